@@ -55,7 +55,7 @@ class VolumeClaims:
             user = spec if name in after else None
             changed = self._rebound(state, step.key, user, read_capacity(record.body))
             if changed != state:
-                yield _seen(record, changed)
+                yield _observation(record, changed)
 
     def record(self, key: Key, location: str | None = None) -> Record | None:
         """The record of ``key`` at ``location`` (None: this one)."""
@@ -89,7 +89,7 @@ class VolumeClaims:
         return f"/org/{self._org}/gvc/{key.gvc}/{key.kind}/{key.name}"
 
 
-def _seen(record: Record, state: VolumeSetState) -> Observation:
+def _observation(record: Record, state: VolumeSetState) -> Observation:
     return Observation(record.key, record.location, record.health, _encode(state), record.digest, record.version)
 
 

@@ -69,7 +69,7 @@ def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -
 
     Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
-    there = {volume.index: _resized(volume, replicas, capacity) for volume in state.volumes}
+    there = {volume.index: _resize(volume, replicas, capacity) for volume in state.volumes}
     for index in range(replicas):
         there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
     volumes = tuple(there[index] for index in sorted(there))
@@ -81,7 +81,7 @@ def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
     return bind(state, "", 0, capacity)
 
 
-def _resized(volume: Volume, replicas: int, capacity: float) -> Volume:
+def _resize(volume: Volume, replicas: int, capacity: float) -> Volume:
     if volume.index < replicas:
         return msgspec.structs.replace(
             volume, lifecycle=Lifecycle.BOUND, current_size=max(volume.current_size, capacity)
@@ -95,7 +95,7 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
     """``state`` with one volume changed. Raises EngineError if there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
-        raise rejected(f"there is no volume {index} at {state.name}; there are: {indexes}", Reason.VOLUME_NOT_FOUND)
+        raise rejection(f"there is no volume {index} at {state.name}; there are: {indexes}", Reason.VOLUME_NOT_FOUND)
     volumes = tuple(change(volume) if volume.index == index else volume for volume in state.volumes)
     return msgspec.structs.replace(state, volumes=volumes)
 
@@ -103,9 +103,9 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
 def expand(volume: Volume, size: float) -> Volume:
     """``volume`` expanded to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
     if volume.current_size >= size:
-        raise rejected(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
+        raise rejection(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
     if size > MOST_CAPACITY:
-        raise rejected(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
+        raise rejection(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
     return msgspec.structs.replace(_with_data(volume), current_size=size)
 
 
@@ -119,7 +119,7 @@ def clear(volume: Volume, capacity: float) -> Volume:
 def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
     """``volume`` with one more snapshot. Raises EngineError if the name exists."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
-        raise rejected(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
+        raise rejection(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
     taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
     return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
 
@@ -138,14 +138,14 @@ def restore_snapshot(volume: Volume, name: str) -> Volume:
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
-def rejected(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
+def rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
     """The error for a command that can never succeed as requested."""
     return EngineError(message, reason=reason, retry=False)
 
 
 def _with_data(volume: Volume) -> Volume:
     if volume.lifecycle is Lifecycle.DELETED:
-        raise rejected(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
+        raise rejection(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
     return volume
 
 
@@ -153,4 +153,4 @@ def _snapshot(volume: Volume, name: str) -> Snapshot:
     for snapshot in volume.volume_snapshots:
         if snapshot.name == name:
             return snapshot
-    raise rejected(f"volume {volume.index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
+    raise rejection(f"volume {volume.index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)

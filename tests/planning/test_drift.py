@@ -26,7 +26,7 @@ from reconciler.planning.drift import (
     without_ignored,
 )
 from reconciler.planning.drift import (
-    decode as unpacked,
+    decode as unpack_block,
 )
 from reconciler.planning.plan import ChangeClass, FieldChange
 from tests.support.cases import cases
@@ -60,7 +60,7 @@ def test_drift_is_what_its_case_says(case: dict[str, Any]) -> None:
         assert drift is not None
         assert [f"{change.path} {change.before} {change.after}" for change in drift.changes] == case["back"]
     if drift is not None:
-        assert unpacked(encode(drift)) == drift
+        assert unpack_block(encode(drift)) == drift
 
 
 def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:

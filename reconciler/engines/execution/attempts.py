@@ -36,13 +36,13 @@ class Attempts:
             outcome: Outcome = end.value
             return outcome
         except EngineError as error:
-            return error if error.retry else messages.failed(step.id, error)
+            return error if error.retry else messages.failed_outcome(step.id, error)
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
             return self._bug(engine, step, error)
         performing.close()
-        return self._bug(engine, step, TypeError("a prompt engine waited"))
+        return self._bug(engine, step, TypeError("an immediate engine waited"))
 
     async def try_with_retries(
         self, engine: Engine, step: Step, leaving: Callable[[], bool], error: EngineError | None = None
@@ -60,10 +60,10 @@ class Attempts:
                 error = ended
             tries += 1
             if not error.retry or tries >= self._retry.attempts or leaving():
-                return messages.failed(step.id, error)
+                return messages.failed_outcome(step.id, error)
             await self._pause(wait_after(self._retry, tries, self._rng), leaving)
             if leaving():
-                return messages.failed(step.id, error)
+                return messages.failed_outcome(step.id, error)
             error = None
 
     async def _try(self, engine: Engine, step: Step) -> Outcome | EngineError:
@@ -85,4 +85,4 @@ class Attempts:
             await self._clock.sleep(min(left, _PAUSE_SLICE))
 
     def _bug(self, engine: Engine, step: Step, error: Exception) -> Outcome:
-        return messages.engine_bug(step.id, engine.name, internal_error(error, f"engine {engine.name}"))
+        return messages.bug_outcome(step.id, engine.name, internal_error(error, f"engine {engine.name}"))

@@ -41,12 +41,12 @@ def applied_message(step: Step) -> str:
     return f"{text}: {', '.join(paths[:_SHOWN_PATHS])}{more}"
 
 
-def failed(step_id: StepId, error: EngineError) -> Outcome:
+def failed_outcome(step_id: StepId, error: EngineError) -> Outcome:
     """The outcome of a step that its engine rejected or failed."""
     return Outcome(step_id, Result.FAILED, error.reason, str(error), retry=error.retry)
 
 
-def engine_bug(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
+def bug_outcome(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
     """The outcome of a step whose engine has a bug."""
     return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
@@ -61,30 +61,30 @@ def hold_outcome(step: Step, digest: str) -> Outcome:
     return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REQUIRED, message)
 
 
-def blocked(step: Step, cause: Step, result: Result) -> Outcome:
+def blocked_outcome(step: Step, cause: Step, result: Result) -> Outcome:
     """The outcome of a step that waits for ``cause``, which was not applied."""
     if result is Result.SKIPPED:
         return Outcome(step.id, result, Reason.DEPENDENCY_FAILED, f"waits for {cause.id}, which could not be applied")
     return Outcome(step.id, result, Reason.DEPENDENCY_WAITING, f"waits for {cause.id}, which waits itself")
 
 
-def not_healthy(step: Step, key: str) -> Outcome:
+def not_healthy_outcome(step: Step, key: str) -> Outcome:
     """The outcome of a step that requires ``key`` to be Healthy first."""
     return Outcome(step.id, Result.WAITING, Reason.DEPENDENCY_NOT_HEALTHY, f"waits until {key} is Healthy")
 
 
-def not_bound(step: Step) -> Outcome:
+def not_bound_outcome(step: Step) -> Outcome:
     """The outcome of a step at a location for which the settings name no engine."""
     message = f"the settings bind no engine to the location {step.location}; add it under `locations`"
     return Outcome(step.id, Result.WAITING, Reason.LOCATION_NOT_BOUND, message)
 
 
-def disk_full(step: Step) -> Outcome:
+def disk_full_outcome(step: Step) -> Outcome:
     """The outcome of a step that needs disk space when there is none."""
     message = "not begun: the disk of the state directory is full, and only deletes are carried out; make room there"
     return Outcome(step.id, Result.WAITING, Reason.DISK_FULL, message)
 
 
-def preempted(step: Step) -> Outcome:
+def preempted_outcome(step: Step) -> Outcome:
     """The outcome of a step that has not begun because newer work goes first."""
     return Outcome(step.id, Result.WAITING, Reason.PREEMPTED, "not begun: the run ended early to make way")

@@ -62,7 +62,7 @@ class PlanRun:
             while True:
                 began = self._commit()
                 if not (began or self._tasks or self._fresh):
-                    return self._ended()
+                    return self._all_outcomes()
                 # Other tasks run only here, between the commit and the first step. From the first step to the next
                 # commit no command can overtake the results of an immediate engine.
                 await asyncio.sleep(0)
@@ -116,13 +116,13 @@ class PlanRun:
             step = self._jobs[position].step
             # Steps in the journal have already begun, so they are finished even on a full disk.
             if position not in self._rows and self._context.recorder.disk_full and step.action is not Action.DELETE:
-                self._record_outcome(position, messages.disk_full(step))
+                self._record_outcome(position, messages.disk_full_outcome(step))
                 continue
             unhealthy = self._context.recorder.unhealthy(step.needs_healthy)
             if unhealthy is None:
                 began.append(position)
             else:
-                self._record_outcome(position, messages.not_healthy(step, str(unhealthy)))
+                self._record_outcome(position, messages.not_healthy_outcome(step, str(unhealthy)))
         self._busy[location] += len(began)
         return began
 
@@ -133,7 +133,7 @@ class PlanRun:
         ready = self._order.ready[location]
         while ready:
             position = ready.popleft()
-            self._record_outcome(position, messages.not_bound(self._jobs[position].step))
+            self._record_outcome(position, messages.not_bound_outcome(self._jobs[position].step))
 
     def _launch(self, began: Sequence[int]) -> None:
         attempts = self._context.attempts
@@ -166,14 +166,14 @@ class PlanRun:
         self._fresh.append(position)
         for found in self._order.complete(position, outcome.result):
             step, cause = self._jobs[found.position].step, self._jobs[found.cause].step
-            self._outcomes[found.position] = messages.blocked(step, cause, found.result)
+            self._outcomes[found.position] = messages.blocked_outcome(step, cause, found.result)
             self._fresh.append(found.position)
 
     def _outcome(self, position: int) -> Outcome:
         outcome = self._outcomes[position]
-        return outcome if outcome is not None else messages.preempted(self._jobs[position].step)
+        return outcome if outcome is not None else messages.preempted_outcome(self._jobs[position].step)
 
-    def _ended(self) -> list[Outcome]:
+    def _all_outcomes(self) -> list[Outcome]:
         return [self._outcome(position) for position in range(len(self._jobs))]
 
     async def _abandon(self) -> None:

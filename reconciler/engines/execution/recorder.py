@@ -87,7 +87,7 @@ class Recorder:
     def open_jobs(self) -> list[tuple[int, StepRun]]:
         """Journal rows without an outcome, oldest first."""
         rows: list[JournalRow] = self._records.journal.open()
-        return [(row.id, _stored(row)) for row in rows]
+        return [(row.id, _decode_job(row)) for row in rows]
 
     def unhealthy(self, keys: Sequence[Key]) -> Key | None:
         """The first of ``keys`` that has no record, or is neither Healthy nor Recorded at all of its locations.
@@ -103,39 +103,39 @@ class Recorder:
 
     def write(self, ended: Sequence[tuple[StepRun, Outcome]]) -> None:
         """Record the outcomes of jobs."""
-        sheet = _RecordBatch()
+        batch = _RecordBatch()
         now = self._clock.now()
         for job, outcome in ended:
             if outcome.reason is not Reason.PREEMPTED:
-                sheet.pending.setdefault(job.source, []).append(str(job.step.key))
+                batch.pending.setdefault(job.source, []).append(str(job.step.key))
             if outcome.result is Result.APPLIED:
-                self._applied(sheet, job, outcome, now)
+                self._add_applied(batch, job, outcome, now)
             elif outcome.result is Result.FAILED:
-                self._failed(sheet, job, outcome, now)
+                self._add_failure(batch, job, outcome, now)
             elif outcome.seen is not None:
                 # Commands that wait for a running delete read its progress here.
-                sheet.seen.append(outcome.seen)
-        self._flush(sheet)
+                batch.seen.append(outcome.seen)
+        self._flush(batch)
 
-    def _applied(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
+    def _add_applied(self, batch: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
         if outcome.seen is None:
-            sheet.removed.append((key, step.location))
+            batch.removed.append((key, step.location))
         else:
-            sheet.records.append(record_of(job, outcome.seen, now))
+            batch.records.append(record_of(job, outcome.seen, now))
             if step.location and step.key.kind in PLACED:
                 # The resource now has a location, so its record without one is obsolete.
-                sheet.removed.append((key, ""))
+                batch.removed.append((key, ""))
         for seen in outcome.also:
-            sheet.seen.append(seen)
+            batch.seen.append(seen)
             for record in self._records.applied.get(seen.key)[:1]:
-                sheet.pending.setdefault(record.source, []).append(str(seen.key))
-        sheet.cleared.append((key, step.location))
+                batch.pending.setdefault(record.source, []).append(str(seen.key))
+        batch.cleared.append((key, step.location))
         reason = messages.APPLIED_REASON[step.action]
         message = messages.applied_message(step)
-        sheet.events.append(NewEvent(key, reason, message, step.location, job.run))
+        batch.events.append(NewEvent(key, reason, message, step.location, job.run))
 
-    def _failed(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
+    def _add_failure(self, batch: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
         known = self._records.failures.get(step.key)
         past = next((failure for failure in known if failure.location == step.location), None)
@@ -143,24 +143,24 @@ class Recorder:
         since = past.since if past else now
         again = now + wait_after(self._retry, attempts, self._rng)
         reason, message = outcome.reason, outcome.message
-        sheet.failures.append(Failure(step.key, step.location, reason, message, attempts, since, again, outcome.retry))
+        batch.failures.append(Failure(step.key, step.location, reason, message, attempts, since, again, outcome.retry))
         changed = past is None or (past.reason, past.message) != (reason, message)
         if changed or attempts % REPEATS_BETWEEN_EVENTS == 0:
-            sheet.events.append(NewEvent(key, reason, message, step.location, job.run))
+            batch.events.append(NewEvent(key, reason, message, step.location, job.run))
 
-    def _flush(self, sheet: _RecordBatch) -> None:
+    def _flush(self, batch: _RecordBatch) -> None:
         records = self._records
-        records.applied.put_many(sheet.records)
-        for key, location in sheet.removed:
+        records.applied.put_many(batch.records)
+        for key, location in batch.removed:
             records.applied.remove(key, location)
-        for seen in sheet.seen:
+        for seen in batch.seen:
             records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
-        for key, location in sheet.cleared if records.failures.count() else ():
+        for key, location in batch.cleared if records.failures.count() else ():
             records.failures.clear(key, location)
-        for failure in sheet.failures:
+        for failure in batch.failures:
             records.failures.put(failure)
-        records.events.append_many(sheet.events)
-        for source, keys in sheet.pending.items():
+        records.events.append_many(batch.events)
+        for source, keys in batch.pending.items():
             records.status_queue.add_many(source, sorted(set(keys)))
 
 
@@ -183,6 +183,6 @@ def record_of(job: StepRun, seen: Observation, now: float) -> Record:
     )
 
 
-def _stored(row: JournalRow) -> StepRun:
+def _decode_job(row: JournalRow) -> StepRun:
     with stored_row("journal", row.id):
         return _unpack(row.step)

@@ -48,7 +48,7 @@ class ActionErrors:
         """The time of the next retry; None if no action has failed."""
         return soonest(*(each.retry_at for each in self._errors.values()))
 
-    def failed(self, name: str, message: str) -> None:
+    def record_failure(self, name: str, message: str) -> None:
         """Record that an action failed: it waits for its next try and delays no other action."""
         before = self._errors.get(name)
         failures = before.failures + 1 if before is not None else 1
@@ -59,7 +59,7 @@ class ActionErrors:
             self._report(message)
             self._changed()
 
-    def succeeded(self, name: str) -> None:
+    def record_success(self, name: str) -> None:
         """Record that an action succeeded."""
         if self._errors.pop(name, None) is not None:
             self._changed()
@@ -67,7 +67,7 @@ class ActionErrors:
     def retain(self, names: Collection[str]) -> None:
         """Forget the failures of actions that are no longer wanted: all but ``names`` and the work of each turn."""
         for name in self._errors.keys() - set(names) - {DECIDE, STORE, ENDPOINTS}:
-            self.succeeded(name)
+            self.record_success(name)
 
 
 def action_name(act: Action) -> str:

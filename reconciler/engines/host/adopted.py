@@ -15,7 +15,7 @@ from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.reasons import Reason
 from reconciler.times import iso
 
-LOST = "it ended while nobody watched"
+LOST = "it ended while no daemon watched"
 
 
 class LabelContext(msgspec.Struct, frozen=True):
@@ -29,16 +29,19 @@ class LabelContext(msgspec.Struct, frozen=True):
     ready: Collection[str] | None = None
 
 
-def as_found(replica: Replica, running: Mapping[ContainerId, RunningContainer], now: float) -> Replica:
+def resume_replica(replica: Replica, running: Mapping[ContainerId, RunningContainer], now: float) -> Replica:
     """``replica`` as an earlier daemon wrote it, updated with what has happened to its containers since."""
     places = [ContainerId(replica.key, replica.name, container.name) for container in replica.containers]
     containers = (
-        _since(container, running.get(place), now) for container, place in zip(replica.containers, places, strict=True)
+        _resume_container(container, running.get(place), now)
+        for container, place in zip(replica.containers, places, strict=True)
     )
     return recompute_ready(replace(replica, containers=tuple(containers)), now)
 
 
-def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec | None, around: LabelContext) -> Replica:
+def rebuild_replica(
+    name: str, found: list[RunningContainer], wanted: WorkloadSpec | None, context: LabelContext
+) -> Replica:
     """Rebuild a replica whose file is lost from the labels of its containers: version, identity and ports.
 
     A replica of the wanted version counts as current, unless its ports are unknown. Any other replica is outdated, and
@@ -55,19 +58,21 @@ def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec |
         (),
         index=first.index,
         ports={declared: port for each in found for declared, port in each.ports.items()},
-        creation_timestamp=iso(around.wall + started - around.now),
+        creation_timestamp=iso(context.wall + started - context.now),
     )
     specs: dict[str, ContainerSpec] = {}
     if wanted is not None and is_current(wanted, replica):
         specs = {each.name: each for each in wanted.containers}
         reachable = replica.ports.keys() >= {port for each in wanted.containers for port in each.ports}
         replica = replace(replica, gvc_version=wanted.gvc_version, config_hash=replica.config_hash if reachable else "")
-    serves = not replica.ports or around.ready is None or name in around.ready
+    serves = not replica.ports or context.ready is None or name in context.ready
     containers = (
-        _labelled(each, specs.get(each.place.container, ContainerSpec(each.place.container)), serves, around.now)
+        _rebuild_container(
+            each, specs.get(each.place.container, ContainerSpec(each.place.container)), serves, context.now
+        )
         for each in found
     )
-    return recompute_ready(replace(replica, containers=tuple(containers)), around.now)
+    return recompute_ready(replace(replica, containers=tuple(containers)), context.now)
 
 
 def how_ended(running: RunningContainer, now: float) -> Ended:
@@ -77,12 +82,12 @@ def how_ended(running: RunningContainer, now: float) -> Ended:
     return Ended(code, now, reason, LOST if running.code is None else "")
 
 
-def _since(container: Container, found: RunningContainer | None, now: float) -> Container:
+def _resume_container(container: Container, found: RunningContainer | None, now: float) -> Container:
     """``container`` updated with what happened while no daemon ran; a hook that ran at that time is over.
 
     If the runtime does not know the container, the earlier daemon had only begun to start it.
     """
-    container = replace(container, post_start=_over(container.post_start), pre_stop=_over(container.pre_stop))
+    container = replace(container, post_start=_end_hook(container.post_start), pre_stop=_end_hook(container.pre_stop))
     if found is not None and found.alive:
         if container.phase is Phase.RUNNING:
             return replace(container, started=min(container.started, found.started))
@@ -95,11 +100,11 @@ def _since(container: Container, found: RunningContainer | None, now: float) -> 
     return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(found, now))
 
 
-def _over(hook: Hook) -> Hook:
+def _end_hook(hook: Hook) -> Hook:
     return Hook.DONE if hook is Hook.RUNNING else hook
 
 
-def _labelled(found: RunningContainer, wanted: ContainerSpec, serves: bool, now: float) -> Container:
+def _rebuild_container(found: RunningContainer, wanted: ContainerSpec, serves: bool, now: float) -> Container:
     phase = Phase.RUNNING if found.alive else Phase.ENDED
     last = None if found.alive else how_ended(found, now)
     ready = found.alive and (serves or wanted.readiness is None)

@@ -44,7 +44,7 @@ from reconciler.engines.host.status import StatusContext, ending_message, with_m
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volumes import rejected
+from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification, read_specification
@@ -55,7 +55,7 @@ from reconciler.records.sql import stored_key
 from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
-"""The number of events that are kept until the daemon reads them; the oldest ones are dropped."""
+"""The number of events that wait for the daemon; the oldest ones are dropped."""
 
 
 class HostEngine:
@@ -86,7 +86,7 @@ class HostEngine:
         self.endpoints = Endpoints(root / ENDPOINTS)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
-        self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
+        self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._cpu = CpuMetric(runtime, clock)
         self._scaler = Autoscaler(self._cpu, clock, self._append_event)
         self._advisor = CapacityRecommender(root / "usage")
@@ -153,8 +153,8 @@ class HostEngine:
     def refresh(self) -> None:
         """Replace replicas whose variables, secrets or restarts are not the newest."""
         for record in self._records_here() if self._working else ():
-            keeper = self._controller.workloads.get(record.key)
-            if keeper is not None and keeper.wanted is not None:
+            controller = self._controller.workloads.get(record.key)
+            if controller is not None and controller.wanted is not None:
                 self._reload_workload(record)
 
     def _reload_workload(self, record: Record) -> None:
@@ -208,7 +208,7 @@ class HostEngine:
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """Reject the command: this engine supports none. Raises EngineError."""
-        raise rejected(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
+        raise rejection(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
 
     def _workload(self, step: Step) -> Outcome:
         key, past = step.key, self._claims.record(step.key)
@@ -228,19 +228,19 @@ class HostEngine:
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
 
     def _terminating(self, step: Step) -> Outcome:
-        keeper = self._controller.workloads.get(step.key)
-        message = ending_message(keeper.last_error if keeper is not None else "", step.location)
+        controller = self._controller.workloads.get(step.key)
+        message = ending_message(controller.last_error if controller is not None else "", step.location)
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=self._observation(step.key))
 
     def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
-        supply = self._builder.of(key, spec, version, digest)
-        self._runtime.prepare(supply.desired)
+        template = self._builder.of(key, spec, version, digest)
+        self._runtime.prepare(template.desired)
         in_use = {(each.version, each.config_hash) for each in self._controller.replicas(key)}
-        return self._templates.add(supply, in_use)
+        return self._templates.add(template, in_use)
 
-    def _want(self, supply: ReplicaTemplate) -> None:
-        key = supply.desired.key
-        self._controller.want(key, self._scaler.spec_at_scale(supply, self._controller.replicas(key)))
+    def _want(self, template: ReplicaTemplate) -> None:
+        key = template.desired.key
+        self._controller.want(key, self._scaler.spec_at_scale(template, self._controller.replicas(key)))
 
     def _forget(self, key: Key) -> None:
         self._templates.forget(key)
@@ -249,29 +249,29 @@ class HostEngine:
         self._tokens.forget(key)
 
     def _observation(self, key: Key) -> Observation | None:
-        supply, keeper = self._templates.newest.get(key), self._controller.workloads.get(key)
-        if supply is None or keeper is None:
+        template, controller = self._templates.newest.get(key), self._controller.workloads.get(key)
+        if template is None or controller is None:
             return None
-        wanted, location = supply.desired, self._context.location
-        if keeper.wanted is None:
+        wanted, location = template.desired, self._context.location
+        if controller.wanted is None:
             record = self._claims.record(key)
-            state = with_message(record.state, ending_message(keeper.last_error)) if record is not None else b"{}"
+            state = with_message(record.state, ending_message(controller.last_error)) if record is not None else b"{}"
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
         health, state = Health.UNKNOWN, b"{}"
         with contained(f"status of {key}"):
-            around, replicas = self._status_context(supply, keeper.last_error), tuple(keeper.replicas.values())
-            health, deployment = workload_status(keeper.wanted, replicas, around)
+            context = self._status_context(template, controller.last_error)
+            health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
         return Observation(key, location, health, state, wanted.digest, wanted.version)
 
-    def _status_context(self, supply: ReplicaTemplate, trouble: str) -> StatusContext:
-        known, domain = supply.env_context, self._context.settings.endpoint_domain
-        place = DeploymentTarget(known.location, known.alias, supply.desired.gvc_version, domain)
-        advised = self._advisor.recommended(supply.desired)
-        lacking = (*self._runtime.limitations(supply.desired), *self._provisioner.limitations(supply))
+    def _status_context(self, template: ReplicaTemplate, error: str) -> StatusContext:
+        known, domain = template.env_context, self._context.settings.endpoint_domain
+        place = DeploymentTarget(known.location, known.alias, template.desired.gvc_version, domain)
+        advised = self._advisor.recommendations(template.desired)
+        lacking = (*self._runtime.limitations(template.desired), *self._provisioner.limitations(template))
         now, upkeep = self._context.clock.monotonic(), self._upkeep
-        created = self._templates.created(supply.desired.key)
-        return StatusContext(place, now, upkeep.epoch, trouble, lacking, upkeep.clock_jumped, advised, created)
+        created = self._templates.created(template.desired.key)
+        return StatusContext(place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created)
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)
@@ -288,12 +288,12 @@ class HostEngine:
             await self._context.clock.sleep(STEADY)
             with suppress(EngineError), contained("cpu metric"):
                 await self._cpu.collect()
-            for key, supply in self._templates.newest.items():
-                keeper = self._controller.workloads.get(key)
-                if keeper is not None and keeper.wanted is not None:
+            for key, template in self._templates.newest.items():
+                controller = self._controller.workloads.get(key)
+                if controller is not None and controller.wanted is not None:
                     with contained(f"scaling of {key}"):
-                        self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
-                        self._want(supply)
+                        self._advisor.observe(template.desired, self._cpu.usage(key), self._context.clock.monotonic())
+                        self._want(template)
 
 
 def _plain(step: Step) -> Observation:

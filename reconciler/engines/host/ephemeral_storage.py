@@ -44,7 +44,7 @@ def storage_used(paths: Iterable[Path], enough: int) -> int:
             folders += [str(path)] if S_ISDIR(found.st_mode) else []
     while folders and used < enough:
         try:
-            size, inner = _listed(folders.pop())
+            size, inner = _list_directory(folders.pop())
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except OSError:
@@ -54,7 +54,7 @@ def storage_used(paths: Iterable[Path], enough: int) -> int:
     return used
 
 
-def _listed(folder: str) -> tuple[int, list[str]]:
+def _list_directory(folder: str) -> tuple[int, list[str]]:
     """The size of a directory's entries, and its subdirectories. Raises OSError."""
     used, folders = 0, []
     with os.scandir(folder) as entries:

@@ -53,7 +53,9 @@ class Housekeeping:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
-            message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
+            message = (
+                f"the clock of this host was set by {epoch - self.epoch:+.0f} s; waits and probes do not depend on it"
+            )
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
             self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
         elif self.clock_jumped and self._clock.monotonic() - self._since >= CLOCK_JUMPED_SECONDS:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from reconciler.bugs import contained
-from reconciler.engines.host.adopted import LabelContext, as_found, from_labels, how_ended
+from reconciler.engines.host.adopted import LabelContext, how_ended, rebuild_replica, resume_replica
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
 from reconciler.engines.host.fair_turn import FairTurn
@@ -28,9 +28,9 @@ CHECK_FILES = 30.0
 class LocationController:
     """Keeps the workloads of a location as wanted, from ``open`` to ``close``; containers run on after it."""
 
-    def __init__(self, tools: HostServices) -> None:
+    def __init__(self, services: HostServices) -> None:
         self.workloads: dict[Key, WorkloadController] = {}
-        self._services = tools
+        self._services = services
         self._pace = FairTurn()
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._adoptable: dict[Key, list[Replica]] = {}
@@ -39,23 +39,25 @@ class LocationController:
 
     async def open(self) -> None:
         """Adopt what runs; replicas of unrecorded workloads run until ``stop_unrecorded``. Raises EngineError."""
-        tools = self._services
-        await tools.runtime.open(self.ended)
-        running = {each.place: each for each in await tools.runtime.list()}
-        stored, removed = tools.store.load()
+        services = self._services
+        await services.runtime.open(self.on_container_end)
+        running = {each.place: each for each in await services.runtime.list()}
+        stored, removed = services.store.load()
         alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
         for key, name in removed:
             if (key, name) in alive:
                 continue
-            await tools.runtime.remove(key, name)
-            tools.store.remove(key, name)
+            await services.runtime.remove(key, name)
+            services.store.remove(key, name)
         for replica in stored:
-            tools.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
-            self._adoptable.setdefault(replica.key, []).append(as_found(replica, running, tools.clock.monotonic()))
+            services.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
+            self._adoptable.setdefault(replica.key, []).append(
+                resume_replica(replica, running, services.clock.monotonic())
+            )
         known = {(replica.key, replica.name) for replica in stored}
         for place, each in running.items():
             if (place.key, place.replica) not in known:
-                tools.provisioner.reserve_ports(place.key, place.replica, each.ports)
+                services.provisioner.reserve_ports(place.key, place.replica, each.ports)
                 self._untracked.setdefault(place.key, []).append(each)
 
     def stop_unrecorded(self, recorded: Collection[Key] = ()) -> None:
@@ -71,24 +73,26 @@ class LocationController:
         """Set what is wanted of the workload ``key`` (None: delete it)."""
         if wanted is None and not (key in self.workloads or key in self._adoptable or key in self._untracked):
             return
-        keeper = self._controller(key)
-        keeper.want(wanted)
+        controller = self._controller(key)
+        controller.want(wanted)
         for replica in self._adoptable.pop(key, ()):
-            keeper.adopt(replica, written=True)
-        for replica in self._found(key, wanted):
-            keeper.adopt(replica, written=False)
-        keeper.wake()
+            controller.adopt(replica, written=True)
+        for replica in self._rebuild_replicas(key, wanted):
+            controller.adopt(replica, written=False)
+        controller.wake()
 
     def replicas(self, key: Key) -> tuple[Replica, ...]:
         """The replicas of ``key``, including those that an earlier daemon left."""
-        keeper = self.workloads.get(key)
-        return (*(keeper.replicas.values() if keeper is not None else ()), *self._adoptable.get(key, ()))
+        controller = self.workloads.get(key)
+        return (*(controller.replicas.values() if controller is not None else ()), *self._adoptable.get(key, ()))
 
     def replica_counts(self) -> ReplicaCounts:
         """The number of replicas that run and that are wanted, and whether work is due at once."""
-        keepers = self.workloads.values()
-        counts = [running_replicas(keeper.wanted, tuple(keeper.replicas.values())) for keeper in keepers]
-        busy = any(keeper.busy for keeper in keepers)
+        controllers = self.workloads.values()
+        counts = [
+            running_replicas(controller.wanted, tuple(controller.replicas.values())) for controller in controllers
+        ]
+        busy = any(controller.busy for controller in controllers)
         return ReplicaCounts(sum(each[0] for each in counts), sum(each[1] for each in counts), busy)
 
     async def prune(self) -> None:
@@ -110,28 +114,28 @@ class LocationController:
     async def close(self) -> None:
         """Stop controlling; containers keep running."""
         await cancel_and_wait(self._tasks.values(), "workload controllers")
-        for keeper in self.workloads.values():
-            await keeper.close()
+        for controller in self.workloads.values():
+            await controller.close()
         if self._sweep is not None:
             await wait_at_most((self._sweep,), "the check of ended containers")
         await self._services.runtime.close()
 
-    def ended(self, _place: ContainerId) -> None:
+    def on_container_end(self, _place: ContainerId) -> None:
         """Handle the end of a container; a single check finds all containers that end at the same time."""
         if self._sweep is None or self._sweep.done():
             self._sweep = asyncio.create_task(self._discover())
 
-    def probed(self, verdict: Verdict) -> None:
+    def on_verdict(self, verdict: Verdict) -> None:
         """Pass a changed probe verdict to the controller of its workload."""
-        keeper = self.workloads.get(verdict.place.key)
-        if keeper is not None:
-            keeper.probed(verdict)
+        controller = self.workloads.get(verdict.place.key)
+        if controller is not None:
+            controller.on_verdict(verdict)
 
     def evict(self, replica: Replica, message: str) -> None:
         """End a replica at once and record why; a new replica replaces it."""
-        keeper, now = self.workloads.get(replica.key), self._services.clock.monotonic()
-        if keeper is not None and replica.name in keeper.replicas:
-            keeper.on_replica_change(replica.name, lambda it: evicted(it, now))
+        controller, now = self.workloads.get(replica.key), self._services.clock.monotonic()
+        if controller is not None and replica.name in controller.replicas:
+            controller.on_replica_change(replica.name, lambda it: evicted(it, now))
             event = EngineEvent(replica.key, Reason.EVICTED, f"{replica.name} is replaced: {message}")
             self._services.append_event(event)
 
@@ -142,41 +146,41 @@ class LocationController:
         """
         while True:
             await self._services.clock.sleep(CHECK_FILES)
-            for keeper in self.workloads.values():
-                with contained(f"files of {keeper.key}"):
-                    keeper.check_files()
+            for controller in self.workloads.values():
+                with contained(f"files of {controller.key}"):
+                    controller.check_files()
 
     def live_replicas(self) -> list[Replica]:
         """All controlled replicas that are not ending."""
-        found = (each for keeper in self.workloads.values() for each in keeper.replicas.values())
+        found = (each for controller in self.workloads.values() for each in controller.replicas.values())
         return [each for each in found if each.ending is None]
 
     async def _discover(self) -> None:
         now = self._services.clock.monotonic()
         for each in await self._services.runtime.list():
-            keeper = self.workloads.get(each.place.key)
-            if not each.alive and keeper is not None:
-                keeper.ended(each.place, each.started, how_ended(each, now))
+            controller = self.workloads.get(each.place.key)
+            if not each.alive and controller is not None:
+                controller.on_container_end(each.place, each.started, how_ended(each, now))
 
     def _controller(self, key: Key) -> WorkloadController:
         if key not in self.workloads:
-            keeper = self.workloads[key] = WorkloadController(key, self._services, self._pace)
-            self._tasks[key] = asyncio.create_task(self._keep(keeper), name=f"keep {key}")
+            controller = self.workloads[key] = WorkloadController(key, self._services, self._pace)
+            self._tasks[key] = asyncio.create_task(self._keep(controller), name=f"keep {key}")
         return self.workloads[key]
 
-    async def _keep(self, keeper: WorkloadController) -> None:
-        await keeper.run()
-        del self.workloads[keeper.key], self._tasks[keeper.key]
-        self._services.endpoints.remove(keeper.key)
+    async def _keep(self, controller: WorkloadController) -> None:
+        await controller.run()
+        del self.workloads[controller.key], self._tasks[controller.key]
+        self._services.endpoints.remove(controller.key)
         self._services.changed()
 
-    def _found(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
+    def _rebuild_replicas(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
         """Rebuild the replicas that are known only by the labels of running containers."""
         by_name: dict[str, list[RunningContainer]] = {}
         for each in self._untracked.pop(key, ()):
             by_name.setdefault(each.place.replica, []).append(each)
-        clock, listed = self._services.clock, self._services.endpoints.listed(key)
+        clock, listed = self._services.clock, self._services.endpoints.previous_names(key)
         return [
-            from_labels(name, found, wanted, LabelContext(clock.monotonic(), clock.now(), listed))
+            rebuild_replica(name, found, wanted, LabelContext(clock.monotonic(), clock.now(), listed))
             for name, found in sorted(by_name.items())
         ]

@@ -1,6 +1,6 @@
 """Replicas and their containers, as values that survive a restart of the daemon.
 
-All times are seconds of the monotonic clock. It continues over a restart of the daemon, and starts anew with the
+All times are seconds of the monotonic clock. It continues over a restart of the daemon, and starts again with the
 machine, which no replica survives.
 """
 
@@ -45,7 +45,7 @@ class Container(msgspec.Struct, frozen=True):
     """One container of a replica.
 
     ``ready`` is the last result of its readiness probe; without a probe, a running container is ready. ``was_ready``
-    tells whether this run has been ready before. ``alive`` is False once its liveness probe has failed often enough.
+    is whether this run has been ready before. ``alive`` is False once its liveness probe has failed often enough.
     ``failures`` counts ends in a row and determines the wait before the next start at ``start_at``. ``pre_stop``,
     ``sigterm_at`` and ``sigkill_at`` (when the signals were sent) belong to its termination. ``wanted`` is the
     specification that it was made from: its hooks and probes stay the same when a newer version is wanted, or none.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.disk.atomic import failed, write_atomic
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.state_migration import current_replica
 from reconciler.model.key import Key, Kind
@@ -15,14 +15,14 @@ from reconciler.model.key import Key, Kind
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class _Sheet(msgspec.Struct, frozen=True):
+class _ReplicaFile(msgspec.Struct, frozen=True):
     """A replica, and the boot id for which its times are valid."""
 
     boot: str
     replica: Replica
 
 
-_decode = msgspec.json.Decoder(_Sheet).decode
+_decode = msgspec.json.Decoder(_ReplicaFile).decode
 
 
 class Store:
@@ -54,8 +54,8 @@ class Store:
 
     def save(self, replica: Replica) -> None:
         """Write the file of ``replica``, completely or not at all."""
-        sheet = _Sheet(self._boot, replica)
-        write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
+        file = _ReplicaFile(self._boot, replica)
+        write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(file), 0o600)
 
     def holds(self, key: Key, name: str) -> bool:
         """Whether the replica has a file."""
@@ -66,14 +66,14 @@ class Store:
         try:
             self._path(key, name).unlink(missing_ok=True)
         except OSError as error:
-            raise failed(f"the state of {name} cannot be removed", error) from None
+            raise write_error(f"the state of {name} cannot be removed", error) from None
 
     def _path(self, key: Key, name: str) -> Path:
         return self._root / key.gvc / key.name / f"{name}.json"
 
     def _read(self, path: Path) -> Replica | None:
         try:
-            sheet = _decode(current_replica(path.read_bytes()))
+            file = _decode(current_replica(path.read_bytes()))
         except (OSError, msgspec.DecodeError):
             return None
-        return sheet.replica if sheet.boot in self._boots else None
+        return file.replica if file.boot in self._boots else None

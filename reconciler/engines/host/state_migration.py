@@ -1,6 +1,6 @@
-"""Converts the files that an earlier version wrote in the directory of a location; reads them in either form.
+"""Converts the files that an earlier version wrote in the directory of a location.
 
-``top`` and the next daemon read them, converted or not.
+Readers convert what they read, so the command ``top`` works before the daemon has converted the files.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def rename_members(members: Object, names: Mapping[str, str]) -> Object:
     return {names.get(name, name): value for name, value in members.items()}
 
 
-def _replica_file(sheet: Object) -> Object:
-    replica = rename_members(sheet["replica"], REPLICA_NAMES)
-    return sheet | {"replica": replica | {"containers": [_container(each) for each in replica["containers"]]}}
+def _replica_file(file: Object) -> Object:
+    replica = rename_members(file["replica"], REPLICA_NAMES)
+    return file | {"replica": replica | {"containers": [_container(each) for each in replica["containers"]]}}
 
 
 def _container(container: Object) -> Object:

@@ -65,27 +65,27 @@ class StatusContext(msgspec.Struct, frozen=True):
 
 
 def workload_status(
-    wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext
+    wanted: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext
 ) -> tuple[Health, Deployment]:
     """Health and deployment of a wanted workload."""
-    far = progress(wanted, replicas, around.now)
-    message = around.last_error or far.message
-    versions = _versions(wanted, replicas, around)
-    ready = not around.last_error and not far.rolling and all(each.ready for each in versions)
-    place, key = around.place, wanted.key
+    current = progress(wanted, replicas, context.now)
+    message = context.last_error or current.message
+    versions = _versions(wanted, replicas, context)
+    ready = not context.last_error and not current.rolling and all(each.ready for each in versions)
+    place, key = context.place, wanted.key
     host = f"{key.name}-{place.alias}"
     served = wanted.type is not Type.CRON and any(container.ports for container in wanted.containers)
-    health = health_of(wanted, replicas, far, around.last_error, around.now)
+    health = health_of(wanted, replicas, current, context.last_error, context.now)
     status = HostStatus(
         endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
         ready=ready,
-        deploying=far.rolling,
+        deploying=current.rolling,
         last_processed_version=wanted.version,
         expected_deployment_version=wanted.version,
         message=message,
         versions=versions,
         replicas=tuple(_replica(each) for each in sorted(replicas, key=lambda each: each.name)),
-        conditions=tuple(_conditions(around)),
+        conditions=tuple(_conditions(context)),
     )
     canonical = f"{host}.{place.endpoint_domain}" if served else ""
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
@@ -96,12 +96,12 @@ def workload_status(
     )
 
 
-def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, trouble: str, now: float) -> Health:
+def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], current: Progress, error: str, now: float) -> Health:
     """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
-    if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
+    if not error and not current.rolling and current.available >= current.wanted and len(replicas) <= current.wanted:
         return Health.HEALTHY
     failing = any(is_current(wanted, each) and is_failing(each) and not is_starting(each, now) for each in replicas)
-    return Health.UNHEALTHY if trouble or failing else Health.LOADING
+    return Health.UNHEALTHY if error or failing else Health.LOADING
 
 
 def ending_message(error: str, location: str = "") -> str:
@@ -116,34 +116,34 @@ def with_message(state: bytes, message: str) -> bytes:
     return msgspec.json.encode({**deployment, "status": {**status, "message": message}}) if status else state
 
 
-def _versions(wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext) -> tuple[Version, ...]:
+def _versions(wanted: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext) -> tuple[Version, ...]:
     groups: dict[tuple[int, int], list[Replica]] = {(wanted.version, wanted.gvc_version): []}
     for replica in replicas:
         if replica.ending is None:
             groups.setdefault((replica.version, replica.gvc_version), []).append(replica)
     return tuple(
-        _version(wanted, numbers, group, around) for numbers, group in sorted(groups.items(), key=lambda item: item[0])
+        _version(wanted, numbers, group, context) for numbers, group in sorted(groups.items(), key=lambda item: item[0])
     )
 
 
-def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica], around: StatusContext) -> Version:
+def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica], context: StatusContext) -> Version:
     newest = numbers == (wanted.version, wanted.gvc_version)
     containers = wanted.containers if newest or not group else tuple(each.wanted for each in group[0].containers)
     count = max(wanted.replicas, len(group)) if newest else len(group)
-    shown = {each.name: _container(each, group, count, around) for each in containers}
+    shown = {each.name: _container(each, group, count, context) for each in containers}
     message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
     ready = all(entry["ready"] for entry in shown.values())
-    made = (replica.creation_timestamp or iso(replica.created + around.epoch) for replica in group)
-    created = around.created.get(numbers[0]) or min(made, default="")
+    made = (replica.creation_timestamp or iso(replica.created + context.epoch) for replica in group)
+    created = context.created.get(numbers[0]) or min(made, default="")
     return Version(f"{wanted.key.name}-{numbers[0]:05d}", created, numbers[0], numbers[1], ready, message, shown)
 
 
-def _container(spec: ContainerSpec, group: list[Replica], count: int, around: StatusContext) -> dict[str, Any]:
+def _container(spec: ContainerSpec, group: list[Replica], count: int, context: StatusContext) -> dict[str, Any]:
     members = [each for replica in group for each in replica.containers if each.name == spec.name]
     ready = sum(replica.ready for replica in group)
     message = next((text for each in members if (text := notice_of(each))), "")
     resources = {"replicas": count, "replicasReady": ready, "cpu": f"{spec.cpu}m", "memory": _memory(spec.memory)}
-    advised = around.recommended.get(spec.name)
+    advised = context.recommended.get(spec.name)
     if advised is not None:
         resources["recommended"] = {"cpu": f"{advised[0]}m", "memory": _memory(advised[1])}
     return {
@@ -152,7 +152,7 @@ def _container(spec: ContainerSpec, group: list[Replica], count: int, around: St
         "ready": ready == count,
         "message": message,
         "resources": resources,
-        "restarts": _restarts(members, around.epoch),
+        "restarts": _restarts(members, context.epoch),
     }
 
 
@@ -169,7 +169,7 @@ def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
 
 def _replica(replica: Replica) -> ReplicaStatus:
     waits = next(
-        (text for each in replica.containers if (text := fault_of(each) or _greeted(each) or each.hook_error)), ""
+        (text for each in replica.containers if (text := fault_of(each) or _hook_notice(each) or each.hook_error)), ""
     )
     message = f"ending: {replica.reason}" if replica.ending is not None else waits
     ports = {str(declared): port for declared, port in sorted(replica.ports.items())}
@@ -177,16 +177,16 @@ def _replica(replica: Replica) -> ReplicaStatus:
     return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
 
 
-def _greeted(container: Container) -> str:
+def _hook_notice(container: Container) -> str:
     return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
 
 
-def _conditions(around: StatusContext) -> Iterable[DeploymentCondition]:
-    if around.limitations:
-        message = " ".join(around.limitations)
+def _conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
+    if context.limitations:
+        message = " ".join(context.limitations)
         yield DeploymentCondition(ConditionType.NOT_ENFORCED, "True", Reason.NOT_ENFORCED, message)
-    if around.clock_jumped:
-        yield DeploymentCondition(ConditionType.CLOCK_JUMPED, "True", Reason.CLOCK_JUMPED, around.clock_jumped)
+    if context.clock_jumped:
+        yield DeploymentCondition(ConditionType.CLOCK_JUMPED, "True", Reason.CLOCK_JUMPED, context.clock_jumped)
 
 
 def _memory(amount: int) -> str:

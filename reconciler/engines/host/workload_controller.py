@@ -54,17 +54,17 @@ MAX_ACTIONS_PER_TURN = 10
 class WorkloadController:
     """Keeps one workload as wanted. Everything happens in the event loop; ``run`` is its only task."""
 
-    def __init__(self, key: Key, tools: HostServices, pace: FairTurn) -> None:
+    def __init__(self, key: Key, services: HostServices, pace: FairTurn) -> None:
         self.key = key
         self.wanted: WorkloadSpec | None = None
         self.busy = True
-        self._services = tools
-        self._errors = ActionErrors(tools.clock, self._report_error, tools.changed)
-        self._members = WorkloadReplicas(key, tools.store, tools.endpoints, self._errors, tools.changed)
+        self._services = services
+        self._errors = ActionErrors(services.clock, self._report_error, services.changed)
+        self._members = WorkloadReplicas(key, services.store, services.endpoints, self._errors, services.changed)
         self.replicas = self._members.by_name
         self._pace = pace
         self._wake_event = asyncio.Event()
-        self._hooks = Hooks(tools.runtime, tools.timing, self._hooked)
+        self._hooks = Hooks(services.runtime, services.timing, self._on_hook_end)
 
     @property
     def last_error(self) -> str:
@@ -102,7 +102,7 @@ class WorkloadController:
             self._members.set(change(replica))
             self.wake()
 
-    def probed(self, verdict: Verdict) -> None:
+    def on_verdict(self, verdict: Verdict) -> None:
         """Apply a changed probe verdict."""
         now = self._services.clock.monotonic()
         self.on_replica_change(verdict.place.replica, lambda it: apply_verdict(it, verdict, now))
@@ -158,7 +158,7 @@ class WorkloadController:
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             self._failed(DECIDE, error)
             return Decision()
-        self._errors.succeeded(DECIDE)
+        self._errors.record_success(DECIDE)
         return decision
 
     async def _try(self, act: Action) -> None:
@@ -171,11 +171,11 @@ class WorkloadController:
         except Exception as error:  # noqa: BLE001 - a bug with one action must not take the others down
             self._failed(name, error)
         else:
-            self._errors.succeeded(name)
+            self._errors.record_success(name)
 
     def _failed(self, name: str, error: Exception) -> None:
         known = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
-        self._errors.failed(name, f"{known.reason}: {known}")
+        self._errors.record_failure(name, f"{known.reason}: {known}")
 
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):
@@ -213,29 +213,29 @@ class WorkloadController:
     def _create(self, act: Create) -> None:
         if self.wanted is None:
             return
-        tools, now = self._services, self._services.clock.monotonic()
-        name = tools.replica_name(self.key, act.index, self.replicas)
-        replica = new_replica(self.wanted, act.index, name, now, iso(tools.clock.now()))
-        replica = msgspec.structs.replace(replica, ports=tools.provisioner.ports(self.wanted, name))
+        services, now = self._services, self._services.clock.monotonic()
+        name = services.replica_name(self.key, act.index, self.replicas)
+        replica = new_replica(self.wanted, act.index, name, now, iso(services.clock.now()))
+        replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(self.wanted, name))
         try:
             self._members.add(replica)
         except EngineError:
-            tools.provisioner.release_ports(replica)
+            services.provisioner.release_ports(replica)
             raise
 
     async def _start(self, act: Start) -> None:
-        tools, replica = self._services, self.replicas[act.replica]
+        services, replica = self._services, self.replicas[act.replica]
         try:
-            ports = tools.provisioner.reassign_ports(replica, act.container)
+            ports = services.provisioner.reassign_ports(replica, act.container)
             if ports != replica.ports:
                 replica = msgspec.structs.replace(replica, ports=ports)
-            launch = tools.provisioner.launch(replica, act.container)
-            self._members.set(apply_action(replica, act, tools.clock.monotonic()))
+            launch = services.provisioner.launch(replica, act.container)
+            self._members.set(apply_action(replica, act, services.clock.monotonic()))
             self._members.write()
-            await tools.runtime.start(launch)
+            await services.runtime.start(launch)
         except EngineError as error:
             message = f"{error.reason}: {error}"
-            now = tools.clock.monotonic()
+            now = services.clock.monotonic()
             self._members.set(
                 container_exited(self.replicas[act.replica], act.container, now, -1, Reason.START_FAILED, message)
             )
@@ -245,25 +245,25 @@ class WorkloadController:
             self._watch(self.replicas[act.replica], act.container)
 
     def _watch(self, replica: Replica, name: str) -> None:
-        tools, container = self._services, container_of(replica, name)
+        services, container = self._services, container_of(replica, name)
         place = ContainerId(self.key, replica.name, name)
-        tools.logs.watch(place, tools.runtime.output(place))
+        services.logs.watch(place, services.runtime.output(place))
         if replica.ending is None or container.sigterm_at is None:
-            tools.probes.watch(place, container.wanted, replica.ports, container)
+            services.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
             self._hooks.run(place, container.started, "post_start", container.wanted.post_start)
 
     async def _remove(self, replica: Replica) -> None:
-        tools = self._services
+        services = self._services
         for container in replica.containers:
             place = ContainerId(self.key, replica.name, container.name)
-            tools.probes.forget(place)
-            await tools.logs.forget(place)
-        await tools.runtime.remove(self.key, replica.name)
-        await tools.provisioner.release(replica)
+            services.probes.forget(place)
+            await services.logs.forget(place)
+        await services.runtime.remove(self.key, replica.name)
+        await services.provisioner.release(replica)
         self._members.remove(replica.name)
 
-    def ended(self, place: ContainerId, started: float, how: Ended) -> None:
+    def on_container_end(self, place: ContainerId, started: float, how: Ended) -> None:
         """Handle the end of the run that began at ``started``; the container may have started again since."""
         replica = self.replicas.get(place.replica)
         container = container_of(replica, place.container) if replica is not None else None
@@ -284,7 +284,7 @@ class WorkloadController:
             reason, what = found
             self._services.append_event(EngineEvent(self.key, reason, f"{replica.name}: {name} {what}"))
 
-    def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
+    def _on_hook_end(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """Handle the end of a hook; ``message`` is "" if it succeeded (docs/platform/workload.md#lifecycle-hooks)."""
         replica = self.replicas.get(place.replica)
         if replica is None or container_of(replica, place.container).started != started:

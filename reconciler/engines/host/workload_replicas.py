@@ -87,6 +87,6 @@ class WorkloadReplicas:
 
     def _note(self, name: str, error: EngineError | None) -> None:
         if error is None:
-            self._errors.succeeded(name)
+            self._errors.record_success(name)
         elif self._errors.is_due(name):
-            self._errors.failed(name, f"{error.reason}: {error}")
+            self._errors.record_failure(name, f"{error.reason}: {error}")

@@ -93,14 +93,14 @@ def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
     """Parse a command on a volume set. Raises EngineError for an unknown name or an invalid spec."""
     form = VOLUME_COMMANDS.get(name)
     if form is None:
-        raise volumes.rejected(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
+        raise volumes.rejection(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
     return _parse(name, spec, form)
 
 
 def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
     """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
     if name != "runCronWorkload":
-        raise volumes.rejected(f"a workload has no command {name}; there is: runCronWorkload")
+        raise volumes.rejection(f"a workload has no command {name}; there is: runCronWorkload")
     return _parse(name, spec, RunCronWorkload)
 
 
@@ -109,11 +109,11 @@ def run_cron(
 ) -> tuple[Deployment, Execution]:
     """Add one execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
     if spec.type != "cron" or spec.job is None:
-        raise volumes.rejected(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
+        raise volumes.rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
     known = {container.name for container in spec.containers}
     strange = sorted({override.name for override in ask.container_overrides} - known)
     if strange:
-        raise volumes.rejected(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+        raise volumes.rejection(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
     return add_execution(deployment, key, at, spec.job.history_limit)
 
 
@@ -138,12 +138,12 @@ def _parse(name: str, spec: dict[str, Any], form: type[Form]) -> Form:
     try:
         return msgspec.convert(spec, form)
     except msgspec.ValidationError as error:
-        raise volumes.rejected(f"the spec of {name} does not fit: {error}") from None
+        raise volumes.rejection(f"the spec of {name} does not fit: {error}") from None
 
 
 def _snapshot_name(name: str) -> str:
     if not name.strip():
-        raise volumes.rejected("snapshotName is empty")
+        raise volumes.rejection("snapshotName is empty")
     return name
 
 
@@ -155,5 +155,5 @@ def _expiration(ask: CreateVolumeSnapshot) -> str:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise volumes.rejected("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
+        raise volumes.rejection("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
     return ask.snapshot_expiration_date

@@ -12,7 +12,7 @@ from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded import commands
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volumes import VolumeSetState, read_volumes, rejected
+from reconciler.engines.volumes import VolumeSetState, read_volumes, rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
@@ -67,7 +67,7 @@ class RecordedEngine:
             return Outcome(step.id, Result.APPLIED, also=also)
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
             past = None
-        return Outcome(step.id, Result.APPLIED, seen=self._seen(step, spec, past), also=also)
+        return Outcome(step.id, Result.APPLIED, seen=self._observation(step, spec, past), also=also)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         """Perform ``runCronWorkload`` or a command on volumes, and record it.
@@ -79,9 +79,9 @@ class RecordedEngine:
                 return self._run(key, name, spec)
             if key.kind is Kind.VOLUMESET:
                 return self._on_volume(key, name, spec)
-        raise rejected(f"a {key.kind} takes no commands")
+        raise rejection(f"a {key.kind} takes no commands")
 
-    def _seen(self, step: Step, spec: Specification | None, past: Record | None) -> Observation:
+    def _observation(self, step: Step, spec: Specification | None, past: Record | None) -> Observation:
         health, state, alias = (Health.RECORDED if step.location else Health.HEALTHY), b"{}", ""
         if step.key.kind is Kind.GVC:
             alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
@@ -103,10 +103,10 @@ class RecordedEngine:
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = commands.parse_run(name, spec)
-        record = self._commanded(key, ask.location)
+        record = self._target_record(key, ask.location)
         deployment = read_deployment(record.state)
         if deployment is None:
-            raise rejected(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
+            raise rejection(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
         at = iso(self._clock.now())
         deployment, execution = commands.run_cron(deployment, key, read_specification(record.body), ask, at)
         self._write(record, _encode(deployment))
@@ -114,16 +114,16 @@ class RecordedEngine:
 
     def _on_volume(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = commands.parse_volume_command(name, spec)
-        record = self._commanded(key, ask.location)
+        record = self._target_record(key, ask.location)
         state = read_volumes(record.state) or VolumeSetState(self._location)
         capacity = read_capacity(record.body)
         state = commands.on_volumes(state, ask, capacity, iso(self._clock.now()))
         self._write(record, _encode(state))
         return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)
 
-    def _commanded(self, key: Key, location: str) -> Record:
+    def _target_record(self, key: Key, location: str) -> Record:
         if location != self._location:
-            raise rejected(f"the command is for {location or 'no location'}; this is {self._location}")
+            raise rejection(f"the command is for {location or 'no location'}; this is {self._location}")
         record = self._binding.record(key)
         if record is None:
             raise EngineError(f"there is no {key} at {location}", reason=Reason.NOT_FOUND, retry=False)

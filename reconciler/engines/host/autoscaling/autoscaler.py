@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.decide import ScaleState, averaged_over, begun, next_scale
+from reconciler.engines.host.autoscaling.decide import ScaleState, averaging_period, initial_state, next_scale
 from reconciler.engines.host.autoscaling.metrics import MetricSource, counted_replicas
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Replica
@@ -25,20 +25,20 @@ class Autoscaler:
         self._clock = clock
         self._states: dict[Key, ScaleState] = {}
 
-    def spec_at_scale(self, supply: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
-        """``supply``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
-        base, now = supply.desired, self._clock.monotonic()
+    def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
+        """``template``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
+        base, now = template.desired, self._clock.monotonic()
         live = [replica for replica in replicas if replica.ending is None]
-        before = self._states.get(base.key) or begun(base, len(live), now)
+        before = self._states.get(base.key) or initial_state(base, len(live), now)
         metric = metric_of(base.type, base.options)
-        reading = self._source.read(base, counted_replicas(metric, live, now), averaged_over(before, base, now))
+        reading = self._source.read(base, counted_replicas(metric, live, now), averaging_period(before, base, now))
         state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
             target = base.options.autoscaling.target
             text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
             self._append_event(EngineEvent(base.key, Reason.SCALED, text))
-        return supply.at_scale(count)
+        return template.at_scale(count)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""

@@ -74,7 +74,7 @@ def applies(wanted: WorkloadSpec) -> bool:
     return wanted.options.capacity_ai is not False and not scaled_by_cpu and wanted.type is not Type.CRON
 
 
-def learned(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
+def record_usage(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
     """``history`` with the usage of one container in each replica; a change of the workload starts a new history.
 
     Slots without usage (no daemon or no replicas) are omitted. If the clock restarts, as with the machine, the open
@@ -92,7 +92,7 @@ def learned(history: History | None, digest: str, uses: Iterable[Used], now: flo
     return History(digest, since, slots, open_)
 
 
-def recommended(history: History | None, container: ContainerSpec) -> Amount | None:
+def recommend_amount(history: History | None, container: ContainerSpec) -> Amount | None:
     """The recommendation for ``container``, at most its current resources; None without an hour of history.
 
     ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory (docs/platform/workload.md#capacity-ai).

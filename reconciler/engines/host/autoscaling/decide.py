@@ -69,12 +69,12 @@ class ScaleState(msgspec.Struct, frozen=True):
     decided: float | None = None
 
 
-def begun(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
+def initial_state(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
     """The state before the first decision: the existing replicas, within the bounds and at least one.
 
     That number counts as a recommendation, so nothing is scaled down for five minutes.
     """
-    replicas = _bounded(wanted, max(present, 1))
+    replicas = _limit(wanted, max(present, 1))
     return ScaleState(replicas, ((now, replicas),))
 
 
@@ -83,7 +83,7 @@ def interval(wanted: WorkloadSpec) -> float:
     return BRISK if _brisk(wanted) else STEADY
 
 
-def averaged_over(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
+def averaging_period(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
     """The period in seconds to average the next reading over: cpu 15, requests 60, or 6 after a steep rise."""
     if metric_of(wanted.type, wanted.options) == "cpu":
         return 15.0
@@ -96,37 +96,37 @@ def next_scale(
     """The new state and number of replicas; may be called at any time (docs/platform/workload.md#scaling-decisions).
 
     The bounds apply at once; a reading is evaluated once per ``interval``. Without a reading, or with an outdated one,
-    the number stays. A suspended workload has no replicas, and its state starts anew afterwards.
+    the number stays. A suspended workload has no replicas, and its state starts again afterwards.
     """
     if wanted.suspended or wanted.type is Type.CRON:
         return ScaleState(0), 0
     if metric_of(wanted.type, wanted.options) == "disabled":
-        replicas = _bounded(wanted, 0)
+        replicas = _limit(wanted, 0)
         return ScaleState(replicas), replicas
     if state.replicas == 0 and state.decided is None:
-        state = begun(wanted, 0, now)
-    state = msgspec.structs.replace(state, replicas=_bounded(wanted, state.replicas))
+        state = initial_state(wanted, 0, now)
+    state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas))
     if state.decided is None or now >= state.decided + interval(wanted):
         known = reading if reading and _fresh(wanted, reading, now) else None
         decide = _brisk_decision if _brisk(wanted) else _steady_decision
         state = decide(state, wanted, known, now)
-        state = msgspec.structs.replace(state, replicas=_bounded(wanted, state.replicas), decided=now)
+        state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas), decided=now)
     return state, state.replicas
 
 
 def recommend(value: float, target: float, current: int, tolerance: float = 0.0) -> int:
     """The number of replicas that brings ``value``, an average over ``current``, to ``target``; ``current`` if it is
     near."""
-    return current if _near(value, target, tolerance) else _up(current * value / target)
+    return current if _is_near(value, target, tolerance) else _round_up(current * value / target)
 
 
-def weighted(reading: MetricReading, target: float, current: int) -> int:
+def recommend_weighted(reading: MetricReading, target: float, current: int) -> int:
     """The recommendation for ``current`` wanted replicas (1 or more), of which some may have no value.
 
     Replicas without a value (starting or not ready) count as idle if the others ask for more replicas, and as exactly
     at the target if they ask for fewer. If that assumption reverses the recommendation, the number stays.
     """
-    if _near(reading.value, target, TOLERANCE):
+    if _is_near(reading.value, target, TOLERANCE):
         return current
     everyone = max(reading.replicas, current)
     more = reading.value > target
@@ -139,7 +139,7 @@ def weighted(reading: MetricReading, target: float, current: int) -> int:
 def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
     """Scale up at once, and down to the highest recommendation of the last five minutes."""
     current = state.replicas
-    advice = weighted(reading, wanted.options.autoscaling.target, current) if reading else current
+    advice = recommend_weighted(reading, wanted.options.autoscaling.target, current) if reading else current
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
     return msgspec.structs.replace(state, replicas=replicas, past=past)
@@ -174,15 +174,15 @@ def _least(wanted: WorkloadSpec) -> int:
     return wanted.options.autoscaling.min_scale if _brisk(wanted) else max(wanted.options.autoscaling.min_scale, 1)
 
 
-def _bounded(wanted: WorkloadSpec, replicas: int) -> int:
+def _limit(wanted: WorkloadSpec, replicas: int) -> int:
     least = _least(wanted)
     return max(least, min(replicas, wanted.options.autoscaling.max_scale))
 
 
-def _near(value: float, target: float, tolerance: float) -> bool:
+def _is_near(value: float, target: float, tolerance: float) -> bool:
     return abs(value - target) <= tolerance * target * (1 + 1e-9)
 
 
-def _up(number: float) -> int:
+def _round_up(number: float) -> int:
     """Round up, but ignore rounding errors of floating point."""
     return ceil(number - 1e-9 * max(number, 1.0))

@@ -82,7 +82,7 @@ class CpuMetric:
                 used.setdefault(place.key, {})[place] = Used(cpu, usage.memory)
         self._at, self._last, self._used = now, usages, used
 
-    def used(self, key: Key) -> dict[ContainerId, Used]:
+    def usage(self, key: Key) -> dict[ContainerId, Used]:
         """Usage of each container of a workload, for Capacity AI and for users."""
         return dict(self._used.get(key, {}))
 

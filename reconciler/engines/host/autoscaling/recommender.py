@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.autoscaling.capacity import History, applies, learned, recommended
+from reconciler.engines.host.autoscaling.capacity import History, applies, recommend_amount, record_usage
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -42,19 +42,19 @@ class CapacityRecommender:
         after: Histories = {}
         for container in wanted.containers:
             uses = [use for place, use in used.items() if place.container == container.name]
-            after[container.name] = learned(before.get(container.name), wanted.digest, uses, now)
+            after[container.name] = record_usage(before.get(container.name), wanted.digest, uses, now)
         self._histories[wanted.key] = after
         if any(name not in before or before[name].slots != history.slots for name, history in after.items()):
             with suppress(EngineError):
                 write_atomic(self._path(wanted.key), msgspec.json.encode(after), 0o600)
 
-    def recommended(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
+    def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """Recommended millicores and bytes for each container of a workload with enough history."""
         if not applies(wanted):
             return {}
         known = {name: each for name, each in self._of(wanted.key).items() if each.digest == wanted.digest}
         amounts = (
-            (container.name, recommended(known.get(container.name), container)) for container in wanted.containers
+            (container.name, recommend_amount(known.get(container.name), container)) for container in wanted.containers
         )
         return {name: (amount.cpu, amount.memory) for name, amount in amounts if amount is not None}
 

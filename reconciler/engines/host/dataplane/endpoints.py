@@ -58,7 +58,7 @@ class Endpoints:
         """Call ``listener`` at every change, before anything is done to a removed replica."""
         self._listeners.append(listener)
 
-    def listed(self, key: Key) -> list[str] | None:
+    def previous_names(self, key: Key) -> list[str] | None:
         """Names of the replicas in the file that an earlier daemon wrote for ``key``; None if it cannot be read."""
         try:
             return [each.name for each in _decode(self._path(key).read_bytes()).replicas]

@@ -26,16 +26,16 @@ def rollout(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[
 
 
 def _ends(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[StopReplica]:
-    spared = [replica.name for replica in _spared(wanted, live, now)]
-    left = [replica for replica in live if replica.name not in spared]
+    replaceable = [replica.name for replica in _replaceable(wanted, live, now)]
+    left = [replica for replica in live if replica.name not in replaceable]
     surplus = _surplus(wanted, left, now)
-    return [StopReplica(name, Reason.REPLACED) for name in spared] + [
+    return [StopReplica(name, Reason.REPLACED) for name in replaceable] + [
         StopReplica(replica.name, Reason.SCALED_DOWN if is_current(wanted, replica) else Reason.REPLACED)
         for replica in surplus
     ]
 
 
-def _spared(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
+def _replaceable(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
     """Outdated replicas that can end: those that do not serve, and as many others as availability allows.
 
     While replicas of the wanted version are failing, outdated ones that are not ready stay: they may recover, and the

@@ -21,12 +21,12 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
     begun = replica.ending or 0.0
     running = [container for container in replica.containers if container.phase is Phase.RUNNING]
     if replica.reason == Reason.EVICTED:
-        return _evicted(replica.name, running, now, timing)
+        return _kill_all(replica.name, running, now, timing)
     parts = [_container(replica.name, begun, container, now, timing) for container in running]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
 
-def _evicted(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
+def _kill_all(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
     """Kill all containers at once, and repeat while they live."""
     times = [now if each.sigkill_at is None else each.sigkill_at + timing.kill_retry for each in running]
     parts = [due(Kill(replica, each.name), at, now) for each, at in zip(running, times, strict=True)]
@@ -37,13 +37,13 @@ def _container(replica: str, begun: float, container: Container, now: float, tim
     if container.sigkill_at is not None:
         return due(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
     if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):
-        return _hooked(replica, container, begun + timing.total * timing.scale, now)
+        return _end_with_hook(replica, container, begun + timing.total * timing.scale, now)
     if container.sigterm_at is None:
         return due(Terminate(replica, container.name), begun + timing.drain * timing.scale, now)
     return due(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
 
 
-def _hooked(replica: str, container: Container, last: float, now: float) -> Decision:
+def _end_with_hook(replica: str, container: Container, last: float, now: float) -> Decision:
     if last <= now:
         return Decision((Kill(replica, container.name),))
     if container.pre_stop is Hook.NONE:

@@ -49,7 +49,7 @@ def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
     """``replica`` after ``act`` at ``now``. Raises KeyError if it has no such container."""
     if isinstance(act, StopReplica):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
-    return recompute_ready(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
+    return recompute_ready(with_container(replica, _apply(container_of(replica, act.container), act, now)), now)
 
 
 def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
@@ -124,10 +124,10 @@ def recompute_ready(replica: Replica, now: float) -> Replica:
     return replica if replica.ready_since is not None else replace(replica, ready_since=now)
 
 
-def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float) -> Container:
+def _apply(container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float) -> Container:
     match act:
         case Start() if container.phase is Phase.WAITING:
-            return _started(container, now)
+            return _start(container, now)
         case ScheduleRestart() if container.phase is Phase.ENDED:
             return replace(container, phase=Phase.WAITING, start_at=act.start_at, failures=act.failures)
         case RunPreStop() if container.pre_stop is Hook.NONE:
@@ -139,7 +139,7 @@ def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Sc
     return container
 
 
-def _started(container: Container, now: float) -> Container:
+def _start(container: Container, now: float) -> Container:
     """``container`` after its start: only the last end and the counters of earlier runs remain."""
     wanted = container.wanted
     return Container(

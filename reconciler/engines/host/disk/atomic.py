@@ -33,7 +33,7 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
         with suppress(OSError):
             part.unlink(missing_ok=True)
         if error.errno not in FULL or not _overwrite(path, content):
-            raise failed(f"{path} cannot be written", error) from None
+            raise write_error(f"{path} cannot be written", error) from None
 
 
 def _overwrite(path: Path, content: bytes) -> bool:
@@ -46,7 +46,7 @@ def _overwrite(path: Path, content: bytes) -> bool:
         return False
 
 
-def failed(what: str, error: OSError) -> EngineError:
+def write_error(what: str, error: OSError) -> EngineError:
     """An EngineError for ``error``. Its reason is DiskFull, PermissionDenied, or StateWriteFailed for all else."""
     reason = dict.fromkeys(FULL, Reason.DISK_FULL) | dict.fromkeys(
         (errno.EACCES, errno.EPERM), Reason.PERMISSION_DENIED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.disk.atomic import failed
+from reconciler.engines.host.disk.atomic import write_error
 from reconciler.private_files import make_directory
 
 
@@ -79,4 +79,4 @@ def make_private(root: Path) -> None:
         for folder in (root, *(root / name for name in ("logs", "replicas", "run", "tokens", "usage"))):
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise failed(f"the directory {root} cannot be made", error) from None
+        raise write_error(f"the directory {root} cannot be made", error) from None

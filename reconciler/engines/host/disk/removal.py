@@ -29,7 +29,7 @@ def remove(path: Path) -> None:
             raise
     else:
         return
-    with _entered(str(path), None) as top:
+    with _open_directory(str(path), None) as top:
         _empty(top)
     os.rmdir(path)
 
@@ -46,7 +46,7 @@ def _empty(top: int) -> None:
 
 def _lift(name: str, top: int, fresh: Iterator[str]) -> None:
     """Remove the directory ``name`` in ``top``; its subdirectories are moved to ``top`` under ``fresh`` names."""
-    with _entered(name, top) as inner:
+    with _open_directory(name, top) as inner:
         for each in os.listdir(inner):
             if not _is_gone(each, inner):
                 _open_up(each, inner)
@@ -64,7 +64,7 @@ def _is_gone(name: str, parent: int) -> bool:
 
 
 @contextmanager
-def _entered(name: str, parent: int | None) -> Iterator[int]:
+def _open_directory(name: str, parent: int | None) -> Iterator[int]:
     _open_up(name, parent)
     found = os.open(name, _LISTED, dir_fd=parent)
     try:

@@ -78,7 +78,7 @@ def block(ms: int, inode: int, offset: int, text: bytes, continues: bool = False
     return Block(ms, inode, offset, len(text), text, flags)
 
 
-def packed(made: Block) -> bytes:
+def pack_block(made: Block) -> bytes:
     """Encode ``made`` as bytes."""
     fields = (made.ms, made.inode, made.offset, made.length, len(made.stored), made.flags)
     head = _HEAD.pack(_BEGIN, 0, *fields)
@@ -87,7 +87,7 @@ def packed(made: Block) -> bytes:
     return b"".join((_HEAD.pack(_BEGIN, checked, *fields), made.stored, _TAIL.pack(whole, _END)))
 
 
-def unpacked(content: bytes, at: int = 0) -> Block | None:
+def unpack_block(content: bytes, at: int = 0) -> Block | None:
     """The block at ``at``; None if there is no complete and valid one."""
     if len(content) - at < SMALLEST:
         return None
@@ -116,7 +116,7 @@ def size_before(tail: bytes) -> int:
 def all_in(content: bytes, at: int = 0) -> Iterator[tuple[Block, int]]:
     """Every valid block from ``at`` on, each with the offset of the next; skips damaged parts."""
     while at >= 0:
-        found = unpacked(content, at)
+        found = unpack_block(content, at)
         if found is None:
             at = content.find(_BEGIN, at + 1)
         else:

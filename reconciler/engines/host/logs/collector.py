@@ -161,11 +161,11 @@ class Collector:
                 each.writer.position()
                 writers[each.writer.path] = each.writer
 
-        def let_go(path: str) -> None:
+        def before_removal(path: str) -> None:
             if path in writers:
                 writers[path].begin_anew(self._ms())
 
-        self._size = make_room(self._root, self._limits.budget, let_go)
+        self._size = make_room(self._root, self._limits.budget, before_removal)
 
     def _ms(self) -> int:
         return int(self._clock.now() * 1000)

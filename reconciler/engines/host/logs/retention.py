@@ -28,7 +28,7 @@ class SegmentFile(NamedTuple):
     path: str
 
 
-def taken(size: int) -> int:
+def disk_usage(size: int) -> int:
     """Bytes on disk of a file of ``size``."""
     return -(-size // _CLUSTER) * _CLUSTER
 
@@ -38,10 +38,10 @@ def retention(root: Path) -> list[SegmentFile]:
     return sorted(_stored_segments(root))
 
 
-def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
+def make_room(root: Path, budget: int, before_removal: Callable[[str], None]) -> int:
     """Remove the oldest segments below ``root`` until they fit into ``budget`` bytes; return the remaining bytes.
 
-    ``let_go`` is called before each removal, and raises OSError if the segment must stay.
+    ``before_removal`` is called before each removal, and raises OSError if the segment must stay.
     """
     there = retention(root)
     size = sum(each.size for each in there)
@@ -49,7 +49,7 @@ def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
         if size <= budget * _LEAVE:
             break
         with suppress(OSError):
-            let_go(each.path)
+            before_removal(each.path)
             Path(each.path).unlink(missing_ok=True)
             size -= each.size
             _remove_empty(Path(each.path).parent, root)
@@ -97,7 +97,7 @@ def _files(stream: Stream) -> Iterator[SegmentFile]:
     for segment in segments(stream.directory):
         with suppress(FileNotFoundError):
             found = os.stat(segment.path)
-            yield SegmentFile(found.st_mtime, taken(found.st_size), segment.path)
+            yield SegmentFile(found.st_mtime, disk_usage(found.st_size), segment.path)
 
 
 def _remove_empty(directory: Path, root: Path) -> None:

@@ -102,7 +102,7 @@ class Search:
         number, at = self._ends.get(stream, (0, 0))
         there = segments(stream.directory)
         if there and there[-1].number < number:
-            number = 0  # all segments were removed and the stream started anew
+            number = 0  # all segments were removed and the stream started again
         for segment in _from(there, number):
             at = at if segment.number == number else 0
             for block, after in forward(segment.path, at):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.logs.blocks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpacked
+from reconciler.engines.host.logs.blocks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpack_block
 
 HOST, LOGS = "host", "logs"
 """Path components below the state directory: ``host/<location>/logs``."""
@@ -142,4 +142,4 @@ def _last(window: _Window, end: int) -> Block | None:
     """The block that ends at ``end``; None without a valid one."""
     tail = window.between(end - TAIL, end) if end >= SMALLEST else b""
     size = size_before(tail) if len(tail) == TAIL else 0
-    return unpacked(window.between(end - size, end)) if SMALLEST <= size <= end else None
+    return unpack_block(window.between(end - size, end)) if SMALLEST <= size <= end else None

@@ -58,7 +58,7 @@ class LogTail:
         try:
             self._locate(file)
             try:
-                return self._stored(file, now, ms, most, last)
+                return self._store(file, now, ms, most, last)
             except OSError:
                 self._seen = _UNSEEN
                 with suppress(OSError):
@@ -75,13 +75,13 @@ class LogTail:
         found = os.fstat(file)
         if found.st_ino != self._inode:
             known = self.writer.position()
-            goes_on = _goes_on(file, known, found.st_ino)
-            self._offset = known.offset if goes_on else first_written(file, found.st_size)
+            continues = _is_continuation(file, known, found.st_ino)
+            self._offset = known.offset if continues else first_written(file, found.st_size)
             self._inode, self._freed, self._waiting = found.st_ino, 0, None
         elif self._is_truncated(file, found):
             self._offset = self._freed = 0
 
-    def _stored(self, file: int, now: float, ms: int, most: int, last: bool) -> tuple[int, int]:
+    def _store(self, file: int, now: float, ms: int, most: int, last: bool) -> tuple[int, int]:
         read = written = 0
         while read < most:
             there = os.pread(file, PIECE, self._offset)
@@ -154,7 +154,7 @@ def whole(text: bytes, end: bool) -> int:
     return lines or (len(text) if end else max(0, len(text) - 1) // LONGEST_LINE * LONGEST_LINE)
 
 
-def _goes_on(file: int, known: Position, inode: int) -> bool:
+def _is_continuation(file: int, known: Position, inode: int) -> bool:
     """Whether an open file is the one that was read up to ``known``, and not another file with the same inode."""
     return known.inode == inode and os.fstat(file).st_size >= known.offset and _agrees(file, known, known.offset)
 

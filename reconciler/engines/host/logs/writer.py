@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.logs.blocks import Block, block, packed
+from reconciler.engines.host.logs.blocks import Block, block, pack_block
 from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, valid_end
 from reconciler.private_files import make_directory
 
@@ -73,7 +73,7 @@ class Writer:
         """Sync all written data to disk."""
         for path in (self.path, *self._fresh):
             with suppress(FileNotFoundError):
-                _synced(path)
+                _sync(path)
         self._fresh.clear()
 
     def _learn(self) -> None:
@@ -86,7 +86,7 @@ class Writer:
             last = next((each for part in reversed(found) for each in backward(part.path, valid_end(part.path))), None)
             if last is not None:
                 self._last = last.ms
-                self._position = _after(last, last.text())
+                self._position = _position_after(last, last.text())
         self._known = True
 
     def _time(self, ms: int) -> int:
@@ -104,13 +104,13 @@ class Writer:
         into = self._segment
         if into is None or self._is_over(into, made.ms):
             into = self._follow(made.ms)
-        content = packed(made)
+        content = pack_block(made)
         if not self._size:
-            self._made(into)
-        _appended(into.path, self._size, content)
+            self._create(into)
+        _append(into.path, self._size, content)
         self._size += len(content)
         self._last = made.ms
-        self._position = _after(made, text)
+        self._position = _position_after(made, text)
         return len(content)
 
     def _is_over(self, into: Segment, ms: int) -> bool:
@@ -118,19 +118,19 @@ class Writer:
         gone = self._size > 0 and not os.path.exists(into.path)
         return gone or self._size >= LARGEST or ms - into.first >= LONGEST or ms < self._last
 
-    def _made(self, into: Segment) -> None:
+    def _create(self, into: Segment) -> None:
         directory = Path(self.directory)
         make_directory(directory)
         self._fresh = [str(each) for each in (directory, *list(directory.parents)[:3])]
         Path(into.path).touch(0o600)
 
 
-def _after(last: Block, text: bytes) -> Position:
+def _position_after(last: Block, text: bytes) -> Position:
     middle = not text.endswith(b"\n") if last.length else last.continues
     return Position(last.inode, last.end, text[-_COMPARED:] if last.length else b"", middle)
 
 
-def _appended(path: str, size: int, content: bytes) -> None:
+def _append(path: str, size: int, content: bytes) -> None:
     """Append all of ``content`` to a file of ``size`` bytes, or nothing."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -146,7 +146,7 @@ def _appended(path: str, size: int, content: bytes) -> None:
         os.close(file)
 
 
-def _synced(path: str) -> None:
+def _sync(path: str) -> None:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

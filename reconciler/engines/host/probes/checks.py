@@ -85,7 +85,7 @@ async def _answer(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> Pro
 async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
     """The problem; "" if there is none."""
     if probe.exec:
-        return await _executed(runtime, asked.place, probe.exec, probe)
+        return await _run_command(runtime, asked.place, probe.exec, probe)
     if probe.http_get:
         status = await get(probe.http_get, _port(asked, probe.http_get), set(asked.ports.values()))
         return "" if 200 <= status < 400 else f"HTTP {status}"
@@ -97,7 +97,7 @@ async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
     return ""
 
 
-async def _executed(runtime: ExecRuntime, place: ContainerId, command: Command, probe: Probe) -> str:
+async def _run_command(runtime: ExecRuntime, place: ContainerId, command: Command, probe: Probe) -> str:
     executed = await runtime.exec(place, command.command, probe.timeout_seconds)
     if executed.timed_out:
         return _silence(probe)

@@ -133,7 +133,7 @@ def serving_status(body: bytes) -> int:
             value, at = _varint(message, at)
             status = value if tag >> 3 == 1 else status
         else:
-            at = _skipped(message, at, tag & 7)
+            at = _skip_field(message, at, tag & 7)
     if at != len(message):
         raise ProbeError("no gRPC answer")
     return status
@@ -151,7 +151,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ProbeError("no gRPC answer")
 
 
-def _skipped(message: memoryview, at: int, wire: int) -> int:
+def _skip_field(message: memoryview, at: int, wire: int) -> int:
     """The offset of the next field after one of another type: 64 bits, 32 bits, or length-delimited."""
     if wire == 2:
         length, at = _varint(message, at)

@@ -52,14 +52,14 @@ async def get(target: Target, port: int, allowed: Collection[int]) -> int:
         status, location = await _ask(url, target.http_headers)
         if not location or not 300 < status < 400:
             return status
-        following = _followed(url, location, allowed)
+        following = _follow_redirect(url, location, allowed)
         if not following:
             return status
         url = following
     raise ProbeError(f"more than {REDIRECTS} redirects")
 
 
-def _followed(url: str, location: str, allowed: Collection[int]) -> str:
+def _follow_redirect(url: str, location: str, allowed: Collection[int]) -> str:
     """The URL that ``location`` refers to from ``url``; "" if it is outside of the replica or invalid."""
     try:
         following = urljoin(url, location)
@@ -78,7 +78,7 @@ def _port(url: str) -> int:
 async def _ask(url: str, headers: tuple[Header, ...]) -> tuple[int, str]:
     """The status and the Location header of the response to one request."""
     request = _request(url, headers)
-    tls = _unchecked() if url.startswith("https:") else None
+    tls = _unverified_context() if url.startswith("https:") else None
     reader, writer = await asyncio.open_connection(
         HOST,
         _port(url),
@@ -102,7 +102,7 @@ def _closing(writer: asyncio.StreamWriter) -> Iterator[None]:
 
 
 @cache
-def _unchecked() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
-from reconciler.engines.host.disk.atomic import failed
+from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.disk.directories import (
     file_name,
     make_replacement,
@@ -66,7 +66,9 @@ class Files:
             scratch = _of_replica(self._root / "scratch", place.key, place.replica)
             private = scratch / _PRIVATE / file_name(place.container)
         except OSError as error:
-            raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
+            raise write_error(
+                f"the files of {place.replica}, container {place.container}, cannot be made", error
+            ) from None
         return ContainerFiles(place, mounts, owner, private, self.endpoints / place.key.gvc)
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
@@ -78,7 +80,7 @@ class Files:
         try:
             remove(self._root / "volumes" / file_name(volumeset.gvc) / file_name(volumeset.name))
         except OSError as error:
-            raise failed(f"the volumes of {volumeset} cannot be deleted", error) from None
+            raise write_error(f"the volumes of {volumeset} cannot be deleted", error) from None
 
     def clear(self, key: Key, replica: str) -> None:
         """Remove everything that was made for a replica, its scratch volumes and secrets; volumes of volume sets stay.
@@ -90,13 +92,13 @@ class Files:
             try:
                 remove(path)
             except OSError as error:
-                raise failed(f"the files of {replica} cannot be removed", error) from None
+                raise write_error(f"the files of {replica} cannot be removed", error) from None
             with self._lock:
                 remove_empty(path.parent, base)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove the files of replicas other than ``replicas``, which a crash may have left. Raises EngineError."""
-        for key, replica in {found for base in self._bases() for found in _found(base)}:
+        for key, replica in {found for base in self._bases() for found in _replicas_below(base)}:
             if (key, replica) not in replicas:
                 self.clear(key, replica)
 
@@ -116,10 +118,10 @@ class Files:
                 case SecretMount(path=path):
                     mounts.append(Mount(at / str(secrets.index(plan)), path))
                 case ScratchMount(path=path, folder=folder):
-                    mounts.append(Mount(_shared(scratch / file_name(folder), owner), path, read_only=False))
+                    mounts.append(Mount(_make_shared(scratch / file_name(folder), owner), path, read_only=False))
                 case VolumeMount(path=path, volumeset=name):
                     source = self.volume(place.key.gvc, name, index)
-                    mounts.append(Mount(_shared(source, owner), path, read_only=False))
+                    mounts.append(Mount(_make_shared(source, owner), path, read_only=False))
         return tuple(mounts)
 
     def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
@@ -164,7 +166,7 @@ def _of_replica(base: Path, key: Key, replica: str) -> Path:
     return base / file_name(key.gvc) / file_name(key.name) / file_name(replica)
 
 
-def _shared(path: Path, owner: Owner) -> Path:
+def _make_shared(path: Path, owner: Owner) -> Path:
     """A directory that workloads write to: created if missing, and changed to ``owner`` if it has another owner."""
     make_traversable(path.parent)
     with suppress(FileExistsError):
@@ -179,7 +181,7 @@ def _write(path: Path, content: bytes, owner: Owner) -> None:
     make_readable(path, owner, 0o400)
 
 
-def _found(base: Path) -> Iterator[tuple[Key, str]]:
+def _replicas_below(base: Path) -> Iterator[tuple[Key, str]]:
     """The replicas that have files below ``base``."""
     if base.is_dir():
         for path in base.glob("*/*/*"):

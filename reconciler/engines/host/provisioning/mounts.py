@@ -63,7 +63,7 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     SecretUnusable) or if one volume would be inside another (MountRefused).
     """
     found = tuple(
-        _planned(volume, reveal, scheme) for volume in container.volumes if not volume.uri.startswith(STORE_URIS)
+        _plan(volume, reveal, scheme) for volume in container.volumes if not volume.uri.startswith(STORE_URIS)
     )
     paths = sorted(f"{each.path}/" for each in found)
     for outer, inner in pairwise(paths):
@@ -73,7 +73,7 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     return found
 
 
-def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
+def _plan(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
     path = posixpath.normpath(f"/{volume.path.lstrip('/')}")
     if volume.uri.startswith(SECRET_URI):
         return _secret(volume.uri, path, reveal, scheme)
@@ -81,7 +81,7 @@ def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
         return VolumeMount(path, volume.uri.removeprefix(VOLUMESET_URI))
     if volume.uri.startswith(SCRATCH_URI):
         return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH_URI), path))
-    raise EngineError(f"{volume.uri} names nothing that could be mounted", reason=Reason.MOUNT_REFUSED, retry=False)
+    raise EngineError(f"{volume.uri} is no volume that can be mounted", reason=Reason.MOUNT_REFUSED, retry=False)
 
 
 def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMount:

@@ -35,30 +35,30 @@ class PlatformEnvContext(msgspec.Struct, frozen=True):
     api: str = ""
 
     def __repr__(self) -> str:
-        return f"Surroundings(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
+        return f"PlatformEnvContext(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
 
 
-def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
+def built_in_variables(context: PlatformEnvContext, image: str) -> dict[str, str]:
     """The built-in variables for a container of ``image``.
 
     If manifests use another spelling of ``platform``, each variable is set under both names.
     """
     values = {
-        "GLOBAL_ENDPOINT": f"{around.workload}-{around.alias}.{around.endpoint_domain}",
-        "GVC": around.gvc,
-        "GVC_ALIAS": around.alias,
-        "LOCATION": f"{around.provider}-{around.region}",
-        "NAMESPACE": around.namespace,
-        "PROVIDER": around.provider,
-        "ORG": around.org,
-        "WORKLOAD": around.workload,
-        "WORKLOAD_VERSION": str(around.version),
-        "TOKEN": around.token,
+        "GLOBAL_ENDPOINT": f"{context.workload}-{context.alias}.{context.endpoint_domain}",
+        "GVC": context.gvc,
+        "GVC_ALIAS": context.alias,
+        "LOCATION": f"{context.provider}-{context.region}",
+        "NAMESPACE": context.namespace,
+        "PROVIDER": context.provider,
+        "ORG": context.org,
+        "WORKLOAD": context.workload,
+        "WORKLOAD_VERSION": str(context.version),
+        "TOKEN": context.token,
         "IMAGE": image,
     }
-    if around.api:
-        values["ENDPOINT"] = around.api
-    spellings = (SPELLING.upper(), around.scheme.upper())
+    if context.api:
+        values["ENDPOINT"] = context.api
+    spellings = (SPELLING.upper(), context.scheme.upper())
     return {f"{spelling}_{name}": value for spelling in spellings for name, value in values.items()}
 
 

@@ -82,13 +82,13 @@ class Provisioner:
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container, with new files. Raises EngineError."""
-        supply, spec = self._made_from(replica, container)
+        template, spec = self._made_from(replica, container)
         place = ContainerId(replica.key, replica.name, container)
-        owner = self._runtime.owner(supply.desired)
+        owner = self._runtime.owner(template.desired)
         files = self._files.provide(place, replica.index, spec, owner)
         view = self._runtime.make_view(files, replica.ports, spec.working_dir)
-        wanted = next(each for each in supply.desired.containers if each.name == container)
-        env = environment(spec, supply.env_context, view, self._reveal)
+        wanted = next(each for each in template.desired.containers if each.name == container)
+        env = environment(spec, template.env_context, view, self._reveal)
         command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
             place,
@@ -109,9 +109,9 @@ class Provisioner:
             mounts=files.mounts,
         )
 
-    def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
+    def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:
         """A sentence for each thing that the containers of a workload cannot get from any runtime."""
-        return tuple(unset_variables(supply.spec, supply.env_context))
+        return tuple(unset_variables(template.spec, template.env_context))
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
@@ -134,12 +134,12 @@ class Provisioner:
 
     def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
         """The template of the replica's version; after a restart of the daemon only the newest is known."""
-        supply = self._templates.get(replica.key, replica.version, replica.config_hash)
-        found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
-        if supply is None or not found:
+        template = self._templates.get(replica.key, replica.version, replica.config_hash)
+        found = [each for each in template.spec.containers if each.name == container] if template is not None else []
+        if template is None or not found:
             message = f"version {replica.version} of {replica.key} is no longer known; a newer one takes its place"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
-        return supply, found[0]
+        return template, found[0]
 
 
 def free_ports(

@@ -42,7 +42,7 @@ def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
     try:
         return binascii.a2b_base64("".join(text.split()), strict_mode=True)
     except ValueError:
-        raise unusable(f"the {name} of {key} is not base64, as its encoding says") from None
+        raise unusable(f"the {name} of {key} is not base64, although its encoding is") from None
 
 
 def secret_whole(key: Key, secret: SecretValue) -> bytes:
@@ -73,7 +73,7 @@ def env_value(uri: str, reveal: SecretReader) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise unusable(f"{uri} is not text, which is all that a variable can hold; mount it as a file")
+        raise unusable(f"{uri} is not text, so it cannot be a variable; mount it as a file")
     return text
 
 

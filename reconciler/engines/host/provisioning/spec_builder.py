@@ -101,15 +101,15 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
         cpu=millicores(container.cpu),
         memory=memory_bytes(container.memory),
         ports=ports,
-        readiness=_aimed(readiness, ports),
-        liveness=_aimed(container.liveness_probe, ports),
+        readiness=_with_port(readiness, ports),
+        liveness=_with_port(container.liveness_probe, ports),
         post_start=_command(container.lifecycle.post_start),
         pre_stop=_command(container.lifecycle.pre_stop),
         mounts=tuple(volume.path for volume in container.volumes),
     )
 
 
-def _aimed(probe: Probe | None, ports: tuple[int, ...]) -> Probe | None:
+def _with_port(probe: Probe | None, ports: tuple[int, ...]) -> Probe | None:
     """``probe`` with the container's first port if it names no port."""
     if probe is None or not ports:
         return probe

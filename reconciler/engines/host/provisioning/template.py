@@ -1,4 +1,4 @@
-"""The inputs of one workload's replicas, read from the records at one moment and held in memory."""
+"""The inputs of one workload's replicas, read from the records at one moment, in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
         return self.desired if replicas == self.desired.replicas else at_scale(self.desired, self.spec, replicas)
 
     def __repr__(self) -> str:
-        return f"Supply({self.desired.key}, version={self.desired.version})"
+        return f"ReplicaTemplate({self.desired.key}, version={self.desired.version})"
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class TemplateBuilder:
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
         provider, region = provider_and_region(fixed.location, place.body if place is not None else None)
-        around = PlatformEnvContext(
+        context = PlatformEnvContext(
             org=fixed.org,
             gvc=key.gvc,
             alias=(gvc.alias if gvc is not None else "") or make_alias(fixed.org, key.gvc),
@@ -91,9 +91,9 @@ class TemplateBuilder:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return ReplicaTemplate(workload_spec(applied, hashed), spec, around, self._created(key, version))
+        return ReplicaTemplate(workload_spec(applied, hashed), spec, context, self._creation_time(key, version))
 
-    def _created(self, key: Key, version: int) -> str:
+    def _creation_time(self, key: Key, version: int) -> str:
         """When ``version`` was made: as recorded in its deployment, otherwise now."""
         record = self._binding.record(key)
         deployment = read_deployment(record.state) if record is not None else None

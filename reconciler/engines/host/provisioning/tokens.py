@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_urlsafe
 
-from reconciler.engines.host.disk.atomic import failed, write_atomic
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.model.key import Key
 
 
@@ -25,7 +25,7 @@ class Tokens:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise failed(f"the token of {key} cannot be read", error) from None
+                raise write_error(f"the token of {key} cannot be read", error) from None
             if known:
                 return known.decode("ascii", "replace")
         token = token_urlsafe(32)

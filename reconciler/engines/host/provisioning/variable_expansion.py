@@ -31,12 +31,12 @@ def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> di
     ready = [name for name, others in waits.items() if not others]
     while ready:
         name = ready.pop()
-        known[name] = _filled(name, written[name], known)
+        known[name] = _expand(name, written[name], known)
         for other in wanted_by[name]:
             waits[other].discard(name)
             if not waits[other]:
                 ready.append(other)
-    circular = {name: _filled(name, written[name], known) for name in written if name not in known}
+    circular = {name: _expand(name, written[name], known) for name in written if name not in known}
     return {name: known[name] if name in known else circular[name] for name in written}
 
 
@@ -46,12 +46,12 @@ def expand_arguments(texts: Sequence[str], env: Mapping[str, str]) -> tuple[str,
     ``$$`` is a dollar sign here too, and unknown names stay as written. Raises EngineError, reason ArgumentTooLong, for
     an argument that is too long to start a program.
     """
-    return tuple(_filled_argument(text, env) for text in texts)
+    return tuple(_expand_argument(text, env) for text in texts)
 
 
-def _filled_argument(text: str, env: Mapping[str, str]) -> str:
+def _expand_argument(text: str, env: Mapping[str, str]) -> str:
     try:
-        return _filled("", text, env)
+        return _expand("", text, env)
     except EngineError:
         message = f"an argument would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
         raise EngineError(message, reason=Reason.ARGUMENT_TOO_LONG, retry=False) from None
@@ -62,7 +62,7 @@ def _names(value: str, written: Mapping[str, str]) -> set[str]:
     return {name for name in _EMBEDDED.findall(value) if name in written} if "$(" in value else set()
 
 
-def _filled(name: str, value: str, known: Mapping[str, str]) -> str:
+def _expand(name: str, value: str, known: Mapping[str, str]) -> str:
     if "$" not in value:
         return value
     parts: list[str] = []

@@ -64,7 +64,7 @@ def test_nothing_of_the_daemons_own_environment_comes_in(monkeypatch: pytest.Mon
 
 def test_a_variable_longer_than_programs_can_be_given_is_told_by_name() -> None:
     secrets = {"s": {"type": "opaque", "data": {"payload": "x" * (1 << 17)}}}
-    with pytest.raises(EngineError, match=r"^the variable LONG is longer than the 128 KiB"):
+    with pytest.raises(EngineError, match=r"^the variable LONG is longer than 128 KiB"):
         found({"container": {"env": [{"name": "LONG", "value": "platform://secret/s"}]}, "secrets": secrets})
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.logs.blocks import Block, all_in, block, packed, unpacked
+from reconciler.engines.host.logs.blocks import Block, all_in, block, pack_block, unpack_block
 from reconciler.engines.host.logs.search import Search, Span, select
 from reconciler.engines.host.logs.segments import roots
 from reconciler.logql.query import parse
@@ -151,13 +151,13 @@ blocks = st.builds(
 
 @given(st.lists(blocks, max_size=5), st.binary(max_size=20))
 def test_blocks_are_found_again_whatever_lies_between(made: list[Block], between: bytes) -> None:
-    content = b"".join(packed(each) + between for each in made)
+    content = b"".join(pack_block(each) + between for each in made)
     assert [found for found, _ in all_in(content)] == made
 
 
 @given(st.binary(max_size=200))
 def test_whatever_is_read_is_a_block_or_none(content: bytes) -> None:
-    assert unpacked(content) is None
+    assert unpack_block(content) is None
     assert list(all_in(b"RLB1" + content)) == []
 
 

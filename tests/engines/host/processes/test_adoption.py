@@ -262,7 +262,7 @@ from tests.engines.host.processes.kit import opened, shell
 async def story():
     async with opened(Path(sys.argv[1])) as host:
         if sys.argv[2] == "before":
-            spawning._let_go = lambda *_: os.kill(os.getpid(), 9)
+            spawning._send_script = lambda *_: os.kill(os.getpid(), 9)
         await host.runtime.start(shell(f"touch {sys.argv[1]}/ran; echo $$; exec sleep 1000", env={**os.environ}))
         await host.number()
         os.kill(os.getpid(), 9)

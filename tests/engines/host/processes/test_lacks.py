@@ -26,7 +26,7 @@ SIDE = ContainerSpec("side", image="//image/side:2")
         ({}, []),
         ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
         ({"containers": (SIDE,), "dynamic_tags": True}, ["Images are not used", "supportDynamicTags"]),
-        ({"type": Type.CRON}, ["schedule is not followed"]),
+        ({"type": Type.CRON}, ["schedule has no effect"]),
         ({"type": Type.SERVERLESS}, ["nothing scales by concurrency"]),
         ({"options": Options(Autoscaling("rps", min_scale=2, max_scale=2))}, []),
         ({"options": Options(Autoscaling("cpu")), "suspended": True}, []),
@@ -60,12 +60,12 @@ def test_root_changes_users() -> None:
 
 def test_a_workload_without_firewall_config_is_open_here_and_closed_on_the_platform() -> None:
     [sentence] = limitations(msgspec.structs.replace(PLAIN, firewall=False), ROOT)
-    assert "without firewallConfig the platform lets nothing in or out" in sentence
+    assert "without firewallConfig the platform allows no traffic" in sentence
 
 
 def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
     found, _ = limitations(PLAIN, msgspec.structs.replace(ROOT, pids=False, processes=4000))
-    assert "all containers of a user may have 4000 together" in found
+    assert "all containers of a user together may have 4000" in found
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_program_in_no_directory_of_the_path(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     error = refused(tmp_path, launch("/no/such/program", env=SECRET))
-    assert (error.reason, str(error)) == ("ProgramNotFound", "the program /no/such/program is not there")
+    assert (error.reason, str(error)) == ("ProgramNotFound", "the program /no/such/program does not exist")
 
 
 def test_a_program_without_the_right_to_run(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_directory_that_its_user_may_not_enter(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     error = refused(tmp_path, shell(":", directory="/no/such/place"))
-    assert (error.reason, str(error)) == ("DirectoryNotFound", "the working directory /no/such/place is not there")
+    assert (error.reason, str(error)) == ("DirectoryNotFound", "the working directory /no/such/place does not exist")
 
 
 def test_arguments_that_are_more_than_the_kernel_takes(tmp_path: Path) -> None:

@@ -35,29 +35,29 @@ def taught(advisor: CapacityRecommender, minutes: int, begin: float = 0.0) -> Ca
 
 
 def test_each_container_is_told_what_its_busiest_replica_needs(tmp_path: Path) -> None:
-    assert taught(CapacityRecommender(tmp_path), 55).recommended(WANTED) == {}
-    assert taught(CapacityRecommender(tmp_path), 60).recommended(WANTED) == ADVICE
+    assert taught(CapacityRecommender(tmp_path), 55).recommendations(WANTED) == {}
+    assert taught(CapacityRecommender(tmp_path), 60).recommendations(WANTED) == ADVICE
 
 
 def test_a_daemon_that_starts_goes_on_with_what_it_knew(tmp_path: Path) -> None:
     taught(CapacityRecommender(tmp_path), 40, begin=500_000)
     again = CapacityRecommender(tmp_path)
-    assert again.recommended(WANTED) == {}
-    assert taught(again, 25, begin=20).recommended(WANTED) == ADVICE, "the machine has started too"
+    assert again.recommendations(WANTED) == {}
+    assert taught(again, 25, begin=20).recommendations(WANTED) == ADVICE, "the machine has started too"
 
 
 def test_another_version_of_the_workload_knows_nothing(tmp_path: Path) -> None:
     advisor = taught(CapacityRecommender(tmp_path), 60)
     changed = msgspec.structs.replace(WANTED, digest="other")
-    assert advisor.recommended(changed) == {}
+    assert advisor.recommendations(changed) == {}
     advisor.observe(changed, USED, 3615)
-    assert advisor.recommended(changed) == advisor.recommended(WANTED) == {}
+    assert advisor.recommendations(changed) == advisor.recommendations(WANTED) == {}
 
 
 def test_a_workload_without_capacity_ai_is_told_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     advisor = taught(CapacityRecommender(tmp_path), 60)
     off = msgspec.structs.replace(WANTED, options=msgspec.structs.replace(WANTED.options, capacity_ai=False))
-    assert advisor.recommended(off) == {}
+    assert advisor.recommendations(off) == {}
     assert [path.name for path in tmp_path.rglob("*.json")] == ["web.json"]
     advisor.observe(off, USED, 3615)
     assert list(tmp_path.rglob("*.json")) == []
@@ -65,7 +65,7 @@ def test_a_workload_without_capacity_ai_is_told_nothing_and_leaves_nothing(tmp_p
 
 def test_a_workload_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     taught(CapacityRecommender(tmp_path), 60).forget(KEY)
-    assert CapacityRecommender(tmp_path).recommended(WANTED) == {}
+    assert CapacityRecommender(tmp_path).recommendations(WANTED) == {}
     CapacityRecommender(tmp_path).forget(KEY)
 
 
@@ -73,10 +73,10 @@ def test_a_workload_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_costs_the_history_only(tmp_path: Path, content: bytes) -> None:
     taught(CapacityRecommender(tmp_path), 60)
     (tmp_path / "shop" / "web.json").write_bytes(content)
-    assert CapacityRecommender(tmp_path).recommended(WANTED) == {}
-    assert taught(CapacityRecommender(tmp_path), 60).recommended(WANTED) == ADVICE
+    assert CapacityRecommender(tmp_path).recommendations(WANTED) == {}
+    assert taught(CapacityRecommender(tmp_path), 60).recommendations(WANTED) == ADVICE
 
 
 def test_a_file_that_cannot_be_written_costs_nothing_while_the_daemon_runs(tmp_path: Path) -> None:
     (tmp_path / "usage").write_text("a file where a folder should be")
-    assert taught(CapacityRecommender(tmp_path / "usage"), 60).recommended(WANTED) == ADVICE
+    assert taught(CapacityRecommender(tmp_path / "usage"), 60).recommendations(WANTED) == ADVICE

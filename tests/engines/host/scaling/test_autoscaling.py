@@ -15,12 +15,12 @@ from reconciler.engines.host.autoscaling.decide import (
     SETTLING,
     MetricReading,
     ScaleState,
-    averaged_over,
-    begun,
+    averaging_period,
+    initial_state,
     interval,
     next_scale,
     recommend,
-    weighted,
+    recommend_weighted,
 )
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
@@ -61,14 +61,14 @@ def test_replicas_follow_the_load(case: dict[str, Any], kind: str) -> None:
     autoscaling = msgspec.convert(case["options"], Autoscaling)
     running = wanted_of(case.get("type", kind), autoscaling, case.get("capacityAI"))
     begin, end = case.get("suspended", (0, 0))
-    state, replicas, averaged = begun(running, case["present"], 0), [], []
+    state, replicas, averaged = initial_state(running, case["present"], 0), [], []
     for now in range(case["until"] + 1):
         wanted = msgspec.structs.replace(running, suspended=begin <= now < end)
         seen = case["course"][bisect.bisect_right([at for at, _ in case["course"]], now) - 1][1]
         state, count = next_scale(state, wanted, reading_of(seen, state.replicas, now), now)
         state = msgspec.json.decode(msgspec.json.encode(state), type=ScaleState)
         replicas.append([now, count])
-        averaged.append([now, averaged_over(state, wanted, now)])
+        averaged.append([now, averaging_period(state, wanted, now)])
     assert changes(replicas) == case["replicas"]
     if "averaged" in case:
         assert changes(averaged) == case["averaged"]
@@ -82,7 +82,7 @@ def test_standard_workloads_are_decided_upon_every_15_seconds_and_serverless_one
 
 @pytest.mark.parametrize(("metric", "seconds"), [("cpu", 15), ("rps", 60), ("latency", 60)])
 def test_values_are_averaged_over_what_the_document_says(metric: str, seconds: float) -> None:
-    assert averaged_over(ScaleState(1), wanted_of("standard", Autoscaling(metric=metric)), 0) == seconds
+    assert averaging_period(ScaleState(1), wanted_of("standard", Autoscaling(metric=metric)), 0) == seconds
 
 
 def test_new_bounds_are_obeyed_at_once() -> None:
@@ -119,7 +119,7 @@ def test_a_recommendation_brings_the_average_to_the_target_with_no_replica_too_m
 def test_replicas_without_a_value_never_make_the_answer_bolder(
     value: float, target: int, having: int, current: int
 ) -> None:
-    advice = weighted(MetricReading(value, having, 0), target, current)
+    advice = recommend_weighted(MetricReading(value, having, 0), target, current)
     bold = recommend(value, target, max(having, current))
     assert min(current, bold) <= advice <= max(current, bold)
     assert advice <= current or value > target
@@ -146,7 +146,7 @@ def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
 ) -> None:
     least, most = bounds[0], max(bounds[1], 1)
     wanted = wanted_of(type_, Autoscaling(metric, target, min_scale=least, max_scale=most))
-    state, now, risen = begun(wanted, present, 0), 0.0, 0.0
+    state, now, risen = initial_state(wanted, present, 0), 0.0, 0.0
     for passed, seen in course:
         now += passed
         reading = MetricReading(seen[0], state.replicas, now, seen[1]) if seen else None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, learned, recommended
+from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, recommend_amount, record_usage
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
@@ -24,7 +24,7 @@ def lived(history: History | None, digest: str, course: list[list[float]], now: 
     for minutes, *amounts in course:
         for _ in range(int(minutes * 4)):
             uses = [Used(amounts[0], int(amounts[1] * MIB)), Used(0.0, MIB)] if amounts else []
-            history = learned(history, digest, uses, now)
+            history = record_usage(history, digest, uses, now)
             now += 15
     return history, now
 
@@ -35,7 +35,7 @@ def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None
     history, _ = lived(history, "second", case.get("then", []), now)
     history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
     container = ContainerSpec("main", cpu=case["given"][0], memory=case["given"][1] * MIB)
-    amount = recommended(history, container)
+    amount = recommend_amount(history, container)
     assert (amount and [amount.cpu, amount.memory / MIB]) == case.get("recommended")
 
 
@@ -67,9 +67,9 @@ def test_a_recommendation_keeps_the_bounds_of_the_document(
     history, now = None, 0.0
     for passed, used_cpu, used_memory in course:
         now += passed
-        history = learned(history, "digest", [Used(used_cpu, used_memory)], now)
+        history = record_usage(history, "digest", [Used(used_cpu, used_memory)], now)
         assert len(history.slots) <= SLOTS
-    amount = recommended(history, ContainerSpec("main", cpu=cpu, memory=memory))
+    amount = recommend_amount(history, ContainerSpec("main", cpu=cpu, memory=memory))
     if amount is None:
         return
     assert amount.cpu <= cpu

@@ -62,7 +62,7 @@ def test_the_value_is_the_average_over_replicas_of_what_their_containers_are_giv
     metric = sampled(FIRST, BUSY)
     assert metric.read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
     assert metric.read(WANTED, {"a", "b"}) == MetricReading(pytest.approx((50 + 90) / 2), 2, 30)
-    assert metric.used(KEY)[ContainerId(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
+    assert metric.usage(KEY)[ContainerId(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
 
 
 def test_a_single_sample_tells_nothing() -> None:
@@ -90,7 +90,7 @@ def test_other_replicas_and_other_workloads_do_not_count() -> None:
     assert metric.read(WANTED, {"c"}) is None
     other = msgspec.structs.replace(WANTED, key=Key(Kind.WORKLOAD, "shop", "api"))
     assert metric.read(other, {"a", "b"}) is None
-    assert metric.used(other.key) == {}
+    assert metric.usage(other.key) == {}
 
 
 def test_workloads_that_are_scaled_by_something_else_have_no_value() -> None:

@@ -137,4 +137,4 @@ class Stage:
 
     def _probed(self, verdict: Verdict) -> None:
         if self._controller is not None:
-            self._controller.probed(verdict)
+            self._controller.on_verdict(verdict)

@@ -47,10 +47,10 @@ def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> D
         text = marking.text_in(environment)
         if not text or text in known:
             continue
-        if (begun_ := _unrecorded(each, environment, marking, clock)) is None:
+        if (unrecorded := _read_marker(each, environment, marking, clock)) is None:
             strays.add(text)
         else:
-            alive.append(msgspec.structs.replace(begun_, boot=boot))
+            alive.append(msgspec.structs.replace(unrecorded, boot=boot))
     found = {marking.text(begun.place) for begun in alive}
     return Discovery(tuple(alive), tuple(over), tuple(sorted(strays - found)))
 
@@ -97,15 +97,17 @@ def signal_program(begun: StartRecord, number: int) -> None:
         found = [each for pid in procfs.children(begun.pid) if (each := procfs.find_process(pid)) is not None]
         # Later children of the wrapper are orphans of its program.
         program = min(found, key=lambda each: each.start, default=None)
-        begun_it = program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)
-        if begun_it or time.monotonic() > deadline:
+        has_begun = (
+            program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)
+        )
+        if has_begun or time.monotonic() > deadline:
             if program is not None:
                 procfs.signal_exactly(program, number)
             return
         time.sleep(_PAUSE)
 
 
-def _unrecorded(each: procfs.Proc, environment: bytes, marking: ProcessLabels, clock: Clock) -> StartRecord | None:
+def _read_marker(each: procfs.Proc, environment: bytes, marking: ProcessLabels, clock: Clock) -> StartRecord | None:
     marker = marking.marker_in(environment)
     if marker is None or each.pid != each.session or not is_wrapper(each.pid, marker.place):
         return None

@@ -57,7 +57,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
         return tuple(map(str, groups))
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """All existing groups, whoever created them, by the name of the container."""
+        """All existing groups by the name of the container, also those of other daemons."""
         found: dict[str, list[str]] = {}
         for base in self.bases:
             for group in base.iterdir() if base.is_dir() else ():
@@ -79,16 +79,16 @@ def name_for(root: Path) -> str:
 def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
     """The mounted hierarchies of this host."""
     try:
-        own = _own(proc / "self/cgroup")
+        own = _own_groups(proc / "self/cgroup")
         lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    return [found for line in lines if (found := _mounted(line, own)) is not None]
+    return [found for line in lines if (found := _parse_mount(line, own)) is not None]
 
 
 def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     """Where groups can be created below one called ``name``; None if nowhere. Tries it by creating one."""
-    for hierarchy in (_unified(name, found), _divided(name, found)):
+    for hierarchy in (_version_2(name, found), _version_1(name, found)):
         if hierarchy is not None and _works(hierarchy):
             return hierarchy
     return None
@@ -98,22 +98,22 @@ def groups_of(pid: int) -> tuple[str, ...]:
     """The groups of the container of ``pid``, as far as their names identify them."""
     found = []
     try:
-        own = _own(Path(f"/proc/{pid}/cgroup"))
+        own = _own_groups(Path(f"/proc/{pid}/cgroup"))
     except OSError:
         return ()
     for line in cgroups.read_file("/proc/self", "mountinfo").splitlines():
-        mounted = _mounted(line, own)
+        mounted = _parse_mount(line, own)
         if mounted is not None and mounted.own.parent.name.startswith(PREFIX):
             found.append(str(mounted.own))
     return tuple(dict.fromkeys(found))
 
 
-def _own(file: Path) -> dict[str, str]:
+def _own_groups(file: Path) -> dict[str, str]:
     lines = file.read_text(encoding="utf-8").splitlines()
     return {part: path for line in lines for _, parts, path in [line.split(":", 2)] for part in parts.split(",")}
 
 
-def _mounted(line: str, own: dict[str, str]) -> Mounted | None:
+def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
     left, _, right = line.partition(" - ")
     root, point = left.split()[3:5]
     kind, _, options = right.split(" ", 2)
@@ -132,10 +132,10 @@ def _mounted(line: str, own: dict[str, str]) -> Mounted | None:
     return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")
 
 
-def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
+def _version_2(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     for mounted in found:
         if mounted.unified and mounted.controllers.issuperset(NEEDED):
-            place = _divided_above(mounted)
+            place = _delegating_group(mounted)
             if place is None:
                 return None
             divided = cgroups.read_file(str(place), "cgroup.subtree_control").split()
@@ -143,12 +143,12 @@ def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     return None
 
 
-def _divided_above(mounted: Mounted) -> Path | None:
+def _delegating_group(mounted: Mounted) -> Path | None:
     if mounted.own == mounted.top:
         # Only the root group has no type, and only it may have both processes and limited groups.
         return mounted.top if not (mounted.top / "cgroup.type").exists() else None
     group = mounted.own
-    while group != mounted.top and not _limited(group):
+    while group != mounted.top and not _has_limits(group):
         group = group.parent
         divided = set(cgroups.read_file(str(group), "cgroup.subtree_control").split())
         if divided.issuperset(NEEDED) and os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
@@ -156,12 +156,12 @@ def _divided_above(mounted: Mounted) -> Path | None:
     return None
 
 
-def _limited(group: Path) -> bool:
+def _has_limits(group: Path) -> bool:
     values = (cgroups.read_file(str(group), file).split() for file in ("memory.max", "memory.high", "cpu.max"))
     return any(value and value[0] != "max" for value in values)
 
 
-def _divided(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
+def _version_1(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     own = {controller: mounted.own for mounted in found if not mounted.unified for controller in mounted.controllers}
     if not own.keys() >= set(NEEDED):
         return None

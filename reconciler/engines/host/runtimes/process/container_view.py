@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.disk.atomic import FULL, failed
+from reconciler.engines.host.disk.atomic import FULL, write_error
 from reconciler.engines.host.disk.directories import make_replacement, replace_directory
 from reconciler.engines.host.disk.ownership import Owner, make
 from reconciler.engines.host.disk.removal import remove
@@ -51,12 +51,14 @@ class ContainerViews(msgspec.Struct, frozen=True):
             yield f"Nothing can be started: {error}."
 
     def make(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
-        """Make the private directories of a container anew; see Runtime.make_view. Raises EngineError."""
+        """Replace the private directories of a container; see Runtime.make_view. Raises EngineError."""
         place = files.place
         try:
             _make_private_or_replace(files)
         except OSError as error:
-            raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
+            raise write_error(
+                f"the files of {place.replica}, container {place.container}, cannot be made", error
+            ) from None
         # The working directory may lie in a volume, or be a directory of this host.
         inside = files.private / _VOLUMES / directory.lstrip("/")
         return describe_view(files, ports, str(inside) if directory and inside.is_dir() else directory)

@@ -59,7 +59,7 @@ async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends:
         ) from error
     tail = _Tail(pipe)
     try:
-        timed_out = not await _ended(child.pid, timeout, ends)
+        timed_out = not await _wait(child.pid, timeout, ends)
         code = KILLED if timed_out else child.wait()
         await tail.end(0 if timed_out else _REST)
     finally:
@@ -80,7 +80,7 @@ def _discard(child: subprocess.Popen[bytes], ends: ExitWatcher) -> None:
 
 
 async def _begin(begun: StartRecord, argv: Sequence[str], ends: ExitWatcher) -> _Child:
-    starting = asyncio.ensure_future(asyncio.to_thread(_started, begun, argv))
+    starting = asyncio.ensure_future(asyncio.to_thread(_start, begun, argv))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -129,7 +129,7 @@ class _Tail:
         return self._output.decode(errors="replace")
 
 
-async def _ended(pid: int, timeout: float, ends: ExitWatcher) -> bool:
+async def _wait(pid: int, timeout: float, ends: ExitWatcher) -> bool:
     over = asyncio.Event()
     ends.watch(pid, over.set)
     with contextlib.suppress(TimeoutError):
@@ -149,10 +149,10 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
+def _start(begun: StartRecord, argv: Sequence[str]) -> _Child:
     environment = _environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
-    whom = _whom(begun.pid) if os.geteuid() == 0 else None
+    user = _user_of(begun.pid) if os.geteuid() == 0 else None
     # The shell waits until the limits are set, so the program never runs without them.
     gate = [os.readlink(f"/proc/{begun.pid}/exe"), "-c", _GATE, "exec"]
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -169,14 +169,14 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
             start_new_session=True,
             umask=0o022,
             bufsize=0,
-            user=whom.user if whom else None,
-            group=whom.group if whom else None,
-            extra_groups=whom.groups if whom else None,
+            user=user.user if user else None,
+            group=user.group if user else None,
+            extra_groups=user.groups if user else None,
         )
     finally:
         os.close(writing)
     assert child.stdin is not None
-    _let_in(child.stdin, begun, child.pid)
+    _open_gate(child.stdin, begun, child.pid)
     return child, output
 
 
@@ -192,13 +192,13 @@ def _environment_of(begun: StartRecord) -> bytes:
     raise EngineError(f"{begun.place.container} does not run", reason=Reason.NOT_RUNNING)
 
 
-def _let_in(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
+def _open_gate(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
     with gate, contextlib.suppress(OSError):
         cgroups.join(begun.groups, pid)
         gate.write(b"%d\n" % nproc_limit())
 
 
-def _whom(pid: int) -> ExecUser | None:
+def _user_of(pid: int) -> ExecUser | None:
     fields = dict(
         line.split(":", 1) for line in procfs.read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
     )

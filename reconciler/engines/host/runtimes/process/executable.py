@@ -63,7 +63,7 @@ def directory_of(launch: ContainerStart, user: User) -> str:
     """The working directory of ``launch``; the root directory by default. Raises EngineError."""
     path = Path(launch.directory or "/")
     if not os.path.isdir(path):
-        raise EngineError(f"the working directory {path} is not there", reason=Reason.DIRECTORY_NOT_FOUND)
+        raise EngineError(f"the working directory {path} does not exist", reason=Reason.DIRECTORY_NOT_FOUND)
     if not (user.may_enter(path) and user.may(path, os.X_OK)):
         raise EngineError(f"the working directory {path} may not be entered", reason=Reason.NOT_PERMITTED)
     return str(path)
@@ -79,7 +79,7 @@ def program_of(launch: ContainerStart, user: User, directory: str) -> str:
         )
     if "/" in launch.command:
         found = [Path(directory, launch.command)]
-        where = f"{found[0]} is not there"
+        where = f"{found[0]} does not exist"
     else:
         path = launch.env.get("PATH", DEFAULT_PATH)
         found = [Path(directory, part, launch.command) for part in path.split(":")]

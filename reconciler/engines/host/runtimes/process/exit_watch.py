@@ -34,7 +34,7 @@ class ExitWatcher:
             self._timer = self._timer or loop.call_later(0 if now is None else POLL, self._poll)
         else:
             self._descriptors[pid] = descriptor
-            loop.add_reader(descriptor, self._over, pid, call)
+            loop.add_reader(descriptor, self._on_end, pid, call)
 
     def forget(self, pid: int) -> None:
         """Cancel the callback for ``pid``."""
@@ -52,7 +52,7 @@ class ExitWatcher:
             self._timer.cancel()
             self._timer = None
 
-    def _over(self, pid: int, call: Callable[[], object]) -> None:
+    def _on_end(self, pid: int, call: Callable[[], object]) -> None:
         self.forget(pid)
         call()
 
@@ -60,7 +60,7 @@ class ExitWatcher:
         self._timer = asyncio.get_running_loop().call_later(POLL, self._poll) if self._polled else None
         for pid, (start, call) in list(self._polled.items()):
             if not lives(pid, start):
-                self._over(pid, call)
+                self._on_end(pid, call)
 
 
 def lives(pid: int, start: int) -> bool:

@@ -16,7 +16,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 PATIENCE = 10.0
-"""Seconds after which processes that survive SIGKILL are given up."""
+"""Seconds after which processes that survive SIGKILL are reported."""
 _PAUSE = 0.002
 _MAX_SCANS = 200
 """The most scans in a row for new processes; on a quiet host the second one finds none."""
@@ -40,7 +40,7 @@ Mark = tuple[int, int]
 """The number of a process and its start time."""
 
 
-class _Asked(msgspec.Struct):
+class _Request(msgspec.Struct):
     target: Target
     deadline: float
     left: frozenset[Mark] = frozenset()
@@ -51,13 +51,13 @@ class ProcessKiller:
 
     def __init__(self, marking: ProcessLabels) -> None:
         self._marking = marking
-        self._waiting: dict[asyncio.Future[None], _Asked] = {}
+        self._waiting: dict[asyncio.Future[None], _Request] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def kill(self, target: Target) -> None:
         """Return when no process of ``target`` is alive. Raises EngineError if SIGKILL does not end one."""
         done = asyncio.get_running_loop().create_future()
-        self._waiting[done] = _Asked(target, time.monotonic() + PATIENCE)
+        self._waiting[done] = _Request(target, time.monotonic() + PATIENCE)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
         await done
@@ -68,7 +68,7 @@ class ProcessKiller:
                 await self._round()
         finally:
             for done in list(self._waiting):
-                self._finish(done, EngineError("the search for processes to kill broke off", reason=Reason.KILL_FAILED))
+                self._finish(done, EngineError("the search for processes to kill failed", reason=Reason.KILL_FAILED))
 
     async def _round(self) -> None:
         waiting = dict(self._waiting)
@@ -110,7 +110,7 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
         if not numbers:
             break
         fresh = {each.pid: each for pid in numbers if (each := procfs.find_process(pid)) is not None}
-        marked, unsure = _marked(marking, fresh, targets)
+        marked, unsure = _group_by_marker(marking, fresh, targets)
         for target, mine in found.items():
             roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
             parents = {pid for pid, _ in mine}
@@ -140,7 +140,7 @@ def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
     return {each.pid for each in procs.values() if each.session in known} if known else set()
 
 
-def _marked(
+def _group_by_marker(
     marking: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # Processes by marker, and those whose marker is unknown at this moment.

@@ -29,13 +29,13 @@ class HostRights(msgspec.Struct, frozen=True):
 def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     """The parts of ``wanted`` that are not enforced, in a fixed order (docs/platform/workload.md#containers)."""
     if wanted.type is Type.CRON:
-        yield "The schedule is not followed: this engine runs no executions as yet."
+        yield "The schedule has no effect: this engine runs no executions yet."
     else:
         yield from _scale(wanted)
     yield from _programs(wanted)
     if not rights.limited:
         yield (
-            "The limits of CPU and memory are not enforced: the daemon may not make control groups with both "
+            "The limits of CPU and memory are not enforced: the daemon cannot create control groups with both "
             "controllers here."
         )
     yield from _processes(wanted, rights)
@@ -44,11 +44,11 @@ def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     yield from _paths(wanted)
     yield from _names(wanted)
     if wanted.firewall:
-        yield "The firewall is not enforced: the workload reaches, and is reached by, what this host is."
+        yield "The firewall is not enforced: the workload has the same network access as this host."
     else:
         yield (
-            "The firewall is not enforced: without firewallConfig the platform lets nothing in or out, and here the "
-            "workload reaches, and is reached by, what this host is."
+            "The firewall is not enforced: without firewallConfig the platform allows no traffic, but here the "
+            "workload has the same network access as this host."
         )
     yield from _stores(wanted)
 
@@ -63,19 +63,19 @@ def _programs(wanted: WorkloadSpec) -> Iterator[str]:
     if images := sorted({each.image for each in wanted.containers if each.image}):
         yield f"Images are not used ({', '.join(images)}): commands run programs and files of this host."
     if wanted.dynamic_tags:
-        yield "Images are not looked at again (supportDynamicTags), since none is used."
+        yield "Images are not checked for updates (supportDynamicTags), because none is used."
 
 
 def _processes(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     if not rights.pids:
         yield (
-            f"The number of processes is not limited for each container: all containers of a user may have "
-            f"{rights.processes} together."
+            f"The number of processes is not limited for each container: all containers of a user together may have "
+            f"{rights.processes}."
         )
     if not rights.limited and any(_starts_beside(each) for each in wanted.containers):
         yield (
-            "What a probe or a hook starts in a session of its own and with an empty environment may outlive the "
-            "container: only control groups would show whose it is."
+            "A process that a probe or a hook starts in its own session with an empty environment may outlive the "
+            "container: only a control group would show to which container it belongs."
         )
 
 
@@ -87,9 +87,9 @@ def _starts_beside(container: ContainerSpec) -> bool:
 
 def _users(wanted: WorkloadSpec) -> Iterator[str]:
     if wanted.user is not None and wanted.user != os.geteuid():
-        yield f"The user {wanted.user} is not enforced: only a daemon that runs as root may change it."
+        yield f"The user {wanted.user} is not enforced: only a daemon that runs as root can change it."
     if wanted.group and wanted.group not in (os.getegid(), *os.getgroups()):
-        yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root may give them."
+        yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root can set it."
 
 
 def _paths(wanted: WorkloadSpec) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _paths(wanted: WorkloadSpec) -> Iterator[str]:
 
 def _names(wanted: WorkloadSpec) -> Iterator[str]:
     if len(wanted.containers) > 1:
-        yield "Containers do not reach each other by name, only by the address 127.0.0.1 and the ports they are given."
+        yield "Containers do not reach each other by name, only at 127.0.0.1 and their assigned ports."
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
         yield f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS."

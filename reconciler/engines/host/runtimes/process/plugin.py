@@ -53,7 +53,7 @@ class ProcessPlugin:
     def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """A shell and /proc are required; control groups are recommended."""
         if not os.access(SHELL, os.X_OK):
-            message = f"{SHELL} cannot be run, and starts every container"
+            message = f"{SHELL}, which starts every container, cannot be run"
             yield HostProblem(message, "install a shell, such as dash", fatal=True)
         if not (proc / "self" / "stat").exists():
             message = f"{proc} is not mounted: replicas cannot be found or watched"
@@ -62,7 +62,7 @@ class ProcessPlugin:
             return
         found = find(name_for(state / "doctor"), mounts())
         if found is None:
-            message = "may not make control groups: limits of CPU and memory have no effect"
+            message = "cannot create control groups: limits of CPU and memory have no effect"
             yield HostProblem(message, 'see docs/host.md, "Limits of CPU and memory"', of_user=True)
         else:
             found.release()

@@ -211,7 +211,7 @@ class ProcessRuntime:
             await asyncio.to_thread(self._forget, key, replica, sorted(groups))
         except OSError as error:
             raise EngineError(
-                f"cannot delete what was kept of {replica}: {error}", reason=Reason.REMOVAL_FAILED
+                f"the state of {replica} cannot be deleted: {error}", reason=Reason.REMOVAL_FAILED
             ) from error
         for place in places:
             self._tracked.pop(place, None)

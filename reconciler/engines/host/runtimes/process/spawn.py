@@ -67,16 +67,16 @@ def spawn(
     directory = directory_of(launch, user)
     argv = [program_of(launch, user, directory), *launch.args]
     environment = _environment(launch, marking)
-    with _explained(launch.place):
+    with _start_errors(launch.place):
         _check_size(argv, environment)
         outputs = folders.prepare(launch.place)
     try:
         groups = _groups(launch, limits)
         try:
-            with _explained(launch.place):
+            with _start_errors(launch.place):
                 wrapper = start_wrapper(_shell(launch), title(launch.place), environment, directory, user, outputs)
-                begun = _begun(launch, wrapper.pid, at, groups)
-                _go(wrapper, begun, folders, _script_for(argv))
+                begun = _start_record(launch, wrapper.pid, at, groups)
+                _run_program(wrapper, begun, folders, _script_for(argv))
         except EngineError:
             cgroups.remove(groups, limits.bases if limits else ())
             raise
@@ -86,13 +86,13 @@ def spawn(
     return begun
 
 
-def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory, text: bytes) -> None:
+def _run_program(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory, text: bytes) -> None:
     try:
         folders.write(begun)
         # First, since systemd may move it in all hierarchies, also in those where it has limits of its own.
         move_to_service(wrapper.pid)
         cgroups.join(begun.groups, wrapper.pid)
-        _let_go(wrapper, text)
+        _send_script(wrapper, text)
     except OSError:
         wrapper.communicate()
         raise
@@ -137,7 +137,7 @@ def _warn_service(unit: str, why: str) -> None:
     log().warning("replicas", unit=unit, message=f"containers stay in the daemon's own service: {why}")
 
 
-def _let_go(wrapper: subprocess.Popen[bytes], text: bytes) -> None:
+def _send_script(wrapper: subprocess.Popen[bytes], text: bytes) -> None:
     assert wrapper.stdin is not None
     with wrapper.stdin:
         rest = memoryview(text)
@@ -172,9 +172,7 @@ def _shell(launch: ContainerStart) -> str:
         return "/bin/sh"
     if bash := shutil.which("bash"):
         return bash
-    raise EngineError(
-        f"the variable {odd[0]} can be given only where bash is installed", reason=Reason.PROGRAM_NOT_FOUND
-    )
+    raise EngineError(f"the variable {odd[0]} requires bash, which is not installed", reason=Reason.PROGRAM_NOT_FOUND)
 
 
 def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...]:
@@ -190,7 +188,7 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
         ) from error
 
 
-def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...]) -> StartRecord:
+def _start_record(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...]) -> StartRecord:
     seen = procfs.find_process(pid)
     return StartRecord(
         place=launch.place,
@@ -207,7 +205,7 @@ def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...])
 
 
 @contextmanager
-def _explained(place: ContainerId) -> Iterator[None]:
+def _start_errors(place: ContainerId) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

@@ -113,7 +113,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def began(self, place: ContainerId) -> bool:
         """Whether the wrapper of the last start has received its script."""
-        return self._written(place) != _NEVER
+        return self._read_code(place) != _NEVER
 
     def containers(self, key: Key, replica: str) -> list[str]:
         """The names of the containers of a replica that have directories."""
@@ -127,11 +127,11 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def code(self, place: ContainerId) -> Code:
         """How the last start ended."""
-        text = self._written(place).removeprefix(_BEGAN)
+        text = self._read_code(place).removeprefix(_BEGAN)
         number = text.removesuffix("!")
         return Code(int(number), number != text) if number.isdigit() else Code(None)
 
-    def _written(self, place: ContainerId) -> str:
+    def _read_code(self, place: ContainerId) -> str:
         try:
             return (self.of(place) / _CODE).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):

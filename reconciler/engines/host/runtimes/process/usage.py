@@ -25,11 +25,11 @@ def usage(marking: ProcessLabels, running: Iterable[StartRecord]) -> dict[Contai
         else:
             found[begun.place] = Usage(*grouped)
     if rest:
-        found |= _summed(marking, rest)
+        found |= _sum(marking, rest)
     return found
 
 
-def _summed(marking: ProcessLabels, running: list[StartRecord]) -> dict[ContainerId, Usage]:
+def _sum(marking: ProcessLabels, running: list[StartRecord]) -> dict[ContainerId, Usage]:
     procs = procfs.everyone()
     owned: dict[str, set[int]] = {marking.text(begun.place): set() for begun in running}
     for pid in procs:
