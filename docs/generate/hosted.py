@@ -12,8 +12,7 @@ from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import apply_action, hook_finished
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.provisioning.environment import environment
-from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
+from reconciler.engines.host.provisioning.environment import PlatformEnvContext, environment
 from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica

@@ -4,18 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in_variables
+import msgspec
+
 from reconciler.engines.host.provisioning.revision_hash import variables_of
 from reconciler.engines.host.provisioning.secrets import env_value
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.engines.host.runtimes.protocol import ContainerView
+from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
-from reconciler.model.kinds.workload import Container, Specification, declared_ports
-from reconciler.model.platform import SECRET_URI, SPELLING
+from reconciler.model.kinds.location import Location
+from reconciler.model.kinds.workload import Container, Specification, Variable, declared_ports
+from reconciler.model.platform import LOCATION_PROVIDERS, OWN_PROVIDER, SECRET_URI, SPELLING
 from reconciler.reasons import Reason
 
 PORT = "PORT"
+
+_location = msgspec.json.Decoder(Location)
+
+
+class PlatformEnvContext(msgspec.Struct, frozen=True):
+    """The inputs that all containers of a workload at a location share.
+
+    ``token`` belongs to the workload; ``gvc_env`` are the variables of the GVC in normal form. ``scheme`` is how
+    manifests spell ``platform``. ``api`` is the address of the API, "" if there is none.
+    """
+
+    org: str
+    gvc: str
+    alias: str
+    location: str
+    provider: str
+    region: str
+    workload: str
+    version: int
+    namespace: str
+    token: str
+    endpoint_domain: str
+    gvc_env: tuple[Variable, ...] = ()
+    scheme: str = SPELLING
+    api: str = ""
+
+    def __repr__(self) -> str:
+        return f"PlatformEnvContext(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
 
 
 def environment(
@@ -24,8 +55,7 @@ def environment(
     """All variables of ``container``, sorted by name.
 
     Its own variables override those of its GVC; both override the defaults of ``view`` and the PORT_ variables.
-    Variables that the platform sets override all. Raises EngineError if a secret is unavailable or a value
-    is too long.
+    Variables that the platform sets override all. Raises EngineError if a secret is unavailable or a value is too long.
     """
     written = variables_of(container, context.gvc_env)
     secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET_URI)}
@@ -38,7 +68,9 @@ def environment(
         asked = expand_variables(plain, fixed).get(PORT, fixed.get(PORT, ""))
         plain.pop(PORT, None)
         fixed[PORT] = str(_assigned_port(asked, declared, view.ports))
-    return _check_lengths(fixed | expand_variables(plain, fixed))
+    env = fixed | expand_variables(plain, fixed)
+    _check_lengths(env)
+    return dict(sorted(env.items()))
 
 
 def unset_variables(spec: Specification, context: PlatformEnvContext) -> Iterator[str]:
@@ -55,13 +87,12 @@ def _defaults(view: ContainerView) -> dict[str, str]:
     return {**view.defaults, **{f"{PORT}_{number}": str(port) for number, port in view.ports.items()}}
 
 
-def _check_lengths(env: dict[str, str]) -> dict[str, str]:
-    """``env`` sorted by name. Raises EngineError if a variable is too long to start a program."""
+def _check_lengths(env: Mapping[str, str]) -> None:
+    """Raise EngineError if a variable is too long to start a program."""
     for name, value in env.items():
         if len(name) + len(value.encode()) >= MAX_VARIABLE_BYTES - 1:
             message = f"the variable {name} is longer than {MAX_VARIABLE_BYTES >> 10} KiB, the limit of Linux"
             raise EngineError(message, reason=Reason.VARIABLE_TOO_LONG, retry=False)
-    return dict(sorted(env.items()))
 
 
 def _paths(view: ContainerView) -> dict[str, str]:
@@ -77,3 +108,47 @@ def _assigned_port(asked: str, declared: tuple[int, ...], ports: Mapping[int, in
     """
     number = next((each for each in declared if str(each) == asked), declared[0])
     return ports.get(number, number)
+
+
+def built_in_variables(context: PlatformEnvContext, image: str) -> dict[str, str]:
+    """The built-in variables for a container of ``image``.
+
+    If manifests use another spelling of ``platform``, each variable is set under both names.
+    """
+    values = {
+        "GLOBAL_ENDPOINT": f"{context.workload}-{context.alias}.{context.endpoint_domain}",
+        "GVC": context.gvc,
+        "GVC_ALIAS": context.alias,
+        "LOCATION": f"{context.provider}-{context.region}",
+        "NAMESPACE": context.namespace,
+        "PROVIDER": context.provider,
+        "ORG": context.org,
+        "WORKLOAD": context.workload,
+        "WORKLOAD_VERSION": str(context.version),
+        "TOKEN": context.token,
+        "IMAGE": image,
+    }
+    if context.api:
+        values["ENDPOINT"] = context.api
+    spellings = (SPELLING.upper(), context.scheme.upper())
+    return {f"{spelling}_{name}": value for spelling in spellings for name, value in values.items()}
+
+
+def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
+    """Provider and region of a location: from its manifest, otherwise from its name ``<provider>-<region>``.
+
+    ``body`` is the manifest in normal form, None without one. An own location, such as ``local``, has the provider
+    byok; without a region in its manifest, its name is the region.
+    """
+    declared = _location.decode(body) if body is not None else Location()
+    provider, _, region = location.partition("-")
+    if provider not in LOCATION_PROVIDERS or not region:
+        provider, region = OWN_PROVIDER, location
+    if declared.provider == OWN_PROVIDER != provider:
+        region = location
+    return declared.provider or provider, declared.region or region
+
+
+def namespace_of(org: str, gvc: str) -> str:
+    """The namespace of a GVC's containers: looks random, and is always the same."""
+    return make_alias(f"{org}/{gvc}", "namespace")

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.deployment import read_deployment
-from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, namespace_of, provider_and_region
+from reconciler.engines.host.provisioning.environment import PlatformEnvContext, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.provisioning.tokens import Tokens

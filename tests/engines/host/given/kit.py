@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
+from reconciler.engines.host.provisioning.environment import PlatformEnvContext
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.provisioning.environment import environment
-from reconciler.engines.host.provisioning.platform_env import namespace_of, provider_and_region
+from reconciler.engines.host.provisioning.environment import environment, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments, expand_variables
 from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
 from reconciler.engines.host.runtimes.protocol import ContainerView
