@@ -46,11 +46,6 @@ def contained(part: str) -> Iterator[None]:
         internal_error(error, part)
 
 
-def forget_logged() -> None:
-    """Log every bug again, as a new process does."""
-    _logged.clear()
-
-
 def code_location(error: BaseException) -> str:
     """``reconciler/model/cron.py:41 in parse``: the innermost call of this program that raised ``error``."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]

@@ -63,9 +63,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand that ``args`` begin with; raises click's UsageError with the nearest name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from reconciler.cli.options import nearest
+            from reconciler.queries.existence import did_you_mean
 
-            ctx.fail(f"there is no command {args[0]!r}{nearest(args[0], COMMANDS)}")
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -164,14 +164,6 @@ def parse_target(ctx: click.Context, param: click.Parameter, value: str | None) 
     from reconciler.queries.existence import source_of
 
     return value if value and source_of(value) else parse_key(ctx, param, value)
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
-    from reconciler.model.suggest import closest
-
-    close = closest(word, words)
-    return f"; did you mean {close}?" if close else ""
 
 
 def operator() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.bugs import code_location, forget_logged, internal_error
+from reconciler.bugs import code_location, internal_error
 from reconciler.daemon.loop import Daemon
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier
@@ -23,7 +23,7 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from reconciler.status import publisher
 from reconciler.status.conditions import ResourceFacts
-from tests.support.buggy import MARK, SECRET, raising_rule
+from tests.support.buggy import MARK, SECRET, forget_logged, raising_rule
 from tests.support.clock import FakeClock
 from tests.support.git import GitRepo
 from tests.support.sandbox import GVC, Site, eventually, workload

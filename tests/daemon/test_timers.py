@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.bugs import forget_logged
 from reconciler.clock import Timers
 from reconciler.daemon.timers import LoopTimers
+from tests.support.buggy import forget_logged
 from tests.support.clock import FakeClock
 
 

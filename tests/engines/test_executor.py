@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from reconciler.bugs import forget_logged
 from reconciler.errors import DiskFull
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
 from tests.engines.test_ready import Graph, graphs
+from tests.support.buggy import forget_logged
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
 from tests.support.examples import examples

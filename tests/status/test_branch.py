@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import SourceError
 from reconciler.status.branch import branch as branch_module
-from reconciler.status.branch.branch import StatusBranch, commit_status
+from reconciler.status.branch.branch import StatusBranch
 from reconciler.status.branch.trees import FEW, File, LazyFiles
 from tests.support.examples import examples
 from tests.support.git import GitRepo
@@ -34,7 +34,7 @@ def files(repo: GitRepo) -> dict[str, str]:
 
 
 def commit(repo: GitRepo, changes: dict[str, bytes | None], message: str = "Status", at: int = 1_700_000_000) -> str:
-    return commit_status(repo.path, BRANCH, changes, message, at)
+    return StatusBranch(repo.path, BRANCH).commit(changes, message, at)
 
 
 def test_a_missing_branch_starts_with_an_orphan_commit(repo: GitRepo) -> None:
@@ -253,7 +253,7 @@ def test_a_branch_whose_name_is_taken_by_a_directory_says_so(repo: GitRepo) -> N
 
 def test_a_name_that_no_branch_can_have_is_refused(repo: GitRepo) -> None:
     with pytest.raises(SourceError, match="name of a branch"):
-        commit_status(repo.path, "a..b", {}, "", 0)
+        StatusBranch(repo.path, "a..b")
 
 
 def test_a_tip_without_its_objects_is_told(repo: GitRepo) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reconciler.bugs import forget_logged
+from reconciler import bugs
 from reconciler.manifests.rules import rules_of
 from reconciler.manifests.rules.registry import CHECKS, RULES, rule
 from reconciler.model.finding import Flaw
@@ -17,6 +17,11 @@ MARK = "trips-a-bug"
 
 SECRET = "a text that may be a secret"
 """What the exception says."""
+
+
+def forget_logged() -> None:
+    """Have every bug logged again, as in a new process."""
+    bugs._logged.clear()
 
 
 @contextmanager

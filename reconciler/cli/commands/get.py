@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, nearest, read_records, settings_option
+from reconciler.cli.options import load, read_records, settings_option
 from reconciler.cli.output.printing import coloured
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | 
 def _kind(text: str | None) -> Kind | None:
     """The kind called ``text``; raises click's UsageError that names the nearest."""
     from reconciler.model.key import KINDS
+    from reconciler.queries.existence import did_you_mean
 
     if text is None or text in KINDS:
         return None if text is None else KINDS[text]
-    raise click.UsageError(f"there is no kind {text!r}{nearest(text, KINDS)}")
+    raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, KINDS)}")

@@ -1,13 +1,8 @@
-"""`reconciler rules`: list the rules that manifests are held to."""
+"""`reconciler rules`: list the rules for manifests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
-
-if TYPE_CHECKING:
-    from reconciler.model.rule import Rule
 
 SEVERITIES = ("error", "warning", "notice")
 
@@ -21,33 +16,12 @@ def command(severity: str | None, form: str) -> None:
     Only errors block a revision; the comment `# reconciler: ignore RULE reason` silences the others.
     `reconciler explain RULE` explains one rule.
     """
-    from reconciler.rulebook import sections
+    from reconciler.cli.output.printing import echo_json
+    from reconciler.queries.rules import list_rules
+    from reconciler.render.rules import rule_documents, rule_table
 
-    chosen = {
-        title: sorted((rule for rule in rules if severity in (None, rule.severity)), key=lambda rule: rule.id)
-        for title, rules in sections().items()
-    }
+    chosen = list_rules(severity)
     if form == "json":
-        from reconciler.cli.output.printing import echo_json
-
-        echo_json([_fields(rule, title) for title, rules in chosen.items() for rule in rules])
-        return
-    width = max((len(rule.id) for rules in chosen.values() for rule in rules), default=0)
-    parts = (f"{title}\n{_table(rules, width)}" for title, rules in chosen.items() if rules)
-    click.echo("\n".join(parts), nl=False)
-
-
-def _table(rules: list[Rule], width: int) -> str:
-    return "".join(f"  {rule.id:<{width}}  {rule.severity:<7}  {rule.what}\n" for rule in rules)
-
-
-def _fields(rule: Rule, section: str) -> dict[str, str]:
-    return {
-        "rule": rule.id,
-        "severity": rule.severity,
-        "section": section,
-        "what": rule.what,
-        "why": rule.why,
-        "source": rule.source,
-        "page": rule.page,
-    }
+        echo_json(rule_documents(chosen))
+    else:
+        click.echo(rule_table(chosen), nl=False)

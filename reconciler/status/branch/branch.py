@@ -28,11 +28,6 @@ _PAUSE = 0.05
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
-def commit_status(path: Path, branch: str, changes: Changes, message: str, at: int) -> str:
-    """Commit ``changes`` onto ``branch`` of the repository at ``path``; see ``StatusBranch.commit``."""
-    return StatusBranch(path, branch).commit(changes, message, at)
-
-
 class StatusBranch:
     """One branch of a repository on this machine, bare or not, that is written without a work tree.
 

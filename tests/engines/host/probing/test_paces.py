@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from reconciler.bugs import forget_logged
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.state import ProbeKind, Verdict, after, initial, next_due
 from reconciler.engines.host.replica import Container
@@ -25,6 +24,7 @@ from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.kinds.workload import Command, Probe
 from reconciler.reasons import Reason
+from tests.support.buggy import forget_logged
 from tests.support.cases import cases
 from tests.support.clock import FakeClock
 
