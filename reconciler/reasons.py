@@ -306,6 +306,10 @@ class Reason(StrEnum):
     ARGUMENT_TOO_LONG = "ArgumentTooLong", _workload("An argument is too long once its references are replaced.")
     VARIABLE_TOO_LONG = "VariableTooLong", _workload("A variable is too long once its references are replaced.")
     USER_NOT_FOUND = "UserNotFound", _workload("This host has no user of the name in `host.defaultUser`.")
+    INVALID_IMAGE_NAME = ("InvalidImageName",
+        _workload("The name of an image is not complete or not valid; the message has the form to write."))
+    IMAGE_PULL_FAILED = ("ImagePullFailed",
+        _workload("An image cannot be pulled: the message has the image and the words of its registry."))
     NO_COMMAND = "NoCommand", _workload("A container has no `command`, and images are not used.")
     PROGRAM_NOT_FOUND = "ProgramNotFound", _workload("The program of a container is not on this host.")
     DIRECTORY_NOT_FOUND = "DirectoryNotFound", _workload("The working directory of a container is not on this host.")

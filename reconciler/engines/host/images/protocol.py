@@ -1,0 +1,97 @@
+"""What the parts of this package exchange: references, credentials, errors, and the protocol of image stores."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+DOCKER_HUB = "docker.io"
+"""The registry that others call by several names; it is asked at ``DOCKER_HOST``."""
+DOCKER_HOST = "registry-1.docker.io"
+
+
+class ImageError(EngineError):
+    """An image cannot be provided. ``wait`` is how many seconds the registry asks to wait, None if it does not.
+
+    ``missing``: the registry answers, and does not have the image.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: Reason = Reason.IMAGE_PULL_FAILED,
+        retry: bool = True,
+        wait: float | None = None,
+        missing: bool = False,
+    ) -> None:
+        super().__init__(message, reason=reason, retry=retry)
+        self.wait = wait
+        self.missing = missing
+
+
+class ImageReference(msgspec.Struct, frozen=True, order=True):
+    """An image in a registry: a ``tag``, a ``digest`` (``sha256:…``), or both; then the digest counts."""
+
+    registry: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The image without tag and digest: ``docker.io/library/nginx``."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def host(self) -> str:
+        """The host, and the port if there is one, that serves the registry."""
+        return DOCKER_HOST if self.registry == DOCKER_HUB else self.registry
+
+    def at(self, digest: str) -> ImageReference:
+        """The image with exactly ``digest``."""
+        return ImageReference(self.registry, self.repository, digest=digest)
+
+    def __str__(self) -> str:
+        return "".join((self.name, self.tag and f":{self.tag}", self.digest and f"@{self.digest}"))
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """The login at a registry: a user and a password, or an identity token. It never shows itself."""
+
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+
+class ImageInfo(msgspec.Struct, frozen=True):
+    """An image in a store: the ``references`` by which it can be used, its platform, and its size in bytes."""
+
+    id: str
+    references: tuple[str, ...]
+    os: str
+    architecture: str
+    size: int = 0
+
+
+class ImageStore(Protocol):
+    """Holds images on this host. References are full, with a digest. All methods raise ImageError."""
+
+    async def pull(self, reference: str, credentials: Credentials | None) -> None:
+        """Pull the image; cancelling it stops the pull and leaves nothing."""
+
+    async def inspect(self, reference: str) -> ImageInfo | None:
+        """The image under ``reference``, None if there is none."""
+
+    async def list(self) -> list[ImageInfo]:
+        """All images."""
+
+    async def remove(self, reference: str) -> bool:
+        """Remove the image under ``reference``; False if a container uses it. Does nothing if there is none."""
