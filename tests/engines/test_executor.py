@@ -194,7 +194,7 @@ def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stag
         D: "applied",
     }
     assert "reconciler approve held-digest" in outcomes[0].message
-    assert outcomes[2].message == f"waits for {B}@here, which waits itself"
+    assert outcomes[2].message == f"waits for {B}@here, which waits too"
     assert set(stage.records.status_queue.take("main").keys) == {A, B, C, D}
     assert stage.records.failures.all() == []
 

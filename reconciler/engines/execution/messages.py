@@ -12,7 +12,7 @@ HOLD_WORDS = {
     Hold.HOURLY: "it is one of more deletes than the runs of an hour may make",
     Hold.VOLUMES: "it deletes volumes and what is on them",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
-    Hold.REPLACE: "it deletes the resource and makes it anew",
+    Hold.REPLACE: "it deletes the resource and creates it again",
     Hold.ALWAYS: "the settings ask for an approval of every step",
     Hold.DELETES: "the settings ask for an approval of every delete",
 }
@@ -65,7 +65,7 @@ def blocked_outcome(step: Step, cause: Step, result: Result) -> Outcome:
     """The outcome of a step that waits for ``cause``, which was not applied."""
     if result is Result.SKIPPED:
         return Outcome(step.id, result, Reason.DEPENDENCY_FAILED, f"waits for {cause.id}, which could not be applied")
-    return Outcome(step.id, result, Reason.DEPENDENCY_WAITING, f"waits for {cause.id}, which waits itself")
+    return Outcome(step.id, result, Reason.DEPENDENCY_WAITING, f"waits for {cause.id}, which waits too")
 
 
 def not_healthy_outcome(step: Step, key: str) -> Outcome:
@@ -87,4 +87,6 @@ def disk_full_outcome(step: Step) -> Outcome:
 
 def preempted_outcome(step: Step) -> Outcome:
     """The outcome of a step that has not begun because newer work goes first."""
-    return Outcome(step.id, Result.WAITING, Reason.PREEMPTED, "not begun: the run ended early to make way")
+    return Outcome(
+        step.id, Result.WAITING, Reason.PREEMPTED, "not begun: the run ended early because newer work goes first"
+    )

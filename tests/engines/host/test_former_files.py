@@ -128,9 +128,9 @@ def test_the_file_of_a_replica_is_read_in_its_former_form_and_written_in_that_of
 def test_the_record_of_a_start_is_read_in_its_former_form_and_written_in_that_of_today(tmp_path: Path) -> None:
     file = former("former-start-record.json", tmp_path / "run/shop/web/web-x/main/record.json")
     folders = StateDirectory(tmp_path / "run")
-    assert list(folders.every()) == [RECORD]
+    assert list(folders.records()) == [RECORD]
     folders.migrate()
-    assert list(folders.every()) == [RECORD]
+    assert list(folders.records()) == [RECORD]
     assert file.read_bytes() == msgspec.json.encode(RECORD)
 
 

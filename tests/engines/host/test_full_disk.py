@@ -83,9 +83,9 @@ def test_a_container_can_be_started_again_on_a_full_disk(tmp_path: Path) -> None
             for each in folders.prepare(PLACE):
                 os.close(each)
             begun = StartRecord(PLACE, 1, "hash", -1, 100 + start, start, "boot", float(start))
-            assert list(folders.every()) == []
+            assert list(folders.records()) == []
             folders.write(begun)
-            assert list(folders.every()) == [begun]
+            assert list(folders.records()) == [begun]
             fill(disk)
 
 

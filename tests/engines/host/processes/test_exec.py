@@ -119,7 +119,7 @@ def test_a_cancellation_in_the_turn_of_its_end_is_not_lost(tmp_path: Path) -> No
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.start(launch("sleep", "1000"))
-            (begun,) = StateDirectory(tmp_path.resolve() / "run").every()
+            (begun,) = StateDirectory(tmp_path.resolve() / "run").records()
             watcher = CancellingWatcher()
             watcher.waiter = asyncio.create_task(execute(begun, ["true"], 30, watcher))
             with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.cgroup_tree import groups_of
 from reconciler.engines.host.runtimes.process.exec import KILLED
-from reconciler.engines.host.runtimes.process.exit_watch import lives
+from reconciler.engines.host.runtimes.process.exit_watch import is_alive
 from reconciler.engines.host.runtimes.process.kill import is_ours
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.spawn import is_wrapper
@@ -30,40 +30,40 @@ class Discovery(msgspec.Struct, frozen=True):
     strays: tuple[str, ...]
 
 
-def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> Discovery:
+def discover(folders: StateDirectory, labels: ProcessLabels, clock: Clock) -> Discovery:
     """Find the containers of the location, by the records and by the markers of processes. Blocks."""
     boot = procfs.boot_id()
     alive: list[StartRecord] = []
     over: list[StartRecord] = []
-    for begun in folders.every():
-        if is_start_alive(marking, begun, boot):
+    for begun in folders.records():
+        if is_start_alive(labels, begun, boot):
             alive.append(begun)
         elif folders.began(begun.place):
             over.append(begun)
-    known = {marking.text(begun.place) for begun in [*alive, *over]}
+    known = {labels.text(begun.place) for begun in [*alive, *over]}
     strays: set[str] = set()
-    for each in procfs.everyone().values():
+    for each in procfs.list_processes().values():
         environment = procfs.environment(each.pid) or b""
-        text = marking.text_in(environment)
+        text = labels.text_in(environment)
         if not text or text in known:
             continue
-        if (unrecorded := _read_marker(each, environment, marking, clock)) is None:
+        if (unrecorded := _read_marker(each, environment, labels, clock)) is None:
             strays.add(text)
         else:
             alive.append(msgspec.structs.replace(unrecorded, boot=boot))
-    found = {marking.text(begun.place) for begun in alive}
+    found = {labels.text(begun.place) for begun in alive}
     return Discovery(tuple(alive), tuple(over), tuple(sorted(strays - found)))
 
 
-def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> bool:
+def is_start_alive(labels: ProcessLabels, begun: StartRecord, boot: str) -> bool:
     """Whether the started container still runs.
 
     The boot id alone does not decide: in a systemd container, a service and other processes read different ones.
     """
-    text = marking.text(begun.place)
+    text = labels.text(begun.place)
     if begun.boot == boot:
-        return is_ours(marking, begun.pid, begun.start, text)
-    return lives(begun.pid, begun.start) and marking.text_in(procfs.environment(begun.pid) or b"") == text
+        return is_ours(labels, begun.pid, begun.start, text)
+    return is_alive(begun.pid, begun.start) and labels.text_in(procfs.environment(begun.pid) or b"") == text
 
 
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:
@@ -93,7 +93,7 @@ def signal_program(begun: StartRecord, number: int) -> None:
     Before that, the signal would reach a part of the wrapper and be lost.
     """
     deadline = time.monotonic() + _PATIENCE
-    while lives(begun.pid, begun.start):
+    while is_alive(begun.pid, begun.start):
         found = [each for pid in procfs.children(begun.pid) if (each := procfs.find_process(pid)) is not None]
         # Later children of the wrapper are orphans of its program.
         program = min(found, key=lambda each: each.start, default=None)
@@ -107,8 +107,8 @@ def signal_program(begun: StartRecord, number: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _read_marker(each: procfs.Proc, environment: bytes, marking: ProcessLabels, clock: Clock) -> StartRecord | None:
-    marker = marking.marker_in(environment)
+def _read_marker(each: procfs.Proc, environment: bytes, labels: ProcessLabels, clock: Clock) -> StartRecord | None:
+    marker = labels.marker_in(environment)
     if marker is None or each.pid != each.session or not is_wrapper(each.pid, marker.place):
         return None
     started = clock.monotonic() - procfs.age(each)

@@ -16,7 +16,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.child_setup import deny_new_privileges, nproc_limit
-from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, lives
+from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, is_alive
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
@@ -186,7 +186,7 @@ def _environment_of(begun: StartRecord) -> bytes:
         environment = procfs.environment(begun.pid)
         if environment and procfs.command_line(begun.pid):
             return environment
-        if not lives(begun.pid, begun.start):
+        if not is_alive(begun.pid, begun.start):
             break
         time.sleep(_MOMENT)
     raise EngineError(f"{begun.place.container} does not run", reason=Reason.NOT_RUNNING)

@@ -59,11 +59,11 @@ class ExitWatcher:
     def _poll(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(POLL, self._poll) if self._polled else None
         for pid, (start, call) in list(self._polled.items()):
-            if not lives(pid, start):
+            if not is_alive(pid, start):
                 self._on_end(pid, call)
 
 
-def lives(pid: int, start: int) -> bool:
+def is_alive(pid: int, start: int) -> bool:
     """Whether this process, and no later one with the same number, is alive."""
     now = procfs.find_process(pid)
     return now is not None and now.alive and now.start == start

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.exit_watch import lives
+from reconciler.engines.host.runtimes.process.exit_watch import is_alive
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -49,8 +49,8 @@ class _Request(msgspec.Struct):
 class ProcessKiller:
     """Kills for many callers at once: each scan of all processes serves the callers that came before it began."""
 
-    def __init__(self, marking: ProcessLabels) -> None:
-        self._marking = marking
+    def __init__(self, labels: ProcessLabels) -> None:
+        self._labels = labels
         self._waiting: dict[asyncio.Future[None], _Request] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -73,7 +73,7 @@ class ProcessKiller:
     async def _round(self) -> None:
         waiting = dict(self._waiting)
         targets = {each.target: each.left for each in waiting.values()}
-        left = await asyncio.to_thread(kill_once, self._marking, targets)
+        left = await asyncio.to_thread(kill_once, self._labels, targets)
         for done, asked in waiting.items():
             asked.left = left[asked.target]
             if not asked.left:
@@ -94,7 +94,7 @@ class ProcessKiller:
             done.set_exception(error)
 
 
-def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
+def kill_once(labels: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
     """Send SIGKILL to all processes of the targets; return the processes that it was sent to. Blocks.
 
     Living processes of the last scan belong to the target again, because a dying process has no environment. A process
@@ -103,14 +103,14 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
     """
     for target in targets:
         cgroups.kill(target.groups)
-    found = {target: {mark for mark in marks if lives(*mark)} for target, marks in targets.items()}
+    found = {target: {mark for mark in marks if is_alive(*mark)} for target, marks in targets.items()}
     seen: set[int] = set()
     for scan in range(_MAX_SCANS):
         numbers = procfs.numbers() - seen
         if not numbers:
             break
         fresh = {each.pid: each for pid in numbers if (each := procfs.find_process(pid)) is not None}
-        marked, unsure = _group_by_marker(marking, fresh, targets)
+        marked, unsure = _group_by_marker(labels, fresh, targets)
         for target, mine in found.items():
             roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
             parents = {pid for pid, _ in mine}
@@ -141,7 +141,7 @@ def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
 
 
 def _group_by_marker(
-    marking: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
+    labels: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # Processes by marker, and those whose marker is unknown at this moment.
     wanted = {target.marker for target in targets} - {""}
@@ -149,18 +149,18 @@ def _group_by_marker(
     unsure = set()
     for pid, each in procs.items():
         environment = procfs.environment(pid)
-        if procfs.between(each, environment):
+        if procfs.is_in_exec(each, environment):
             unsure.add(pid)
-        text = marking.text_in(environment or b"")
+        text = labels.text_in(environment or b"")
         for marker in (text, text[: text.rfind("/") + 1]):
             if marker in wanted:
                 found.setdefault(marker, set()).add(pid)
     return found, unsure
 
 
-def is_ours(marking: ProcessLabels, pid: int, start: int, marker: str) -> bool:
+def is_ours(labels: ProcessLabels, pid: int, start: int, marker: str) -> bool:
     """Whether the process is still the one that was started with ``marker``, as far as that is visible."""
-    if not lives(pid, start):
+    if not is_alive(pid, start):
         return False
     environment = procfs.environment(pid)
-    return not environment or marking.text_in(environment) == marker
+    return not environment or labels.text_in(environment) == marker

@@ -41,7 +41,7 @@ class ProcessPlugin:
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
         """The running containers, by the records of their starts; their usage comes from the kernel."""
         boot, labels = boot_id(), ProcessLabels(root, location)
-        started = list(StateDirectory(root / "run").every())
+        started = list(StateDirectory(root / "run").records())
         running = [begun for begun in started if is_start_alive(labels, begun, boot)]
         # Containers of another boot have ended, unless one of their processes lives.
         boots = {boot, *(begun.boot for begun in running)}

@@ -12,7 +12,7 @@ import msgspec
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 1 << 16
-_NEITHER = 0x4 | 0x200000
+_NO_ENVIRONMENT = 0x4 | 0x200000
 """Flags of kernel threads and of exiting processes: neither has an environment."""
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 """Errors for a process that has ended or belongs to another user; other errors have other causes."""
@@ -21,8 +21,8 @@ _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 class Proc(msgspec.Struct, frozen=True, gc=False):
     """One process; ``start`` in clock ticks since the boot distinguishes it from a later one of the same number.
 
-    ``cpu_seconds`` includes its reaped children; ``memory`` is its resident bytes. ``speaks``: it has an environment,
-    unless it is in the middle of an exec.
+    ``cpu_seconds`` includes its reaped children; ``memory`` is its resident bytes. In the middle of an exec, a
+    process that ``has_environment`` shows none.
     """
 
     pid: int
@@ -30,7 +30,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     session: int
     start: int
     alive: bool
-    speaks: bool
+    has_environment: bool
     cpu_seconds: float
     memory: int
 
@@ -60,7 +60,7 @@ def find_process(pid: int) -> Proc | None:
         session=int(fields[3]),
         start=int(fields[19]),
         alive=fields[0] not in (b"Z", b"X", b"x"),
-        speaks=not int(fields[6]) & _NEITHER,
+        has_environment=not int(fields[6]) & _NO_ENVIRONMENT,
         cpu_seconds=sum(map(int, fields[11:15])) * _TICK,
         memory=int(fields[21]) * _PAGE,
     )
@@ -71,7 +71,7 @@ def numbers() -> set[int]:
     return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
 
 
-def everyone() -> dict[int, Proc]:
+def list_processes() -> dict[int, Proc]:
     """All visible living processes except this one."""
     found = (find_process(pid) for pid in numbers())
     return {proc.pid: proc for proc in found if proc is not None and proc.alive}
@@ -93,9 +93,9 @@ def command_line(pid: int) -> list[bytes]:
         return []
 
 
-def between(each: Proc, environment: bytes | None) -> bool:
+def is_in_exec(each: Proc, environment: bytes | None) -> bool:
     """Whether it is in the middle of an exec: at that moment it has neither environment nor arguments."""
-    return environment == b"" and each.alive and each.speaks and not command_line(each.pid)
+    return environment == b"" and each.alive and each.has_environment and not command_line(each.pid)
 
 
 def children(pid: int) -> list[int]:
@@ -103,7 +103,7 @@ def children(pid: int) -> list[int]:
     try:
         return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
     except OSError:
-        return [proc.pid for proc in everyone().values() if proc.parent == pid]
+        return [proc.pid for proc in list_processes().values() if proc.parent == pid]
 
 
 def below(procs: dict[int, Proc], roots: set[int]) -> set[int]:

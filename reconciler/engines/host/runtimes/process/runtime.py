@@ -65,8 +65,8 @@ class ProcessRuntime:
         self._clock = clock
         self._limited = limited
         self._folders = StateDirectory(root / "run")
-        self._marking = ProcessLabels(root, location)
-        self._sweeper = ProcessKiller(self._marking)
+        self._labels = ProcessLabels(root, location)
+        self._killer = ProcessKiller(self._labels)
         self._ends = exit_watch.ExitWatcher()
         self._limits: CgroupTree | None = None
         self._tracked: dict[ContainerId, _Tracked] = {}
@@ -80,20 +80,20 @@ class ProcessRuntime:
         self._on_end = on_end
         await asyncio.to_thread(self._folders.migrate)
         if self._limited:
-            name = name_for(self._marking.root)
+            name = name_for(self._labels.root)
             self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
-        found: Discovery = await asyncio.to_thread(discover, self._folders, self._marking, self._clock)
+        found: Discovery = await asyncio.to_thread(discover, self._folders, self._labels, self._clock)
         for begun in found.alive:
             cgroups.thaw(begun.groups)
             self._keep(begun)
-        lost = [Target(self._marking.text(begun.place), groups=begun.groups) for begun in found.over]
+        lost = [Target(self._labels.text(begun.place), groups=begun.groups) for begun in found.over]
         lost += [Target(marker) for marker in found.strays]
         known = {Path(group).name for begun in [*found.alive, *found.over] for group in begun.groups}
         groups = self._limits.groups() if self._limits else {}
         forgotten = [groups[name] for name in sorted(groups.keys() - known)]
         lost += [Target("", groups=each) for each in forgotten]
         # If one cannot be ended, the removal of its replica reports it.
-        await asyncio.gather(*map(self._sweeper.kill, lost), return_exceptions=True)
+        await asyncio.gather(*map(self._killer.kill, lost), return_exceptions=True)
         for each in forgotten:
             await asyncio.to_thread(cgroups.remove, each)
         for begun in found.over:
@@ -144,7 +144,7 @@ class ProcessRuntime:
                 await asyncio.to_thread(signal_program, known.begun, number)
                 return
             self._killed.add(place)
-            await self._sweeper.kill(self._target(known.begun))
+            await self._killer.kill(self._target(known.begun))
             if self._folders.code(place).number is None:
                 self._folders.write_code(place, KILLED)
 
@@ -158,7 +158,7 @@ class ProcessRuntime:
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""
         alive = [known.begun for known in self._tracked.values() if known.running.alive]
-        return await asyncio.to_thread(usage.usage, self._marking, alive)
+        return await asyncio.to_thread(usage.usage, self._labels, alive)
 
     async def list(self) -> list[RunningContainer]:
         """All containers that were started and not removed."""
@@ -203,7 +203,7 @@ class ProcessRuntime:
         if self._limits is not None:
             groups.update(str(base / group_name(place)) for base in self._limits.bases for place in places)
         wrappers = tuple((each.pid, each.start) for each in alive)
-        await self._sweeper.kill(Target(self._marking.prefix(key, replica), wrappers, tuple(sorted(groups))))
+        await self._killer.kill(Target(self._labels.prefix(key, replica), wrappers, tuple(sorted(groups))))
         for each in alive:
             self._ends.forget(each.pid)
             exit_watch.reap(each.pid)
@@ -232,7 +232,7 @@ class ProcessRuntime:
                     f"{launch.place.container} runs already in version {now.version}", reason=Reason.ALREADY_RUNNING
                 )
             at = self._clock.monotonic()
-            begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._marking, self._limits)
+            begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._labels, self._limits)
             self._keep(begun)
 
     def _keep(self, begun: StartRecord) -> None:
@@ -252,7 +252,7 @@ class ProcessRuntime:
                 return
             # The numbers of the process and its session can be reused only after it is reaped.
             with contextlib.suppress(EngineError):
-                await self._sweeper.kill(self._target(begun))
+                await self._killer.kill(self._target(begun))
             exit_watch.reap(begun.pid)
             ended = running_of(begun, self._folders, begun.place in self._killed)
             self._killed.discard(begun.place)
@@ -261,7 +261,7 @@ class ProcessRuntime:
             self._on_end(begun.place)
 
     def _target(self, begun: StartRecord) -> Target:
-        return Target(self._marking.text(begun.place), ((begun.pid, begun.start),), begun.groups)
+        return Target(self._labels.text(begun.place), ((begun.pid, begun.start),), begun.groups)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

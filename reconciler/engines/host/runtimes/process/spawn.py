@@ -57,7 +57,7 @@ def group_name(place: ContainerId) -> str:
 
 
 def spawn(
-    launch: ContainerStart, at: float, folders: StateDirectory, marking: ProcessLabels, limits: CgroupTree | None
+    launch: ContainerStart, at: float, folders: StateDirectory, labels: ProcessLabels, limits: CgroupTree | None
 ) -> StartRecord:
     """Start a container; ``at`` is the monotonic time. Blocks for some milliseconds. Raises EngineError.
 
@@ -66,7 +66,7 @@ def spawn(
     user = user_of(launch)
     directory = directory_of(launch, user)
     argv = [program_of(launch, user, directory), *launch.args]
-    environment = _environment(launch, marking)
+    environment = _environment(launch, labels)
     with _start_errors(launch.place):
         _check_size(argv, environment)
         outputs = folders.prepare(launch.place)
@@ -160,8 +160,8 @@ def _check_size(argv: list[str], env: dict[str, str]) -> None:
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
 
 
-def _environment(launch: ContainerStart, marking: ProcessLabels) -> dict[str, str]:
-    marker = marking.variables(launch)
+def _environment(launch: ContainerStart, labels: ProcessLabels) -> dict[str, str]:
+    marker = labels.variables(launch)
     return {**marker, **launch.env, **marker}
 
 

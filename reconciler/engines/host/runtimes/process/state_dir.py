@@ -98,7 +98,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             file.truncate()
         (folder / _FRESH).replace(folder / _RECORD)
 
-    def every(self) -> Iterator[StartRecord]:
+    def records(self) -> Iterator[StartRecord]:
         """All recorded starts; an unreadable record belongs to no program that ever ran."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
