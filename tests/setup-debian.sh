@@ -21,6 +21,10 @@ command_exists() {
     PATH="$PATH:/usr/sbin:/sbin" command -v "$1"
 }
 
+busybox_is_static() {
+    command_exists busybox && ! ldd "$(command_exists busybox)"
+}
+
 case "${1:-}" in
 venv)
     need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
@@ -34,6 +38,17 @@ tools)
     need systemd command_exists systemd-analyze
     need nodejs command_exists node
     need npm command_exists npm
+    # Podman only suggests iptables, which netavark of Debian 12 needs; crun, its default, fails on hybrid cgroups.
+    need podman command_exists podman
+    need runc command_exists runc
+    need conmon command_exists conmon
+    need netavark test -x /usr/lib/podman/netavark
+    need aardvark-dns test -x /usr/lib/podman/aardvark-dns
+    need iptables command_exists iptables
+    need nftables command_exists nft
+    need catatonit command_exists catatonit
+    need busybox-static busybox_is_static
+    need docker-registry command_exists docker-registry
     ;;
 soak)
     need debootstrap command_exists debootstrap

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.process import cgroup_tree
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
@@ -26,7 +27,7 @@ PATIENCE = 30.0
 IS_ROOT = os.geteuid() == 0
 as_root = only_root("only root may do that")
 with_groups = pytest.mark.skipif(
-    cgroup_tree.find("reconciler-test", cgroup_tree.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
+    cgroup_tree.find("reconciler-test", cgroups.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
     reason="no control groups may be made here",
 )
 both_ways = pytest.mark.parametrize(

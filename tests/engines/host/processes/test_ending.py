@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.runtimes.process import procfs
+from reconciler.engines.host.runtimes import procfs
 from tests.engines.host.processes.kit import (
     KEY,
     alive,

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.process.exec import MAX_OUTPUT_BYTES, execute
-from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell, until

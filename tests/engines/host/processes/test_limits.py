@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.runtimes.process import cgroup_tree, cgroups
+from reconciler.engines.host.runtimes import cgroups
+from reconciler.engines.host.runtimes.process import cgroup_tree
 from tests.engines.host.processes.kit import (
     KEY,
     both_ways,
@@ -43,7 +44,7 @@ def test_a_container_that_needs_more_memory_than_it_may_is_ended_and_says_so(tmp
 def test_a_container_that_forks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
-            tree = cgroup_tree.find("reconciler-test", cgroup_tree.mounts())
+            tree = cgroup_tree.find("reconciler-test", cgroups.mounts())
             if tree is None or not tree.pids:
                 pytest.skip("no controller of processes may be used here")
             await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": FORKS}, processes=20))
@@ -148,7 +149,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def unified(root: Path, own: str, **files: str) -> list[cgroup_tree.Mounted]:
+def unified(root: Path, own: str, **files: str) -> list[cgroups.Mounted]:
     """A host with version 2, the daemon in ``own``; the top and what is above the daemon is divided."""
     lines = f"30 24 0:27 / {root}/fs rw,relatime - cgroup2 cgroup2 rw\n"
     tree(root, {"proc/self/cgroup": f"0::{own}\n", "proc/self/mountinfo": lines})
@@ -159,7 +160,7 @@ def unified(root: Path, own: str, **files: str) -> list[cgroup_tree.Mounted]:
             **{name.replace("__", "/").replace("_", "."): text for name, text in files.items()},
         },
     )
-    return cgroup_tree.mounts(root / "proc")
+    return cgroups.mounts(proc=root / "proc")
 
 
 DIVIDED = {"cgroup.procs": "", "cgroup.subtree_control": "cpu memory pids"}
@@ -171,7 +172,7 @@ def divided(root: Path, *groups: str) -> None:
         tree(root / "fs" / group, DIVIDED)
 
 
-def base(root: Path, found: list[cgroup_tree.Mounted]) -> str | None:
+def base(root: Path, found: list[cgroups.Mounted]) -> str | None:
     """Where groups would be made, below the top."""
     hierarchy = cgroup_tree.find("reconciler-x", found)
     return None if hierarchy is None else str(hierarchy.bases[0].relative_to(root / "fs"))
@@ -215,7 +216,7 @@ def test_a_hierarchy_without_both_controllers_is_none(tmp_path: Path) -> None:
     assert base(tmp_path, unified(tmp_path, "/", cgroup_controllers="hugetlb")) is None
 
 
-def version_1(root: Path, own: str) -> list[cgroup_tree.Mounted]:
+def version_1(root: Path, own: str) -> list[cgroups.Mounted]:
     """A host with version 1 for what is limited, and version 2 for the service manager alone."""
     line = "3{0} 24 0:2{0} / {1}/{2} rw - cgroup cgroup rw,{2}\n"
     lines = "".join(line.format(number, root, name) for number, name in enumerate(("cpu,cpuacct", "memory", "pids")))
@@ -224,7 +225,7 @@ def version_1(root: Path, own: str) -> list[cgroup_tree.Mounted]:
     tree(root, {"proc/self/cgroup": belongs, "proc/self/mountinfo": lines, "unified/cgroup.controllers": ""})
     for name in ("cpu,cpuacct", "memory"):
         (root / name / own.strip("/")).mkdir(parents=True, exist_ok=True)
-    return cgroup_tree.mounts(root / "proc")
+    return cgroups.mounts(proc=root / "proc")
 
 
 @pytest.mark.parametrize("own", ["/", "/docker/1234"])
@@ -245,5 +246,5 @@ def test_a_hierarchy_that_may_not_be_written_to_is_none(tmp_path: Path) -> None:
 
 
 def test_a_host_without_any_hierarchy_has_none(tmp_path: Path) -> None:
-    assert cgroup_tree.mounts(tmp_path / "proc") == []
+    assert cgroups.mounts(proc=tmp_path / "proc") == []
     assert cgroup_tree.find("reconciler-x", []) is None

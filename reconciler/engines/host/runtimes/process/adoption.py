@@ -7,10 +7,10 @@ import time
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.exit_watch import is_alive
 from reconciler.engines.host.runtimes.process.cgroup_tree import groups_of
 from reconciler.engines.host.runtimes.process.exec import KILLED
-from reconciler.engines.host.runtimes.process.exit_watch import is_alive
 from reconciler.engines.host.runtimes.process.kill import is_ours
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.spawn import is_wrapper

@@ -15,22 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.runtimes.process import cgroups
+from reconciler.engines.host.runtimes import cgroups
 
 PREFIX = "reconciler-"
 """The prefix of the groups that contain the containers' groups."""
-NEEDED = ("cpu", "memory")
 _PIDS = "pids"
-_USEFUL = ("cpuacct", "freezer", _PIDS)
-
-
-class Mounted(msgspec.Struct, frozen=True):
-    """A mounted hierarchy: its top directory, the daemon's own group, and its controllers."""
-
-    top: Path
-    own: Path
-    controllers: frozenset[str]
-    unified: bool
 
 
 class CgroupTree(msgspec.Struct, frozen=True):
@@ -48,7 +37,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
         for base in self.bases:
             base.mkdir(exist_ok=True)
             if self.unified:
-                wanted = (*NEEDED, _PIDS) if self.pids else NEEDED
+                wanted = (*cgroups.NEEDED, _PIDS) if self.pids else cgroups.NEEDED
                 cgroups.write(base / "cgroup.subtree_control", " ".join(f"+{each}" for each in wanted))
         groups = tuple(base / name for base in self.bases)
         for group in groups:
@@ -76,17 +65,7 @@ def name_for(root: Path) -> str:
     return f"{PREFIX}{blake2b(bytes(root), digest_size=6).hexdigest()}"
 
 
-def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
-    """The mounted hierarchies of this host."""
-    try:
-        own = _own_groups(proc / "self/cgroup")
-        lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    return [found for line in lines if (found := _parse_mount(line, own)) is not None]
-
-
-def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
+def find(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
     """Where groups can be created below one called ``name``; None if nowhere. Tries it by creating one."""
     for hierarchy in (_version_2(name, found), _version_1(name, found)):
         if hierarchy is not None and _works(hierarchy):
@@ -96,45 +75,13 @@ def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
 
 def groups_of(pid: int) -> tuple[str, ...]:
     """The groups of the container of ``pid``, as far as their names identify them."""
-    found = []
-    try:
-        own = _own_groups(Path(f"/proc/{pid}/cgroup"))
-    except OSError:
-        return ()
-    for line in cgroups.read_file("/proc/self", "mountinfo").splitlines():
-        mounted = _parse_mount(line, own)
-        if mounted is not None and mounted.own.parent.name.startswith(PREFIX):
-            found.append(str(mounted.own))
-    return tuple(dict.fromkeys(found))
+    found = (mounted.own for mounted in cgroups.mounts(pid))
+    return tuple(dict.fromkeys(str(own) for own in found if own.parent.name.startswith(PREFIX)))
 
 
-def _own_groups(file: Path) -> dict[str, str]:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return {part: path for line in lines for _, parts, path in [line.split(":", 2)] for part in parts.split(",")}
-
-
-def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
-    left, _, right = line.partition(" - ")
-    root, point = left.split()[3:5]
-    kind, _, options = right.split(" ", 2)
-    if kind not in ("cgroup", "cgroup2"):
-        return None
-    top = Path(point)
-    if kind == "cgroup2":
-        controllers = frozenset(cgroups.read_file(point, "cgroup.controllers").split())
-        path = own.get("")
-    else:
-        controllers = frozenset(options.split(",")) & {*NEEDED, *_USEFUL}
-        path = next((own[each] for each in controllers if each in own), None)
-    if path is None or not controllers:
-        return None
-    inside = Path(path).is_relative_to(root)
-    return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")
-
-
-def _version_2(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
+def _version_2(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
     for mounted in found:
-        if mounted.unified and mounted.controllers.issuperset(NEEDED):
+        if mounted.unified and mounted.controllers.issuperset(cgroups.NEEDED):
             place = _delegating_group(mounted)
             if place is None:
                 return None
@@ -143,7 +90,7 @@ def _version_2(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     return None
 
 
-def _delegating_group(mounted: Mounted) -> Path | None:
+def _delegating_group(mounted: cgroups.Mounted) -> Path | None:
     if mounted.own == mounted.top:
         # Only the root group has no type, and only it may have both processes and limited groups.
         return mounted.top if not (mounted.top / "cgroup.type").exists() else None
@@ -151,7 +98,8 @@ def _delegating_group(mounted: Mounted) -> Path | None:
     while group != mounted.top and not _has_limits(group):
         group = group.parent
         divided = set(cgroups.read_file(str(group), "cgroup.subtree_control").split())
-        if divided.issuperset(NEEDED) and os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
+        writable = os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK)
+        if divided.issuperset(cgroups.NEEDED) and writable:
             return group
     return None
 
@@ -161,12 +109,12 @@ def _has_limits(group: Path) -> bool:
     return any(value and value[0] != "max" for value in values)
 
 
-def _version_1(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
+def _version_1(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
     own = {controller: mounted.own for mounted in found if not mounted.unified for controller in mounted.controllers}
-    if not own.keys() >= set(NEEDED):
+    if not own.keys() >= set(cgroups.NEEDED):
         return None
-    useful = [own[each] for each in _USEFUL if each in own and os.access(own[each], os.W_OK)]
-    places = dict.fromkeys([*(own[each] for each in NEEDED), *useful])
+    useful = [own[each] for each in cgroups.USEFUL if each in own and os.access(own[each], os.W_OK)]
+    places = dict.fromkeys([*(own[each] for each in cgroups.NEEDED), *useful])
     pids = own.get(_PIDS) in places
     return CgroupTree(tuple(place / name for place in places), unified=False, pids=pids)
 

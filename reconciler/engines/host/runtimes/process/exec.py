@@ -14,9 +14,9 @@ from typing import IO
 
 import msgspec
 
-from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.exit_watch import ExitWatcher, is_alive
 from reconciler.engines.host.runtimes.process.child_setup import deny_new_privileges, nproc_limit
-from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, is_alive
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError

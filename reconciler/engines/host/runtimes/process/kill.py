@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.exit_watch import is_alive
+from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.exit_watch import is_alive
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.clock import Clock
+from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.process.adoption import is_start_alive
-from reconciler.engines.host.runtimes.process.cgroup_tree import find, mounts, name_for
+from reconciler.engines.host.runtimes.process.cgroup_tree import find, name_for
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
-from reconciler.engines.host.runtimes.process.procfs import boot_id
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
+from reconciler.engines.host.runtimes.procfs import boot_id
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.settings import Settings
@@ -60,7 +61,7 @@ class ProcessPlugin:
             yield HostProblem(message, "mount -t proc proc /proc", fatal=True)
         if not own_user:
             return
-        found = find(name_for(state / "doctor"), mounts())
+        found = find(name_for(state / "doctor"), cgroups.mounts())
         if found is None:
             message = "cannot create control groups: limits of CPU and memory have no effect"
             yield HostProblem(message, 'see docs/host.md, "Limits of CPU and memory"', of_user=True)

@@ -15,9 +15,10 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
+from reconciler.engines.host.runtimes import cgroups, exit_watch
+from reconciler.engines.host.runtimes.process import usage
 from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
-from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, mounts, name_for
+from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, name_for
 from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
 from reconciler.engines.host.runtimes.process.container_view import ContainerViews
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute
@@ -81,7 +82,7 @@ class ProcessRuntime:
         await asyncio.to_thread(self._folders.migrate)
         if self._limited:
             name = name_for(self._labels.root)
-            self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
+            self._limits = await asyncio.to_thread(lambda: find(name, cgroups.mounts()))
         found: Discovery = await asyncio.to_thread(discover, self._folders, self._labels, self._clock)
         for begun in found.alive:
             cgroups.thaw(begun.groups)

@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree
 from reconciler.engines.host.runtimes.process.child_setup import start_wrapper
 from reconciler.engines.host.runtimes.process.executable import directory_of, program_of, user_of

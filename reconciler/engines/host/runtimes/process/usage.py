@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage

@@ -11,12 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.runtimes.process import procfs
+from reconciler.engines.host.runtimes import procfs
 
+NEEDED = ("cpu", "memory")
+USEFUL = ("cpuacct", "freezer", "pids")
+"""The controllers that limits require, and others that containers use where they are there."""
 _USED = frozenset({"memory.current", "memory.usage_in_bytes"})
 _PERIOD = 100_000
 _LEAST_QUOTA = 1_000
 _PATIENCE = 1.0
+
+
+class Mounted(msgspec.Struct, frozen=True):
+    """A mounted hierarchy: its top directory, the group of a process in it, and its controllers."""
+
+    top: Path
+    own: Path
+    controllers: frozenset[str]
+    unified: bool
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -25,6 +37,16 @@ class Limits(msgspec.Struct, frozen=True):
     cpu: int
     memory: int
     processes: int
+
+
+def mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
+    """The mounted hierarchies of this host, with the groups of ``pid``, or else of the daemon."""
+    try:
+        own = _own_groups(proc / str(pid or "self") / "cgroup")
+        lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [found for line in lines if (found := _parse_mount(line, own)) is not None]
 
 
 def limit(group: Path, limits: Limits) -> None:
@@ -160,3 +182,27 @@ def _files(base: str) -> frozenset[str]:
 def _numbers(text: str) -> dict[str, int]:
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _own_groups(file: Path) -> dict[str, str]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {part: path for line in lines for _, parts, path in [line.split(":", 2)] for part in parts.split(",")}
+
+
+def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
+    left, _, right = line.partition(" - ")
+    root, point = left.split()[3:5]
+    kind, _, options = right.split(" ", 2)
+    if kind not in ("cgroup", "cgroup2"):
+        return None
+    top = Path(point)
+    if kind == "cgroup2":
+        controllers = frozenset(read_file(point, "cgroup.controllers").split())
+        path = own.get("")
+    else:
+        controllers = frozenset(options.split(",")) & {*NEEDED, *USEFUL}
+        path = next((own[each] for each in controllers if each in own), None)
+    if path is None or not controllers:
+        return None
+    inside = Path(path).is_relative_to(root)
+    return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")

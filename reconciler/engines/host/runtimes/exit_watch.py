@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable
 
-from reconciler.engines.host.runtimes.process import procfs
+from reconciler.engines.host.runtimes import procfs
 
 POLL = 1.0
 """Seconds between two checks of processes without notification by the kernel."""
