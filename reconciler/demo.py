@@ -169,22 +169,23 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     await asyncio.wait([serving])
     announcing.cancel()
     if not isinstance(serving.exception(), LockedError):
-        for location, bound in settings.locations.items():
+        for location in settings.locations:
             try:
-                await end(settings, location, bound.runtime)
+                await end(settings, location)
             except EngineError as error:
                 print_error(str(error))
     await serving
 
 
-async def end(settings: Settings, location: str, runtime: str) -> None:
+async def end(settings: Settings, location: str) -> None:
     """Stop and forget all replicas at a location; the next start creates them again. Raises EngineError."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.provisioning.files import Files
-    from reconciler.engines.host.runtimes.protocol import runtime_plugin
+    from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
 
     root = settings.state / "host" / location
-    await end_all(runtime_plugin(runtime).make(root, location, SystemClock(), settings))
+    for name in runtimes_in_use(root):
+        await end_all(runtime_plugin(name).make(root, location, SystemClock(), settings))
     Files(root, _unopened).prune(())
     for name in ("replicas", "endpoints"):
         shutil.rmtree(root / name, ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity
 from reconciler.engines.host.provisioning.files import MEMORY
-from reconciler.engines.host.runtimes.protocol import runtime_plugin
+from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.settings import Settings
 
 ABOUT = "host engine"
@@ -35,8 +35,8 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
 
 def _runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
     """Check the runtimes of ``places``, each runtime once."""
-    for name in sorted({settings.locations[place].runtime for place in places}):
-        for found in runtime_plugin(name).check_host(settings.state, proc, who.uid == os.geteuid()):
+    for name in sorted({runtime_of(settings, place) for place in places}):
+        for found in runtime_plugin(name).check_host(settings, proc, who.uid == os.geteuid()):
             message = f"{who.name} {found.message}" if found.of_user else found.message
             yield (problem if found.fatal else warning)(ABOUT, message, found.advice)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
-from reconciler.engines.host.runtimes.protocol import runtime_plugin
+from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin, runtimes_in_use
+from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
@@ -24,8 +26,17 @@ def _host(site: EngineContext) -> Engine:
     from reconciler.engines.host.engine import HostEngine
 
     root = site.settings.state / "host" / site.location
-    runtime = runtime_plugin(site.settings.locations[site.location].runtime)
-    return HostEngine(site, root, runtime.make(root, site.location, site.clock, site.settings))
+    return HostEngine(site, root, _runtime(site, root))
+
+
+def _runtime(site: EngineContext, root: Path) -> Runtime:
+    """The runtime of the location, together with former ones that still have containers there."""
+    from reconciler.engines.host.runtimes.handover import HandoverRuntime
+
+    current = runtime_of(site.settings, site.location)
+    names = [current, *(name for name in runtimes_in_use(root) if name != current)]
+    newest, *former = [runtime_plugin(name).make(root, site.location, site.clock, site.settings) for name in names]
+    return HandoverRuntime(newest, former) if former else newest
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}

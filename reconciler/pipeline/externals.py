@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.engines.host.runtimes.protocol import runtime_plugin
+from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
 from reconciler.errors import UsageError
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.settings import Settings
@@ -32,5 +32,6 @@ class ExternalResources(msgspec.Struct, frozen=True):
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
         hosted = {name: each.runtime for name, each in bound.items() if each.engine == "host"}
-        processes = {name for name, runtime in hosted.items() if not runtime_plugin(runtime).uses_images}
+        # Whether a location with `auto` runs images depends on a host that may not be this one.
+        processes = {name for name, each in hosted.items() if each != AUTO and not runtime_plugin(each).uses_images}
         return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=frozenset(processes))

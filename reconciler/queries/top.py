@@ -11,14 +11,14 @@ class ReplicaReader:
 
     def __init__(self, settings: Settings, gvc: str | None = None) -> None:
         self._root = settings.state / "host"
-        self._runtimes = {name: bound.runtime for name, bound in settings.locations.items() if bound.engine == "host"}
+        self._locations = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
         self._gvc = gvc
         self._before: dict[str, HostSnapshot] = {}
 
     @property
     def has_locations(self) -> bool:
         """Whether the settings bind a location to the host engine."""
-        return bool(self._runtimes)
+        return bool(self._locations)
 
     def read(self) -> list[ReplicaRow]:
         """The replicas now, in order of workload, location and name; CPU since the last call, None at the first.
@@ -26,9 +26,7 @@ class ReplicaReader:
         Blocks while it reads files. Raises PermissionError.
         """
         before = self._before
-        self._before = now = {
-            name: take_snapshot(self._root / name, name, runtime) for name, runtime in self._runtimes.items()
-        }
+        self._before = now = {name: take_snapshot(self._root / name, name) for name in self._locations}
         found = (row for name, taken in now.items() for row in rows(name, taken, before.get(name)))
         mine = (row for row in found if self._gvc in (None, row.replica.key.gvc))
         return sorted(mine, key=lambda row: (row.replica.key, row.location, row.replica.name))

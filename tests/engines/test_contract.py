@@ -13,7 +13,7 @@ from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host import runtimes
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.runtimes.protocol import runtime_plugin
+from reconciler.engines.host.runtimes.plugins import runtime_plugin
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import HostSettings, LocationSettings, Settings

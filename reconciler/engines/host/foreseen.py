@@ -8,7 +8,8 @@ from itertools import groupby
 import msgspec
 
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.runtimes.protocol import RuntimePlugin, runtime_plugin
+from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
+from reconciler.engines.host.runtimes.protocol import RuntimePlugin
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import read_specification
 from reconciler.planning.plan import Action, Step
@@ -28,7 +29,7 @@ def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[S
     """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share an
     entry."""
     bound = settings.locations
-    hosted = {name: runtime_plugin(each.runtime) for name, each in bound.items() if each.engine == "host"}
+    hosted = {name: runtime_plugin(runtime_of(settings, name)) for name, each in bound.items() if each.engine == "host"}
     found = sorted(
         (message, step.location, step.key)
         for step in steps

@@ -13,7 +13,8 @@ import msgspec
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.protocol import ContainerId, Usage, runtime_plugin
+from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 
 
 class State(StrEnum):
@@ -51,15 +52,18 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     fault: str
 
 
-def take_snapshot(root: Path, location: str, runtime: str) -> HostSnapshot:
-    """The replicas of the named runtime at ``location``, whose directory is ``root``.
+def take_snapshot(root: Path, location: str) -> HostSnapshot:
+    """The replicas at ``location``, whose directory is ``root``, in whichever runtime they run.
 
     Blocks while it reads files. Raises PermissionError.
     """
     _check_access(root)
-    now = runtime_plugin(runtime).snapshot(root.resolve(), location)
-    replicas = tuple(_without_dead(each, now.ended) for each in Store(root / "replicas", now.boots).load()[0])
-    return HostSnapshot(time.monotonic(), replicas, now.usage)
+    taken = [runtime_plugin(name).snapshot(root.resolve(), location) for name in runtime_names()]
+    ended = frozenset().union(*(each.ended for each in taken))
+    boots = frozenset().union(*(each.boots for each in taken))
+    replicas = tuple(_without_dead(each, ended) for each in Store(root / "replicas", boots).load()[0])
+    usage = {run: used for each in taken for run, used in each.usage.items()}
+    return HostSnapshot(time.monotonic(), replicas, usage)
 
 
 def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:

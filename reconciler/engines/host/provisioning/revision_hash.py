@@ -1,9 +1,10 @@
-"""A hash of a replica's inputs besides its version: variables of the GVC, secrets, restarts."""
+"""A hash of a replica's inputs besides its version: variables of the GVC, secrets, restarts, the runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,14 +32,27 @@ def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, .
     return tuple(Key(Kind.SECRET, "", name) for name in sorted(names))
 
 
-def config_hash(
-    secret_key: bytes, spec: Specification, gvc: tuple[Variable, ...], secrets: Mapping[Key, str], restarts: int
-) -> str:
+class HashInputs(NamedTuple):
+    """What a replica depends on besides the spec and version of its workload.
+
+    ``gvc`` are the variables of the GVC. ``secrets`` maps the secrets in use to the digests of their records.
+    ``restarts`` counts the requested restarts. ``runtime`` is the name of the runtime: a change of it is a rollout.
+    """
+
+    gvc: tuple[Variable, ...]
+    secrets: Mapping[Key, str]
+    restarts: int
+    runtime: str
+
+
+def config_hash(secret_key: bytes, spec: Specification, inputs: HashInputs) -> str:
     """The hash that replicas of ``spec`` must have: equal for equal inputs, also after a restart of the daemon.
 
-    ``secrets`` maps the secrets in use to the digests of their records; ``restarts`` counts the requested restarts. The
-    hash uses the key of the records, so that its inputs cannot be guessed.
+    It uses the key of the records, so that its inputs cannot be guessed.
     """
+    gvc, secrets, restarts, runtime = inputs
     inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
     digests = [[str(key), digest] for key, digest in sorted(secrets.items())]
-    return blake2b(_encode([sorted(inherited), digests, restarts]), key=secret_key[:64], digest_size=8).hexdigest()
+    return blake2b(
+        _encode([sorted(inherited), digests, restarts, runtime]), key=secret_key[:64], digest_size=8
+    ).hexdigest()

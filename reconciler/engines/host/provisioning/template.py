@@ -9,7 +9,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.environment import PlatformEnvContext, namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
+from reconciler.engines.host.provisioning.revision_hash import HashInputs, config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.spec import WorkloadSpec
@@ -46,12 +46,13 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
-    """Values that change only with the settings."""
+    """Values that change only with the settings; ``runtime`` is the name of the location's runtime."""
 
     org: str
     location: str
     endpoint_domain: str
     scheme: str
+    runtime: str
 
 
 class TemplateBuilder:
@@ -72,7 +73,8 @@ class TemplateBuilder:
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
         variables = _gvc.decode(gvc.body).spec.env if gvc is not None else ()
         digests = {secret: self._digest(secret) for secret in secrets_used(spec, variables)}
-        hashed = config_hash(self._records.secret_key, spec, variables, digests, self._records.restarts.count(key))
+        inputs = HashInputs(variables, digests, self._records.restarts.count(key), fixed.runtime)
+        hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
         provider, region = provider_and_region(fixed.location, place.body if place is not None else None)

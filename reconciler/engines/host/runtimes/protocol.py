@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -224,15 +222,14 @@ class RuntimePlugin(Protocol):
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """A sentence for each part of ``wanted`` that no host enforces: for plans, which know no host."""
 
+    def is_available(self, settings: Settings) -> bool:
+        """Whether containers can run on this host now: what a location with the runtime ``auto`` asks."""
+
+    def is_in_use(self, root: Path) -> bool:
+        """Whether containers of this runtime may exist at the location whose directory is ``root``."""
+
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
         """The state of a location, readable with or without a daemon. Blocks while it reads files."""
 
-    def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """The problems of this host; some can only be found as the daemon's user (``own_user``)."""
-
-
-@cache
-def runtime_plugin(name: str) -> RuntimePlugin:
-    """The plugin of the runtime ``name``; the schema of the settings lists the available runtimes."""
-    found: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
-    return found

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
+from reconciler.engines.host.provisioning.revision_hash import HashInputs, config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
@@ -86,20 +86,34 @@ def test_secrets_are_found_wherever_they_are_used() -> None:
 def test_a_stamp_changes_with_what_replicas_were_started_with_and_nothing_else() -> None:
     plain, heir = spec_of({}), spec_of({}, {"inheritEnv": True})
     hashes = {
-        "as it is": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 0),
-        "another variable": config_hash(SECRET_KEY, heir, variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0),
-        "another value of a secret": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "3"}, 0),
-        "a restart": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 1),
-        "nothing inherited": config_hash(SECRET_KEY, plain, GVC, {DB: "1", OTHER: "2"}, 0),
-        "another key": config_hash(b"l" * 32, heir, GVC, {DB: "1", OTHER: "2"}, 0),
+        "as it is": config_hash(SECRET_KEY, heir, HashInputs(GVC, {DB: "1", OTHER: "2"}, 0, "process")),
+        "another variable": config_hash(
+            SECRET_KEY, heir, HashInputs(variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0, "process")
+        ),
+        "another value of a secret": config_hash(
+            SECRET_KEY, heir, HashInputs(GVC, {DB: "1", OTHER: "3"}, 0, "process")
+        ),
+        "a restart": config_hash(SECRET_KEY, heir, HashInputs(GVC, {DB: "1", OTHER: "2"}, 1, "process")),
+        "nothing inherited": config_hash(SECRET_KEY, plain, HashInputs(GVC, {DB: "1", OTHER: "2"}, 0, "process")),
+        "another key": config_hash(b"l" * 32, heir, HashInputs(GVC, {DB: "1", OTHER: "2"}, 0, "process")),
     }
+    hashes["another runtime"] = config_hash(SECRET_KEY, heir, HashInputs(GVC, {DB: "1", OTHER: "2"}, 0, "images"))
     assert len(set(hashes.values())) == len(hashes)
-    assert config_hash(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == hashes["as it is"]
-    assert config_hash(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == hashes["as it is"]
+    assert config_hash(SECRET_KEY, heir, HashInputs(GVC, {OTHER: "2", DB: "1"}, 0, "process")) == hashes["as it is"]
+    assert (
+        config_hash(SECRET_KEY, heir, HashInputs(tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0, "process"))
+        == hashes["as it is"]
+    )
     scaled = spec_of({"cpu": "500m"}, {"inheritEnv": True}, defaultOptions={"autoscaling": {"minScale": 3}})
-    assert config_hash(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == hashes["as it is"]
-    assert config_hash(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == hashes["nothing inherited"]
+    assert config_hash(SECRET_KEY, scaled, HashInputs(GVC, {DB: "1", OTHER: "2"}, 0, "process")) == hashes["as it is"]
+    assert (
+        config_hash(SECRET_KEY, plain, HashInputs((), {DB: "1", OTHER: "2"}, 0, "process"))
+        == hashes["nothing inherited"]
+    )
 
 
 def test_a_stamp_is_the_same_in_another_life() -> None:
-    assert config_hash(SECRET_KEY, spec_of({"inheritEnv": True}), GVC, {DB: "1"}, 2) == "6f7ddc412a1ce4be"
+    assert (
+        config_hash(SECRET_KEY, spec_of({"inheritEnv": True}), HashInputs(GVC, {DB: "1"}, 2, "process"))
+        == "5f9b0d94fa2501bc"
+    )

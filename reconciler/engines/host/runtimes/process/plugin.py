@@ -39,6 +39,14 @@ class ProcessPlugin:
         """What containers as processes lack even with a daemon that has all rights."""
         return limitations(wanted, ABLE)
 
+    def is_available(self, settings: Settings) -> bool:  # noqa: ARG002
+        """Processes can run on any host."""
+        return True
+
+    def is_in_use(self, root: Path) -> bool:
+        """Whether a start is recorded at the location."""
+        return next(StateDirectory(root / "run").records(), None) is not None
+
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
         """The running containers, by the records of their starts; their usage comes from the kernel."""
         boot, labels = boot_id(), ProcessLabels(root, location)
@@ -51,7 +59,7 @@ class ProcessPlugin:
         by_run = {(place, str(pids[place])): each for place, each in used.items()}
         return RuntimeSnapshot(by_run, frozenset(ended), frozenset(boots))
 
-    def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """A shell and /proc are required; control groups are recommended."""
         if not os.access(SHELL, os.X_OK):
             message = f"{SHELL}, which starts every container, cannot be run"
@@ -61,7 +69,7 @@ class ProcessPlugin:
             yield HostProblem(message, "mount -t proc proc /proc", fatal=True)
         if not own_user:
             return
-        found = find(name_for(state / "doctor"), cgroups.mounts())
+        found = find(name_for(settings.state / "doctor"), cgroups.mounts())
         if found is None:
             message = "cannot create control groups: limits of CPU and memory have no effect"
             yield HostProblem(message, 'see docs/host.md, "Limits of CPU and memory"', of_user=True)

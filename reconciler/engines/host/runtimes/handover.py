@@ -1,0 +1,119 @@
+"""A location whose runtime changed: new containers start in the current one, those of the former ones run to their end.
+
+The config hash of a replica depends on its runtime, so a change is a rollout like any other. A container of a former
+runtime never starts again: after a change of the settings, only the newest version of its workload is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.runtimes.protocol import (
+    ContainerFiles,
+    ContainerId,
+    ContainerStart,
+    ContainerView,
+    ExecResult,
+    OnEnd,
+    RunningContainer,
+    Runtime,
+    Usage,
+)
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.model.key import Key
+
+
+class HandoverRuntime:
+    """``current`` and the ``former`` runtimes of one location (see Runtime for the methods)."""
+
+    def __init__(self, current: Runtime, former: Sequence[Runtime]) -> None:
+        self.name = current.name
+        self._current = current
+        self._former = former
+        self._owners: dict[tuple[Key, str], Runtime] = {}
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Open all runtimes. Raises EngineError, also for a former one: its containers would run unwatched."""
+        for runtime in (*self._former, self._current):
+            await runtime.open(on_end)
+        for runtime in self._former:
+            self._owners |= {(each.place.key, each.place.replica): runtime for each in await runtime.list()}
+
+    async def close(self) -> None:
+        """Stop watching; containers keep running."""
+        for runtime in (self._current, *self._former):
+            await runtime.close()
+
+    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
+        """The limitations of the current runtime."""
+        return self._current.limitations(wanted)
+
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Prepare this host for new replicas, which run in the current runtime."""
+        self._current.prepare(wanted)
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The owner of the files of new containers. Raises EngineError."""
+        return self._current.owner(wanted)
+
+    def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+        """What a new container sees. Raises EngineError."""
+        return self._current.make_view(files, ports, directory)
+
+    def holds_ports(self, key: Key, replica: str) -> bool:
+        """Whether the runtime of the replica listens on its ports."""
+        return self._of(key, replica).holds_ports(key, replica)
+
+    async def start(self, launch: ContainerStart) -> None:
+        """Start a container in the current runtime. Raises EngineError."""
+        await self._of(launch.place.key, launch.place.replica).start(launch)
+
+    async def signal(self, place: ContainerId, number: int) -> None:
+        """Send a signal in the runtime of the container."""
+        await self._of(place.key, place.replica).signal(place, number)
+
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+        """Run a program inside a container, in its own runtime."""
+        return await self._of(place.key, place.replica).exec(place, argv, timeout)
+
+    async def stats(self) -> dict[ContainerId, Usage]:
+        """The usage of each running container."""
+        found: dict[ContainerId, Usage] = {}
+        for runtime in (self._current, *self._former):
+            found |= await runtime.stats()
+        return found
+
+    async def list(self) -> list[RunningContainer]:
+        """All containers of all runtimes."""
+        return [each for runtime in (self._current, *self._former) for each in await runtime.list()]
+
+    def output(self, place: ContainerId) -> Path:
+        """The output file of the container."""
+        return self._of(place.key, place.replica).output(place)
+
+    def append_output(self, place: ContainerId, text: str) -> None:
+        """Add whole lines to the output of the container."""
+        self._of(place.key, place.replica).append_output(place, text)
+
+    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+        """What the container fills besides its mounts."""
+        return self._of(place.key, place.replica).written_paths(place)
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Remove a replica from its runtime, and forget it. Raises EngineError."""
+        await self._of(key, replica).remove(key, replica)
+        self._owners.pop((key, replica), None)
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove what a crash left in any runtime."""
+        for runtime in (self._current, *self._former):
+            await runtime.prune(replicas)
+
+    def _of(self, key: Key, replica: str) -> Runtime:
+        """The runtime of a replica; the current one unless it ran in a former one when the daemon started.
+
+        A stateful replica keeps its name when it is replaced; it is removed from the former runtime before.
+        """
+        return self._owners.get((key, replica), self._current)

@@ -1,0 +1,45 @@
+"""The runtimes that there are, and which of them a location uses."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from reconciler.engines.host.runtimes.protocol import RuntimePlugin
+from reconciler.settings import Settings
+
+AUTO = "auto"
+"""In the settings of a location: containers run as images if this host can, otherwise as processes."""
+
+
+def runtime_names() -> tuple[str, ...]:
+    """The names of all runtimes: the packages beside this module."""
+    found = iter_modules([str(Path(__file__).parent)])
+    return tuple(sorted(each.name for each in found if each.ispkg))
+
+
+@cache
+def runtime_plugin(name: str) -> RuntimePlugin:
+    """The plugin of the runtime ``name``; the schema of the settings lists the available runtimes."""
+    found: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
+    return found
+
+
+def runtimes_in_use(root: Path) -> list[str]:
+    """The runtimes that may have containers at the location whose directory is ``root``."""
+    return [name for name in runtime_names() if runtime_plugin(name).is_in_use(root)]
+
+
+def runtime_of(settings: Settings, location: str) -> str:
+    """The name of the runtime of ``location``; for ``auto`` that which this host offers now."""
+    name = settings.locations[location].runtime
+    return name if name != AUTO else _best(settings)
+
+
+def _best(settings: Settings) -> str:
+    """An available runtime for images, otherwise the first available one."""
+    plugins = {name: runtime_plugin(name) for name in runtime_names()}
+    ranked = sorted(plugins, key=lambda name: not plugins[name].uses_images)
+    return next(name for name in ranked if plugins[name].is_available(settings))
