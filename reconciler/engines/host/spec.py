@@ -57,7 +57,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
     securityOptions. ``firewall`` is whether the workload has firewall rules; ``dynamic_tags`` is whether images must be
-    checked for updates. ``stores`` are the volumes of all containers that are object stores or file shares.
+    checked for updates. ``pending`` is why no replica of it can start yet: its images are on their way; "" otherwise.
+    ``stores`` are the volumes of all containers that are object stores or file shares.
     """
 
     key: Key
@@ -76,6 +77,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     firewall: bool = False
     stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
+    pending: str = ""
 
     @property
     def stateful(self) -> bool:

@@ -38,6 +38,9 @@ def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: f
     live = [replica for replica in replicas if replica.ending is None]
     if wanted is None or wanted.type is Type.CRON or wanted.suspended or not wanted.replicas:
         return Decision(tuple(StopReplica(replica.name, _reason(wanted)) for replica in live))
+    if wanted.pending:
+        # No replica makes room for one that cannot start yet: a missing image takes nothing down.
+        return Decision((), soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
     acts = ordered_rollout(wanted, replicas, now) if wanted.stateful else rollout(wanted, live, now)
     return Decision(acts, soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
 

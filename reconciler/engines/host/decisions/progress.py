@@ -46,6 +46,8 @@ def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> P
     failing = [replica for replica in current if is_failing(replica)]
     paused = rolling and bool(failing)
     message = f"{updated} of {number} replicas updated, {min(available, number)} available{_old(wanted, old, now)}"
+    if wanted.pending:
+        message = f"{wanted.pending}; {message}"
     if failing:
         stuck = paused and old and not all(is_starting(replica, now) for replica in failing)
         message = f"{'rollout paused: ' if stuck else ''}{message}; {_fault(failing[0])}"

@@ -33,6 +33,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     min_ready: float = 0.0
     parallel: bool = False
     suspended: bool = False
+    pending: str = ""
     containers: tuple[str, ...] = ("main",)
     hooks: tuple[str, ...] = ()
     greets: tuple[str, ...] = ()
@@ -101,6 +102,7 @@ def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
         Options(),
         Rollout(asked.min_ready, asked.surge, asked.unavailable, asked.parallel),
         suspended=asked.suspended,
+        pending=asked.pending,
     )
 
 
