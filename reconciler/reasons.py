@@ -310,6 +310,7 @@ class Reason(StrEnum):
         _workload("The name of an image is not complete or not valid; the message has the form to write."))
     IMAGE_PULL_FAILED = ("ImagePullFailed",
         _workload("An image cannot be pulled: the message has the image and the words of its registry."))
+    IMAGE_PLATFORM_MISMATCH = "ImagePlatformMismatch", _workload("An image is not made for the processor of this host.")
     NO_COMMAND = "NoCommand", _workload("A container has no `command`, and images are not used.")
     PROGRAM_NOT_FOUND = "ProgramNotFound", _workload("The program of a container is not on this host.")
     DIRECTORY_NOT_FOUND = "DirectoryNotFound", _workload("The working directory of a container is not on this host.")

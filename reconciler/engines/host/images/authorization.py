@@ -1,0 +1,151 @@
+"""How a registry wants to be logged in to: Basic, or a token of the service that it names."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.images.connection import Answer, Connection, Request
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+
+CHALLENGE_SECONDS = 3600.0
+"""Seconds for which it is remembered how a registry wants to be logged in to."""
+SHORTEST_TOKEN = 60.0
+"""The life of a token in seconds where its service names none; also the least that is assumed."""
+MOST_TOKENS = 1000
+"""The most tokens that are remembered."""
+TOKEN_BYTES = 65_536
+"""The largest answer of a token service in bytes."""
+
+_SCHEME = re.compile(r"(?:^|,)\s*(basic|bearer)(?=\s|,|$)", re.IGNORECASE)
+_PARAMETER = re.compile(r'([a-z_]+)="([^"\\]*)"', re.IGNORECASE)
+_BASIC, _BEARER = "basic", "bearer"
+
+
+class _Challenge(NamedTuple):
+    """``scheme`` is "" where no login is wanted. Token services have a ``realm``, which is their URL."""
+
+    scheme: str
+    realm: str
+    service: str
+    until: float
+
+
+class _Token(NamedTuple):
+    text: str
+    made: float
+    until: float
+
+
+class _TokenAnswer(msgspec.Struct, frozen=True):
+    token: str = ""
+    access_token: str = ""
+    expires_in: float = SHORTEST_TOKEN
+
+
+_Place = tuple[str, Credentials | None]
+"""A repository and the login for it."""
+
+
+class Authorization:
+    """Makes the header ``Authorization`` for requests to registries; tokens are remembered as long as they are valid.
+
+    How a registry wants to be logged in to is asked at ``/v2/``, so that no request for a manifest is spent on it.
+    """
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._challenges: dict[str, _Challenge] = {}
+        self._tokens: dict[_Place, _Token] = {}
+
+    async def header(self, reference: ImageReference, credentials: Credentials | None) -> dict[str, str]:
+        """The header for pulling ``reference``, empty where no login is wanted. Raises ImageError."""
+        challenge = self._challenges.get(reference.host)
+        if challenge is None or challenge.until <= self._clock.monotonic():
+            url = self._connection.url(reference.host, "/v2/")
+            answer = await self._connection.send(Request("GET", url))
+            if answer.status == 429 or answer.status >= 500:
+                raise self._connection.refusal(answer)
+            challenge = self._remember(reference.host, answer)
+        if challenge.scheme == _BASIC:
+            return _basic(credentials) if credentials is not None and credentials.password else {}
+        if challenge.scheme == _BEARER:
+            return {"Authorization": f"Bearer {await self._token(challenge, reference, credentials)}"}
+        return {}
+
+    def renew(self, reference: ImageReference, credentials: Credentials | None, answer: Answer, began: float) -> bool:
+        """Forget the token that ``answer`` refuses; whether another try can help.
+
+        It can if the token was older than ``began``, or if the registry wants another kind of login than it did.
+        """
+        if answer.host != reference.host:
+            return False
+        known = self._challenges.get(reference.host)
+        token = self._tokens.pop((reference.name, credentials), None)
+        wanted = self._remember(reference.host, answer)
+        if known is None or known[:3] != wanted[:3]:
+            return wanted.scheme != ""
+        return token is not None and token.made < began
+
+    def _remember(self, host: str, answer: Answer) -> _Challenge:
+        until = self._clock.monotonic() + CHALLENGE_SECONDS
+        challenge = _parse_challenge(answer.headers.get("www-authenticate", "") if answer.status == 401 else "", until)
+        self._challenges[host] = challenge
+        return challenge
+
+    async def _token(self, challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> str:
+        place = (reference.name, credentials)
+        known = self._tokens.get(place)
+        if known is not None and known.until > self._clock.monotonic():
+            return known.text
+        if not self._connection.is_safe(challenge.realm):
+            raise ImageError(f"{reference.host} names a token service that is not one of https: nothing is sent there")
+        answer = await self._connection.send(_token_request(challenge, reference, credentials))
+        if answer.status != 200:
+            raise self._connection.refusal(answer)
+        try:
+            found = msgspec.json.decode(answer.body, type=_TokenAnswer)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            found = _TokenAnswer()
+        text = found.token or found.access_token
+        if not text or not text.isascii() or not text.isprintable():
+            raise ImageError(f"{answer.host} sends no token for {reference.name}")
+        # A tenth less: the token must still be valid when it arrives.
+        now = self._clock.monotonic()
+        self._tokens[place] = _Token(text, now, now + max(found.expires_in, SHORTEST_TOKEN) * 0.9)
+        while len(self._tokens) > MOST_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        return text
+
+
+def _token_request(challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> Request:
+    """The request for a token; with an identity token it is a form, as OAuth has it."""
+    words = {"service": challenge.service} if challenge.service else {}
+    words |= {"scope": f"repository:{reference.repository}:pull"}
+    if credentials is not None and credentials.identity_token:
+        form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "reconciler"}
+        return Request("POST", challenge.realm, form=form | words, limit=TOKEN_BYTES)
+    url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(words)}"
+    return Request("GET", url, _basic(credentials) if credentials is not None else {}, limit=TOKEN_BYTES)
+
+
+def _basic(credentials: Credentials) -> dict[str, str]:
+    login = f"{credentials.username}:{credentials.password}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+
+
+def _parse_challenge(text: str, until: float) -> _Challenge:
+    """The challenge in a header WWW-Authenticate; a token is preferred where there is a choice."""
+    found = [(each[1].lower(), each.end()) for each in _SCHEME.finditer(text)]
+    for scheme, end in sorted(found, reverse=True):
+        following = min((start for _, start in found if start > end), default=len(text))
+        values = dict(_PARAMETER.findall(text[end:following]))
+        if scheme == _BASIC or values.get("realm"):
+            return _Challenge(scheme, values.get("realm", ""), values.get("service", ""), until)
+    return _Challenge("", "", "", until)

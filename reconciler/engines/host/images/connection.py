@@ -1,0 +1,195 @@
+"""Requests to registries: bounded in time and size, with errors in words, and no login for another host."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.images.protocol import ImageError
+from reconciler.printable import printable
+
+SECONDS = 30.0
+"""Seconds in which a registry must answer a request completely."""
+CONNECT_SECONDS = 10.0
+"""Seconds in which a connection must be made."""
+LONGEST_WAIT = 3600.0
+"""The longest wait in seconds that a registry can ask for."""
+
+_MAX_REDIRECTS = 3
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_WORDS = 300
+_PLAIN = re.compile("wrong.version.number|record.layer|packet.length", re.IGNORECASE)
+"""In the words of TLS where the other side speaks plain http."""
+_ADVICE = {
+    401: "log in by a pull secret of the GVC or by `images.credentials`",
+    403: "the login may not pull it, or there is none",
+    404: "check its name and its tag",
+}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request; ``headers`` may have a login. ``form`` makes it a POST. At most ``limit`` bytes are read."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = {}
+    form: Mapping[str, str] | None = None
+    limit: int = 65_536
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.url})"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer with its complete body; ``host`` is the one that answered, ``headers`` have names in lower case."""
+
+    host: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: Any = ""
+    message: Any = ""
+
+
+class _Faults(msgspec.Struct, frozen=True):
+    """How registries and token services word their errors."""
+
+    errors: tuple[_Fault, ...] = ()
+    details: Any = ""
+    error_description: Any = ""
+    message: Any = ""
+    error: Any = ""
+
+
+class Connection:
+    """Sends requests over https, and over http to the hosts in ``insecure``.
+
+    It uses the proxies of the environment and the certificates that this host trusts.
+    """
+
+    def __init__(self, insecure: Collection[str], clock: Clock, seconds: float = SECONDS) -> None:
+        self._insecure = frozenset(insecure)
+        self._clock = clock
+        self._seconds = seconds
+        self._client: httpx2.AsyncClient | None = None
+
+    def url(self, host: str, path: str) -> str:
+        """The URL of ``path`` at the registry ``host``."""
+        return f"{'http' if host in self._insecure else 'https'}://{host}{path}"
+
+    def is_safe(self, url: str) -> bool:
+        """Whether ``url`` is one of https, or of a host that may be asked over http."""
+        with suppress(ValueError):
+            parts = urlsplit(url)
+            return bool(parts.hostname) and (
+                parts.scheme == "https" or (parts.scheme == "http" and parts.netloc in self._insecure)
+            )
+        return False
+
+    async def send(self, request: Request) -> Answer:
+        """The answer to ``request``; a form is not redirected. Raises ImageError."""
+        url, headers = request.url, dict(request.headers)
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = await self._once(msgspec.structs.replace(request, url=url, headers=headers))
+            if answer.status not in _REDIRECTS or request.form is not None:
+                return answer
+            target = _target(url, answer)
+            if not self.is_safe(target):
+                raise ImageError(f"{answer.host} redirects to an address that is not one of https")
+            if urlsplit(target)[:2] != urlsplit(url)[:2]:
+                headers.pop("Authorization", None)
+            url = target
+        raise ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def refusal(self, answer: Answer) -> ImageError:
+        """The error for an answer that is no success, in the words of the registry."""
+        text = f"{answer.host} answers {_status(answer.status)}"
+        words = registry_words(answer.body)
+        text += f": {words}" if words else ""
+        text += f" ({_ADVICE[answer.status]})" if answer.status in _ADVICE else ""
+        asked = answer.headers.get("retry-after", "") if answer.status == 429 or answer.status >= 500 else ""
+        return ImageError(text, wait=self._wait(asked), missing=answer.status == 404)
+
+    def _wait(self, text: str) -> float | None:
+        """The seconds in a header Retry-After: a number, or a date."""
+        seconds = float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        if seconds is None and text:
+            with suppress(ValueError, OverflowError):
+                seconds = parsedate_to_datetime(text).timestamp() - self._clock.now()
+        return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
+
+    async def _once(self, request: Request) -> Answer:
+        host = urlsplit(request.url).netloc
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._read(request, host)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise ImageError(f"{host} does not answer within {self._seconds:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            raise ImageError(f"{host} cannot be asked: {_cause(error)}") from None
+
+    async def _read(self, request: Request, host: str) -> Answer:
+        if self._client is None:
+            timeout = httpx2.Timeout(self._seconds, connect=CONNECT_SECONDS)
+            self._client = httpx2.AsyncClient(timeout=timeout, headers={"User-Agent": "reconciler"})
+        # Compression is refused: a small answer could grow without bound.
+        headers = {**request.headers, "Accept-Encoding": "identity"}
+        asked = self._client.stream(request.method, request.url, headers=headers, data=request.form)
+        body = bytearray()
+        async with asked as response:
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > request.limit:
+                    raise ImageError(f"{host} answers with more than {request.limit} bytes")
+            names = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(host, response.status_code, names, bytes(body))
+
+
+def registry_words(body: bytes) -> str:
+    """What a registry or a token service writes about an error, on one line; "" for a body of another form."""
+    try:
+        found = msgspec.json.decode(body, type=_Faults)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+    several = [each.message or each.code for each in found.errors[:3]]
+    words = several or [found.details or found.error_description or found.message or found.error]
+    text = "; ".join(each for each in words if isinstance(each, str))
+    return printable(" ".join(text.split()))[:_WORDS]
+
+
+def _status(status: int) -> str:
+    with suppress(ValueError):
+        return f"{status} {HTTPStatus(status).phrase}"
+    return str(status)
+
+
+def _target(url: str, answer: Answer) -> str:
+    with suppress(ValueError):
+        return urljoin(url, answer.headers.get("location", ""))
+    return ""
+
+
+def _cause(error: Exception) -> str:
+    text = printable(" ".join(str(error).split()))[:_WORDS] or type(error).__name__
+    if _PLAIN.search(text):
+        return f"it does not speak TLS ({text}); if plain http is meant, name it in `images.insecure`"
+    return text

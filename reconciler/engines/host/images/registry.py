@@ -1,0 +1,110 @@
+"""The client of registries: which digest a tag means, and for which platforms an image is made."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.images.authorization import Authorization
+from reconciler.engines.host.images.connection import SECONDS, Answer, Connection, Request
+from reconciler.engines.host.images.manifests import (
+    INDEX_TYPES,
+    MANIFEST_TYPES,
+    MAX_MANIFEST_BYTES,
+    Platform,
+    parse_index,
+)
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.reasons import Reason
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NO_HEAD = frozenset({405, 501})
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a tag means now: a digest, and whether that is an index of manifests for several platforms."""
+
+    digest: str
+    is_index: bool = False
+
+
+class Registry:
+    """Asks registries about images; ``insecure`` lists the hosts that are asked over http.
+
+    A request that fails raises ImageError, which names the image and has the words of the registry.
+    """
+
+    def __init__(self, insecure: Collection[str], clock: Clock, seconds: float = SECONDS) -> None:
+        self._connection = Connection(insecure, clock, seconds)
+        self._authorization = Authorization(self._connection, clock)
+        self._clock = clock
+        self._without_head: set[str] = set()
+
+    async def resolve(
+        self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
+    ) -> Manifest:
+        """The manifest that the tag of ``reference`` means, by one request for it.
+
+        The answer to HEAD has no body, so it has no words about an error either: ``with_body`` asks by GET.
+        """
+        method = "GET" if with_body or reference.host in self._without_head else "HEAD"
+        answer = await self._ask(method, reference, credentials)
+        found = answer.headers.get("docker-content-digest", "")
+        if method == "HEAD" and not _DIGEST.fullmatch(found):
+            # Such a registry is never asked by HEAD again.
+            self._without_head.add(reference.host)
+            answer = await self._ask("GET", reference, credentials)
+        if answer.body or method == "GET":
+            found = _digest_of(reference, answer)
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip()
+        return Manifest(found, kind in INDEX_TYPES)
+
+    async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
+        """The platforms of the index that ``reference`` names by its digest."""
+        answer = await self._ask("GET", reference, credentials)
+        _digest_of(reference, answer)
+        try:
+            return parse_index(answer.body)
+        except ImageError as error:
+            raise _of(reference, error) from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def _ask(self, method: str, reference: ImageReference, credentials: Credentials | None) -> Answer:
+        began = self._clock.monotonic()
+        try:
+            answer = await self._send(method, reference, credentials)
+            if answer.status == 401 and self._authorization.renew(reference, credentials, answer, began):
+                answer = await self._send(method, reference, credentials)
+            if answer.status != 200 and not (method == "HEAD" and answer.status in _NO_HEAD):
+                raise self._connection.refusal(answer)
+        except ImageError as error:
+            raise _of(reference, error) from None
+        return answer
+
+    async def _send(self, method: str, reference: ImageReference, credentials: Credentials | None) -> Answer:
+        path = f"/v2/{reference.repository}/manifests/{reference.digest or reference.tag}"
+        headers = await self._authorization.header(reference, credentials) | {"Accept": ", ".join(MANIFEST_TYPES)}
+        url = self._connection.url(reference.host, path)
+        return await self._connection.send(Request(method, url, headers, limit=MAX_MANIFEST_BYTES))
+
+
+def _digest_of(reference: ImageReference, answer: Answer) -> str:
+    """The digest of the body of ``answer``, which must be the one that is asked for or announced."""
+    digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+    announced = reference.digest or answer.headers.get("docker-content-digest", "")
+    if _DIGEST.fullmatch(announced) and announced != digest:
+        raise _of(reference, ImageError(f"{answer.host} sends a manifest with another digest, {digest}"))
+    return digest
+
+
+def _of(reference: ImageReference, error: ImageError) -> ImageError:
+    """``error`` with the image in its message."""
+    reason = Reason.IMAGE_PULL_FAILED
+    return ImageError(f"the image {reference}: {error}", reason=reason, wait=error.wait, missing=error.missing)
