@@ -1,6 +1,6 @@
-"""The constraints of the platform, a rule each, found by walking the folders of this package.
+"""The constraints of the platform, one rule each, found by walking the folders of this package.
 
-A folder is a section of docs/rules.md. Rules that a schema expresses stand there; ``schema`` has their texts.
+A folder is a section of docs/rules.md. Some rules are in the schemas; ``schema`` has their texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reconciler.model.rule import Rule
 
 
 class Rules(NamedTuple):
-    """What a document of one kind is held to, and the view that it is looked at through."""
+    """The rules for documents of one kind, and the typed view that they check."""
 
     view: type[Envelope]
     entries: tuple[Entry, ...]
@@ -29,25 +29,25 @@ class Rules(NamedTuple):
 
 @cache
 def rules_of(kind: Kind) -> Rules:
-    """The rules that a document of ``kind`` is held to."""
+    """The rules for documents of ``kind``."""
     rule_modules()
     return Rules(view_of(kind), tuple(CHECKS[kind]))
 
 
 def cross_check_of(name: str) -> CrossCheck:
-    """What answers the questions of the rule ``name``."""
+    """The function that answers the questions of the rule ``name``."""
     rule_modules()
     return CROSS_CHECKS[name]
 
 
 def cross_check_rules() -> frozenset[str]:
-    """Ids of the rules that look at neighbours."""
+    """Ids of the rules that check other resources."""
     rule_modules()
     return frozenset(CROSS_CHECKS)
 
 
 def trivially_passes(question: LookupRequest, world: RuleContext) -> bool:
-    """Whether nothing has to be said to ``question``, whoever asks; where it is not, there may be something."""
+    """Whether ``question`` certainly has no finding, whichever resource asks; False if it may have one."""
     rule_modules()
     found = TRIVIAL.get(question.rule)
     return found is not None and found(question, world)
@@ -68,7 +68,7 @@ def rule_modules() -> tuple[ModuleType, ...]:
 
 
 def schema_rules() -> dict[Rule, Section]:
-    """Every rule that a place in a schema names, with its section."""
+    """Every rule that a schema names, with its section."""
     found = (module for module in rule_modules() if hasattr(module, "SCHEMA_RULES"))
     return {rule: _section(module) for module in found for rule in module.SCHEMA_RULES}
 
@@ -81,7 +81,7 @@ def generated_rules() -> dict[Rule, Section]:
 
 
 def _section(module: ModuleType) -> Section:
-    """What the rules of ``module`` are about, by itself or by its folder."""
+    """The section of the rules of ``module``, set by the module or by its folder."""
     folder = import_module(module.__name__.rpartition(".")[0])
     section: Section = getattr(module, "SECTION", None) or folder.SECTION
     return section

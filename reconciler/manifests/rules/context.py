@@ -1,4 +1,4 @@
-"""What the answer to a rule's question rests on: the other resources, as they would be after the change."""
+"""The context of a rule's question: the other resources, as they would be after the change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reconciler.model.query_match import QueryBudget
 Value = TypeVar("Value")
 
 MAX_MEMOIZED = 4096
-"""Values that rules share at a time."""
+"""The number of values that rules share at once."""
 
 
 class RuleContext:
-    """The index and the bodies of the desired state, and what the answers of one check share.
+    """The index and the bodies of the desired state, and values that the answers of one check share.
 
-    ``query_budget`` is what rules may compare for queries.
+    ``query_budget`` limits the comparisons for queries.
     """
 
     def __init__(self, index: DesiredIndex, bodies: DesiredBodies) -> None:
@@ -27,11 +27,11 @@ class RuleContext:
         self._memoized: dict[tuple[str, ...], Any] = {}
 
     def locations(self, gvc: str) -> tuple[str, ...] | None:
-        """Names of the locations of a GVC; empty where it is not known, None where finding out takes too long."""
+        """Names of the locations of a GVC; empty if it is unknown, None if the query takes too long."""
         return self.bodies.locations(gvc, self.query_budget)
 
     def memoized(self, name: tuple[str, ...], make: Callable[[], Value]) -> Value:
-        """What ``make`` makes: once for each ``name``, since thousands may rest on it; the name determines its type."""
+        """The result of ``make``, computed once for each ``name``; the name determines its type."""
         if name not in self._memoized:
             if len(self._memoized) >= MAX_MEMOIZED:
                 self._memoized.clear()

@@ -1,4 +1,4 @@
-"""Where the links in a typed view lead, and what is known of it."""
+"""The targets of links in typed views."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FEW = 50
 
 
 def target_of(link: str, gvc: str = "") -> str:
-    """The key, as text, that ``link`` leads to from a resource in ``gvc`` ("" outside any); "" where it is no link.
+    """The key, as text, of the target of ``link`` in a resource of ``gvc`` ("" for the org); "" if it is no link.
 
-    A link into another org gives the key that it has there: ``linked`` tells the two apart.
+    A link into another org gives the key there: ``linked`` distinguishes the two.
     """
     parts = link.split("/", 3)
     owner = parts[2] if len(parts) == 4 and parts[1] == "org" else ""
@@ -35,7 +35,7 @@ def target_of(link: str, gvc: str = "") -> str:
 
 
 def identity_of(workload: Workload) -> str:
-    """The key of the identity of ``workload``, "" where it has none."""
+    """The key of the identity of ``workload``, "" if it has none."""
     link = workload.spec.identity_link
     if link.startswith(_IDENTITY) and link.count("/") == 3:
         return f"identity/{place_of(workload.gvc)}/{link[len(_IDENTITY) :]}"
@@ -43,12 +43,12 @@ def identity_of(workload: Workload) -> str:
 
 
 def place_of(gvc: str) -> str:
-    """``gvc`` as a view gives it, for a key."""
+    """``gvc`` of a view, for a key."""
     return gvc or GVC_PLACEHOLDER
 
 
 def linked(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
-    """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
+    """``target`` as ``subject`` refers to it; None if it is unknown or belongs to another org."""
     found = world.bodies.typed(target, view)
     return found if found is not None and target in _targets(world, subject) else None
 
@@ -58,14 +58,14 @@ def _targets(world: RuleContext, subject: str) -> Container[str]:
     references = world.index.references(subject)
     if len(references) < _FEW:
         return [reference.target for reference in references]
-    # A domain asks this for each of its routes.
+    # A domain calls this for each of its routes.
     return world.memoized(("targets", subject), lambda: {reference.target for reference in references})
 
 
 def nearest(word: str, known: Collection[str], otherwise: str) -> str:
-    """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and the first few of them.
+    """A suggestion: the most similar name in ``known``, or ``otherwise`` and the first few names.
 
-    Compares with a few alone, since thousands may be asked for among thousands.
+    It compares with few names only, since thousands of calls may have thousands of names.
     """
     names = nsmallest(MOST_COMPARED, known)
     near = closest(word[:100], names)

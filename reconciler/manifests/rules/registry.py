@@ -1,4 +1,4 @@
-"""How a rule is written down: a small generator with an id, over the typed view of one kind."""
+"""Registers rules: a rule is a small generator with an id, over the typed view of one kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Check = TypeVar("_Check", bound=Callable[..., Iterator[Any]])
 
 
 class Section(StrEnum):
-    """What rules are about, by the folder or module that they stand in: its name in docs/rules.md."""
+    """The section of docs/rules.md that the rules of a folder or module belong to."""
 
     MANIFESTS = "Manifests"
     CONTAINERS = "Containers"
@@ -34,7 +34,7 @@ class Section(StrEnum):
 
 
 class Entry(NamedTuple):
-    """A rule with the generator that finds what breaks it, or that asks what has to be known for it."""
+    """A rule and its generator, which yields flaws, or questions about other resources."""
 
     rule: Rule
     check: Check
@@ -44,20 +44,20 @@ RULES: dict[str, Rule] = {}
 """Every rule of the modules that are loaded, by id."""
 
 CHECKS: defaultdict[Kind, list[Entry]] = defaultdict(list)
-"""What is looked at in a document, by kind."""
+"""The rules for documents, by kind."""
 
 CROSS_CHECKS: dict[str, CrossCheck] = {}
-"""What is looked at in the other resources that a rule asked about, by the rule's id."""
+"""The functions that answer questions about other resources, by the rule's id."""
 
 TRIVIAL: dict[str, TriviallyPasses] = {}
-"""Whether there is nothing to answer whoever asks, by the rule's id; then thousands that ask the same are told once."""
+"""Functions that decide whether a question certainly has no finding, by the rule's id; one answer serves thousands."""
 
 
 def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR) -> Callable[[_Check], _Check]:
-    """Make a generator over the typed view of ``kinds`` the rule ``name``, as the page ``source`` asks.
+    """Register a generator over the typed view of ``kinds`` as the rule ``name``; the page ``source`` documents it.
 
-    The first paragraph of its docstring says what holds, the rest why. It yields a Flaw for each breach, and an Ask
-    for what only the function under ``cross_rule(name)`` can judge.
+    The first paragraph of its docstring states the rule, the rest the reason. It yields a Flaw for each breach, and a
+    Lookup for a question that the function under ``cross_rule(name)`` answers.
     """
 
     def register(check: _Check) -> _Check:
@@ -73,20 +73,20 @@ def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERR
 
 
 def warning(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
-    """``rule`` for what is told and not refused."""
+    """``rule`` with the severity warning."""
     return rule(name, source, *kinds, severity=Severity.WARNING)
 
 
 def notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
-    """``rule`` for what is only pointed out."""
+    """``rule`` with the severity notice."""
     return rule(name, source, *kinds, severity=Severity.NOTICE)
 
 
 def cross_rule(name: str, quiet: TriviallyPasses | None = None) -> Callable[[_Check], _Check]:
-    """Make a function what answers the questions of the rule ``name``: message and suggestion for each breach.
+    """Register the function that answers the questions of the rule ``name``: message and suggestion for each breach.
 
-    It is given the question, the key of the resource that asks, and the world. ``quiet`` may say from question and
-    world alone that it would answer nothing.
+    Its arguments are the question, the key of the resource that asks, and the context. ``quiet`` may decide from
+    question and context alone that there is no finding.
     """
 
     def register(function: _Check) -> _Check:
@@ -99,7 +99,7 @@ def cross_rule(name: str, quiet: TriviallyPasses | None = None) -> Callable[[_Ch
 
 
 def shared_cross_rule(name: str) -> Callable[[_Check], _Check]:
-    """``cross_rule`` for a function that takes no notice of who asks."""
+    """``cross_rule`` for a function whose answer does not depend on the resource that asks."""
 
     def register(function: _Check) -> _Check:
         return cross_rule(name, lambda question, world: next(function(question, "", world), None) is None)(function)

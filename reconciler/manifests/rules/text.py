@@ -1,13 +1,13 @@
-"""How rules quote what a manifest says: short, printable, and between backticks."""
+"""Quotes values of manifests: short, printable, and between backticks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 QUOTED = 60
-"""Characters of a value that are shown."""
+"""The number of characters of a value that are shown."""
 LISTED = 6
-"""Names of a list that are shown."""
+"""The number of names of a list that are shown."""
 
 
 def quoted(text: str) -> str:
@@ -19,7 +19,7 @@ def quoted(text: str) -> str:
 
 
 def path_of(names: Iterable[str]) -> str:
-    """``A → B → C``, of a long list only the beginning and the end."""
+    """``A → B → C``, for a long list only the beginning and the end."""
     listed = list(names)
     if len(listed) > LISTED:
         listed = [*listed[: LISTED - 2], "…", listed[-1]]

@@ -1,4 +1,4 @@
-"""A typed view of a cloud account (docs/platform/fields.md#cloud-account): what rules look at."""
+"""A typed view of a cloud account (docs/platform/fields.md#cloud-account), for rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from reconciler.model.kinds.base import Envelope, View
 
 
 class Registration(View, frozen=True):
-    """How the account is known to its provider; which field is there, the provider decides."""
+    """The account at its provider, which decides the field that is set."""
 
     role_arn: str = ""
     secret_link: str = ""

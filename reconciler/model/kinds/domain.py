@@ -1,4 +1,4 @@
-"""A typed view of a domain (docs/platform/fields.md#domain): what rules look at."""
+"""A typed view of a domain (docs/platform/fields.md#domain), for rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from reconciler.model.kinds.base import Envelope, View
 
 
 class Route(View, frozen=True):
-    """Requests by path and host, and the workload that serves them; ``port`` is 0 where it is the first."""
+    """Requests by path and host, and the workload that serves them; ``port`` is 0 for the first."""
 
     workload_link: str = ""
     prefix: str | None = None
@@ -17,13 +17,13 @@ class Route(View, frozen=True):
 
 
 class Origin(View, frozen=True):
-    """Who may send requests from another site."""
+    """An origin that may send requests."""
 
     regex: str | None = None
 
 
 class Cors(View, frozen=True):
-    """What browsers may do from other sites."""
+    """The permissions of browsers on other sites."""
 
     allow_origins: tuple[Origin, ...] = ()
 
@@ -52,7 +52,7 @@ class Port(View, frozen=True):
 
 
 class Specification(View, frozen=True):
-    """The body of a domain: it leads to a GVC, to a workload, or where its routes lead."""
+    """The body of a domain: its target is a GVC, a workload, or those of its routes."""
 
     gvc_link: str = ""
     workload_link: str = ""

@@ -1,4 +1,4 @@
-"""A typed view of a group (docs/platform/fields.md#group): what rules look at."""
+"""A typed view of a group (docs/platform/fields.md#group), for rules."""
 
 from __future__ import annotations
 

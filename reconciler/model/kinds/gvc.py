@@ -1,6 +1,6 @@
-"""A typed view of a GVC (docs/platform/fields.md#gvc): what rules and engines look at.
+"""A typed view of a GVC (docs/platform/fields.md#gvc), for rules and engines.
 
-It is made from a manifest as it is written or in normal form.
+It is made from a manifest, as written or in normal form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Placement(View, frozen=True):
 
 
 class LoadBalancer(View, frozen=True):
-    """How requests from outside come in; custom tcp ports need ``dedicated``."""
+    """The load balancer for requests from outside; custom tcp ports need ``dedicated``."""
 
     dedicated: bool = False
     trusted_proxies: int = 0
@@ -32,20 +32,20 @@ class Lightstep(View, frozen=True):
 
 
 class Provider(View, frozen=True):
-    """Where traces go, as far as links lead on from there."""
+    """The receiver of traces, as far as it has links."""
 
     lightstep: Lightstep | None = None
 
 
 class Tracing(View, frozen=True):
-    """Which share of the requests is traced, in percent."""
+    """The percentage of requests that are traced."""
 
     sampling: float = 0
     provider: Provider = Provider()
 
 
 class Specification(View, frozen=True):
-    """The body of a GVC; ``static_placement`` is None where it is left out."""
+    """The body of a GVC; ``static_placement`` is None if it is left out."""
 
     static_placement: Placement | None = None
     pull_secret_links: tuple[str, ...] = ()

@@ -1,27 +1,27 @@
-"""A typed view of an identity (docs/platform/fields.md#identity): what rules look at."""
+"""A typed view of an identity (docs/platform/fields.md#identity), for rules."""
 
 from __future__ import annotations
 
 from reconciler.model.kinds.base import Envelope, View
 
 PROVIDERS = ("aws", "gcp", "azure", "ngs")
-"""Providers whose access an identity can have, in a field of that name each."""
+"""The providers of cloud access; an identity has a field for each."""
 
 
 class Access(View, frozen=True):
-    """Access to a cloud through the account that ``cloud_account_link`` leads to."""
+    """Access to a cloud through the account of ``cloud_account_link``."""
 
     cloud_account_link: str = ""
 
 
 class NetworkResource(View, frozen=True):
-    """A host in a private network, under the name by which workloads find it."""
+    """A host in a private network, with its name for workloads."""
 
     name: str = ""
 
 
 class Identity(Envelope, frozen=True):
-    """An identity with its cloud access; None where it has none with that provider."""
+    """An identity with its cloud access; None if it has none with that provider."""
 
     aws: Access | None = None
     gcp: Access | None = None
@@ -31,6 +31,6 @@ class Identity(Envelope, frozen=True):
     native_network_resources: tuple[NetworkResource, ...] = ()
 
     def accesses(self) -> list[tuple[str, Access]]:
-        """Each access that there is, with its provider."""
+        """Each existing access, with its provider."""
         each = zip(PROVIDERS, (self.aws, self.gcp, self.azure, self.ngs), strict=True)
         return [(provider, access) for provider, access in each if access is not None]

@@ -1,4 +1,4 @@
-"""A typed view of an org (docs/platform/fields.md#other-kinds): what rules look at."""
+"""A typed view of an org (docs/platform/fields.md#other-kinds), for rules."""
 
 from __future__ import annotations
 

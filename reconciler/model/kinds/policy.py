@@ -1,4 +1,4 @@
-"""A typed view of a policy (docs/platform/fields.md#policy): what rules look at."""
+"""A typed view of a policy (docs/platform/fields.md#policy), for rules."""
 
 from __future__ import annotations
 

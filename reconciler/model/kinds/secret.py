@@ -1,4 +1,4 @@
-"""A typed view of a secret (docs/platform/fields.md#secret): what rules look at, with data or with masks for it."""
+"""A typed view of a secret (docs/platform/fields.md#secret), for rules; its data may be masked."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ TEXTS = frozenset({"docker", "gcp", "azure-sdk"})
 """Types whose data is one JSON text."""
 
 ENCODED = {"opaque": "payload", "userpass": "password"}
-"""Type to the key that ``encoding`` is about."""
+"""Type → the key that ``encoding`` applies to."""
 
 FILE, CREDENTIAL = "file", "credential"
-"""What a value says instead of a text where that stands on the host: ``{file: PATH}`` or ``{credential: NAME}``."""
+"""Fields of a reference to a text on the host: ``{file: PATH}`` or ``{credential: NAME}``."""
 
 _NO_KEYS = frozenset({"encoding", "repos"})
 
 
 class HostPlace(NamedTuple):
-    """Where on the host a value stands: ``sort`` is ``file`` or ``credential``."""
+    """The place of a value on the host: ``sort`` is ``file`` or ``credential``."""
 
     sort: str
     name: str
@@ -35,14 +35,14 @@ class Secret(Envelope, frozen=True):
     data: dict[str, Any] | str | None = None
 
     def key_names(self) -> list[str]:
-        """What a reference may name after the dot, sorted; none where the secret is one text."""
+        """The names that a reference may have after the dot, sorted; none if the secret is one text."""
         if not isinstance(self.data, dict) or self.type in TEXTS:
             return []
         return sorted(self.data if self.type == "dictionary" else self.data.keys() - _NO_KEYS)
 
 
 class SecretValue(msgspec.Struct, frozen=True):
-    """The data of a secret of type ``type``, in the clear; it never shows itself."""
+    """The data of a secret of type ``type``, in plain text; its ``repr`` hides it."""
 
     type: str
     content: dict[str, Any] | str
@@ -52,7 +52,7 @@ class SecretValue(msgspec.Struct, frozen=True):
 
 
 def host_places(form: str, content: Any) -> dict[Pointer, HostPlace]:
-    """The values of a secret of type ``form`` that stand on the host, by their pointers."""
+    """The places of a secret's values on the host, by their pointers; ``form`` is its type."""
     if not isinstance(content, dict):
         return {}
     members = {(): content} if form in TEXTS else {(name,): value for name, value in content.items()}

@@ -1,6 +1,6 @@
-"""Every kind, a row each: its view, where it belongs, when it is applied, and what can be permitted on it.
+"""The table of all kinds: view, scope, order and permissions.
 
-A kind has a schema of its name besides, and rules where it needs some.
+A kind also has a schema with its name, and may have rules.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from reconciler.model.kinds.base import Envelope
 
 Permissions = Mapping[str, tuple[str, ...]]
-"""Permission to the permissions that it implies at once (docs/platform/fields.md#permissions)."""
+"""Permission → the permissions that it directly implies (docs/platform/fields.md#permissions)."""
 
 MANAGE = "manage"
 """Implies every permission of its kind."""
 
 LAST = 10
-"""Rank of a kind that is applied after all that have one."""
+"""The rank of kinds that are applied last."""
 
 
 class Kind(StrEnum):
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 class DataPrivacy(StrEnum):
-    """What people may see of the lines of a manifest that has a field ``data``."""
+    """Which lines of a manifest with a field ``data`` may be shown."""
 
     NONE = ""
     """It has none."""
@@ -58,12 +58,12 @@ class DataPrivacy(StrEnum):
 
 
 class KindTraits(msgspec.Struct, frozen=True):
-    """What is particular about a kind.
+    """The properties of a kind.
 
-    ``view`` names the class of its typed view, in the module of this package that is called as the kind; "" where
-    nothing reads more than the envelope. A kind is ``in_gvc`` or belongs to the org. One that is ``placed`` exists once
-    per location of its GVC. ``rank`` orders steps that wait for nothing (docs/platform/cli.md#apply). Of one that is
-    not ``listed`` nobody here can tell which exist, so that links to it are not looked up.
+    ``view`` is the class of its typed view, in the module of this package with the name of the kind; "" if only the
+    envelope is read. A kind is ``in_gvc`` or belongs to the org. A ``placed`` resource exists once per location of its
+    GVC. ``rank`` orders steps without dependencies (docs/platform/cli.md#apply). Links to a kind that is not ``listed``
+    are not checked, since it is unknown which of its resources exist.
     """
 
     permissions: Permissions
@@ -76,7 +76,7 @@ class KindTraits(msgspec.Struct, frozen=True):
 
 
 def _permissions(*plain: str, **implying: str) -> Permissions:
-    """Permissions that imply nothing, and those that do, with blanks between what they imply."""
+    """Permissions that imply nothing, and those that do; spaces separate the implied ones."""
     table = dict.fromkeys(plain, ()) | {name: tuple(words.split()) for name, words in implying.items()}
     return table | {MANAGE: tuple(sorted({*table, MANAGE}))}
 
@@ -137,12 +137,12 @@ TABLE: Mapping[Kind, KindTraits] = {
     Kind.IPSET: KindTraits(_PLAIN),
     Kind.MK8S: KindTraits(_PLAIN),
 }
-"""The traits of every kind, in the order in which the reference explains them."""
+"""The properties of every kind, in the order of the reference."""
 
 
 @cache
 def view_of(kind: Kind) -> type[Envelope]:
-    """The typed view of ``kind``, imported when the first manifest of it is read."""
+    """The typed view of ``kind``, imported on first use."""
     if not TABLE[kind].view:
         return Envelope
     view: type[Envelope] = getattr(import_module(f"reconciler.model.kinds.{kind}"), TABLE[kind].view)
@@ -150,7 +150,7 @@ def view_of(kind: Kind) -> type[Envelope]:
 
 
 def expanded(kind: Kind, permissions: Iterable[str]) -> frozenset[str]:
-    """``permissions`` on ``kind`` with all that they imply, however indirectly; unknown ones imply nothing."""
+    """``permissions`` on ``kind`` with all that they imply, directly or indirectly; unknown ones imply nothing."""
     implied = TABLE[kind].permissions
     found: set[str] = set()
     fresh = list(permissions)

@@ -1,6 +1,6 @@
-"""A typed view of a volume set (docs/platform/volumeset.md#spec): what rules and engines look at.
+"""A typed view of a volume set (docs/platform/volumeset.md#spec), for rules and engines.
 
-It is made from a manifest as it is written or in normal form. Capacities are in GB.
+It is made from a manifest, as written or in normal form. Capacities are in GB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from reconciler.model.kinds.base import Envelope, View
 
 
 class Snapshots(View, frozen=True):
-    """When snapshots are taken and how long they are kept; "" and None where nothing is said."""
+    """When snapshots are taken and how long they are kept; "" and None if they are left out."""
 
     create_final_snapshot: bool = True
     retention_duration: str = ""
@@ -19,7 +19,7 @@ class Snapshots(View, frozen=True):
 
 
 class Growth(View, frozen=True):
-    """How volumes grow as they fill; each None where it is left out."""
+    """How volumes grow as they fill; None for fields that are left out."""
 
     max_capacity: int | None = None
     min_free_percentage: float | None = None
@@ -27,7 +27,7 @@ class Growth(View, frozen=True):
 
 
 class Specification(View, frozen=True):
-    """The body of a volume set; ``initial_capacity`` is 0 where it is left out."""
+    """The body of a volume set; ``initial_capacity`` is 0 if it is left out."""
 
     initial_capacity: int = 0
     performance_class: str = ""
@@ -47,5 +47,5 @@ _decoder = msgspec.json.Decoder(VolumeSet)
 
 
 def read_capacity(body: bytes) -> float:
-    """The size of a new volume, in GB, of the volume set whose body in normal form is ``body``."""
+    """The size of a new volume, in GB; ``body`` is that of the volume set, in normal form."""
     return float(_decoder.decode(body).spec.initial_capacity)

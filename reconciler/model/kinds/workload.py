@@ -1,6 +1,6 @@
 """A typed view of a workload (docs/platform/workload.md#spec), the same for rules, engines and commands.
 
-It is made from a manifest as it is written or in normal form; what the schema fills in is filled in here too.
+It is made from a manifest, as written or in normal form; the defaults are those of the schema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Command(View, frozen=True):
 
 
 class Hook(View, frozen=True):
-    """What runs when a container starts or ends."""
+    """A hook that runs when a container starts or ends."""
 
     exec: Command | None = None
 
@@ -52,7 +52,7 @@ class Header(View, frozen=True):
 
 
 class Target(View, frozen=True):
-    """What a probe asks: a port, 0 where it is left to the container's first; the rest is for HTTP."""
+    """The target of a probe: a port, 0 for the container's first; the rest is for HTTP."""
 
     port: int = 0
     path: str = "/"
@@ -61,7 +61,7 @@ class Target(View, frozen=True):
 
 
 class Probe(View, frozen=True):
-    """A check of a replica; of the four forms one is there."""
+    """A check of a replica; it has one of the four forms."""
 
     exec: Command | None = None
     http_get: Target | None = None
@@ -75,7 +75,7 @@ class Probe(View, frozen=True):
 
 
 class Metrics(View, frozen=True):
-    """Where a container shows its Prometheus metrics."""
+    """The address of a container's Prometheus metrics."""
 
     port: int = 0
     path: str = "/metrics"
@@ -90,7 +90,7 @@ class Volume(View, frozen=True):
 
 
 class Container(View, frozen=True):
-    """A container; ``port`` is the deprecated single port, 0 where it is not given."""
+    """A container; ``port`` is the deprecated single port, 0 if it is left out."""
 
     name: str = ""
     image: str = ""
@@ -111,7 +111,7 @@ class Container(View, frozen=True):
 
 
 class Autoscaling(View, frozen=True):
-    """How many replicas; ``metric`` and ``metric_percentile`` are "" where the manifest leaves them out."""
+    """The number of replicas; ``metric`` and ``metric_percentile`` are "" if they are left out."""
 
     metric: str = ""
     target: int = 95
@@ -123,7 +123,7 @@ class Autoscaling(View, frozen=True):
 
 
 class Options(View, frozen=True):
-    """Options at a location; ``location`` is "" in the default options, ``capacity_ai`` None where it is left out."""
+    """Options at a location; ``location`` is "" in the default options, ``capacity_ai`` None if it is left out."""
 
     location: str = ""
     autoscaling: Autoscaling = Autoscaling()
@@ -134,7 +134,7 @@ class Options(View, frozen=True):
 
 
 class OutboundPort(View, frozen=True):
-    """A port on which host names may be reached."""
+    """A port that is open to host names."""
 
     protocol: str = "tcp"
     number: int = 0
@@ -157,14 +157,14 @@ class Internal(View, frozen=True):
 
 
 class Firewall(View, frozen=True):
-    """Who may enter, and what may be reached."""
+    """Allowed inbound and outbound connections."""
 
     external: External = External()
     internal: Internal = Internal()
 
 
 class Job(View, frozen=True):
-    """When a cron workload runs; seconds, and executions for ``history_limit``."""
+    """The schedule of a cron workload; times are in seconds, ``history_limit`` in executions."""
 
     schedule: str = ""
     concurrency_policy: str = "Forbid"
@@ -175,7 +175,7 @@ class Job(View, frozen=True):
 
 
 class Rollout(View, frozen=True):
-    """How a new version takes over; replicas as a number or as a text such as ``25%``."""
+    """The rollout of a new version; replicas as a number or as a text such as ``25%``."""
 
     min_ready_seconds: int = 0
     max_unavailable_replicas: int | str = 0
@@ -184,14 +184,14 @@ class Rollout(View, frozen=True):
 
 
 class Security(View, frozen=True):
-    """Users and groups; ``run_as_user`` is None where the image decides."""
+    """Users and groups; ``run_as_user`` is None if the image decides."""
 
     filesystem_group_id: int = 0
     run_as_user: int | None = None
 
 
 class LoadBalancer(View, frozen=True):
-    """How replicas are reached."""
+    """Load balancing of replicas."""
 
     replica_direct: bool = False
 
@@ -227,7 +227,7 @@ def read_specification(body: bytes) -> Specification:
 
 
 def options_at(spec: Specification, location: str) -> Options:
-    """The options in force at ``location``: an entry of its own replaces the default ones whole.
+    """The options in force at ``location``: an entry for it replaces all default ones.
 
     A cron workload has no options of a location (docs/platform/workload.md#options-of-one-location).
     """
@@ -239,7 +239,7 @@ def options_at(spec: Specification, location: str) -> Options:
 
 
 def replicas_at(spec: Specification, location: str) -> int:
-    """The least number of replicas at ``location``: none while suspended, and a cron workload has only executions."""
+    """The least number of replicas at ``location``: 0 while suspended and for a cron workload."""
     options = options_at(spec, location)
     return 0 if options.suspend or spec.type == "cron" else options.autoscaling.min_scale
 
@@ -251,7 +251,7 @@ def mounted_volumesets(spec: Specification) -> tuple[str, ...]:
 
 
 def declared_ports(container: Container) -> tuple[int, ...]:
-    """The ports that a container declares, in order; the deprecated single one where it has no other."""
+    """The ports that a container declares, in order; the deprecated single one if it has no other."""
     if container.ports:
         return tuple([port.number for port in container.ports])
     return (container.port,) if container.port else ()

@@ -1,4 +1,4 @@
-"""Object stores of cloud providers, mounted as volumes: who asks them, and whether they can be reached."""
+"""Object stores of cloud providers, mounted as volumes: their identity, and whether they can be reached."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ HOSTS = {
     "azureblob": ("blob.core.windows.net", "*.blob.core.windows.net"),
     "azurefs": ("file.core.windows.net", "*.file.core.windows.net"),
 }
-"""By the scheme of a mount: the domain of the provider's object storage, and a host name that lets it be reached."""
+"""Scheme of a mount → the domain of the provider's object storage, and a host name that opens the firewall to it."""
 
 
 @rule("object-store-identity", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
 def identity(workload: Workload) -> Iterator[Flaw]:
     """A workload that mounts an object store has an identity.
 
-    The store is asked in the name of the workload's identity, through its cloud access; keys that a container brings
-    along are not used for mounts.
+    The platform reads the store with the cloud access of the workload's identity; mounts do not use keys inside the
+    container.
     """
     if workload.spec.identity_link:
         return
     for at, uri in _mounts(workload):
-        message = f"{quoted(uri)} is read through the workload's identity, and it has none"
+        message = f"{quoted(uri)} is read with the workload's identity, and the workload has none"
         hint = "add `identityLink`, to an identity with cloud access for this provider"
         yield Flaw(at, message, hint, also=(("spec", "identityLink"),))
 
@@ -39,7 +39,7 @@ def identity(workload: Workload) -> Iterator[Flaw]:
 def outbound(workload: Workload) -> Iterator[Flaw]:
     """A workload that mounts an object store may reach all addresses, or the provider's storage hosts.
 
-    The mount is filled over the network from within the replica, and whatever the firewall does not list is closed.
+    The replica reads the mount over the network, and the firewall blocks every address that it does not list.
     """
     reached: dict[str, bool] = {}
     for at, uri in _mounts(workload):
@@ -47,7 +47,7 @@ def outbound(workload: Workload) -> Iterator[Flaw]:
         if scheme not in reached:
             reached[scheme] = _open(workload.spec.firewall_config.external, scheme)
         if not reached[scheme]:
-            message = f"the firewall lets nothing out to where {quoted(uri)} is kept"
+            message = f"the firewall blocks the storage hosts of {quoted(uri)}"
             hint = f"add {HOSTS[scheme][1]} to `firewallConfig.external.outboundAllowHostname`"
             yield Flaw(at, message, hint, also=(("spec", "firewallConfig"),))
 

@@ -1,4 +1,4 @@
-"""What holds between the containers of a workload."""
+"""Rules between the containers of a workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.model.kinds.workload import Workload
 def unique_names(workload: Workload) -> Iterator[Flaw]:
     """No two containers of a workload have the same name.
 
-    Containers reach each other by name, and commands that override a container for one run choose it by name.
+    Containers reach each other by name, and commands that override a container for one run select it by name.
     """
     containers = workload.spec.containers
     if len(containers) < 2:

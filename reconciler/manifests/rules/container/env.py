@@ -17,11 +17,11 @@ from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_pa
 
 
 class Holder(Protocol):
-    """What has environment variables: a container, or the body of a GVC."""
+    """A container, or the body of a GVC: both have environment variables."""
 
     @property
     def env(self) -> tuple[Variable, ...]:
-        """The variables as they are written."""
+        """The variables as written."""
 
 
 def holders(view: Workload | Gvc) -> Sequence[Holder]:
@@ -30,12 +30,12 @@ def holders(view: Workload | Gvc) -> Sequence[Holder]:
 
 
 def env_of(view: Workload | Gvc, index: int) -> Pointer:
-    """Where the variables of holder ``index`` stand."""
+    """The pointer to the variables of holder ``index``."""
     return ("spec", "containers", index, "env") if isinstance(view, Workload) else ("spec", "env")
 
 
 def asking(question: LookupRequest, workload: Workload) -> Container:
-    """The container of ``workload`` that ``question`` was asked for; an empty one where it is there no more."""
+    """The container of ``workload`` that ``question`` was asked for; an empty one if it no longer exists."""
     index = pointer_parts(question.pointer)[2]
     containers = workload.spec.containers
     return containers[index] if isinstance(index, int) and index < len(containers) else Container()
@@ -45,7 +45,7 @@ def asking(question: LookupRequest, workload: Workload) -> Container:
 def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
     """A variable is set once in a container, and once in a GVC.
 
-    Of two with one name only one can reach the program, and which of them is not said.
+    Of two with one name only one reaches the program, and it is unclear which.
     """
     for index, holder in enumerate(holders(view)):
         if len({variable.name for variable in holder.env}) == len(holder.env):
@@ -65,21 +65,21 @@ def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
 def references(workload: Workload) -> Iterator[Flaw]:
     """The value of a variable is plain text, or refers to a secret.
 
-    A volume set holds files and no text: it is mounted, and there is nothing of it that a variable could hold.
+    A volume set contains files and no text: containers mount it, and a variable cannot contain it.
     """
     for index, container in enumerate(workload.spec.containers):
         for step, variable in enumerate(container.env):
             if variable.value.startswith(VOLUMESET_URI):
                 at = ("spec", "containers", index, "env", step, "value")
-                yield Flaw(at, "a variable cannot hold a volume set", "mount it: list it in `volumes` with a `path`")
+                yield Flaw(at, "a variable cannot contain a volume set", "mount it: list it in `volumes` with a `path`")
 
 
 @rule("env-port", "docs/platform/workload.md#the-variable-port", Kind.WORKLOAD)
 def port(workload: Workload) -> Iterator[Flaw | Lookup]:
-    """`PORT` is one of the ports that the container declares, where it declares any.
+    """`PORT` is one of the ports that the container declares, if it declares any.
 
     The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
-    program that listens elsewhere gets none. With `inheritEnv` this holds for the `PORT` of the GVC too.
+    program on another port gets none. With `inheritEnv` this holds for the `PORT` of the GVC too.
     """
     for index, container in enumerate(workload.spec.containers):
         step = next((step for step, each in enumerate(container.env) if each.name == "PORT"), None)
@@ -103,11 +103,11 @@ def inherited_port(question: LookupRequest, subject: str, world: RuleContext) ->
     for value in values:
         if not _fits(value, container):
             message, hint = _misfit(value, container, workload.spec.type)
-            yield f"inherited with the GVC's variables: {message}", hint
+            yield f"inherited from the GVC: {message}", hint
 
 
 def _ports_of(gvc: str, world: RuleContext) -> list[str]:
-    """What ``gvc`` sets PORT to, where it is known and does."""
+    """The value of PORT in ``gvc``, if it is known and set."""
     found = world.bodies.typed(gvc, Gvc)
     if found is None:
         return []
@@ -122,7 +122,7 @@ def _misfit(value: str, container: Container, type_: str) -> Advice:
 
 
 def _fits(value: str, container: Container) -> bool:
-    """Whether ``value`` may be the PORT of ``container``; one that is put together when it starts may."""
+    """Whether ``value`` may be the PORT of ``container``; a value with variables may always be."""
     if "$(" in value or value.startswith(PLATFORM_URI):
         return True
     numbers = [str(each.number) for each in container.ports]

@@ -13,7 +13,7 @@ from reconciler.model.kinds.workload import Workload
 
 _PARTS = re.compile(r"[-_.+]")
 _HINTS = ("arm", "aarch", "ppc64", "s390", "riscv", "mips", "386", "win", "nanoserver", "darwin")
-"""One of these stands in every image that names another platform; cheaper to look for than the words themselves."""
+"""Every image that names another platform has one of these; searching for them is cheaper than for the words."""
 _WORDS = frozenset(
     {"arm", "armhf", "armel", "arm32", "arm64", "aarch64", "ppc64le", "s390x", "riscv64", "mips64le", "386", "i386"}
     | {f"arm32v{version}" for version in (5, 6, 7)}
@@ -22,7 +22,7 @@ _WORDS = frozenset(
 )
 _OURS = frozenset({"amd64", "x86", "x64"})
 _SYSTEMS = frozenset({"windows", "windowsservercore", "nanoserver", "darwin"})
-"""These run nowhere on Linux, whatever the processor."""
+"""Platforms that never run on Linux."""
 _WINDOWS = "mcr.microsoft.com/windows/"
 
 
@@ -30,8 +30,8 @@ _WINDOWS = "mcr.microsoft.com/windows/"
 def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
     """An image names a version, or the workload sets `supportDynamicTags`.
 
-    `latest`, and an image without a tag, which means the same, stand for whatever was pushed last: replicas that start
-    at different times run different programs, nothing redeploys after a push, and there is no version to go back to.
+    `latest`, or no tag, which means the same, is the image that was pushed last: replicas that start at different times
+    run different programs, a push redeploys nothing, and there is no version to roll back to.
     """
     if workload.spec.support_dynamic_tags:
         return
@@ -43,7 +43,7 @@ def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
         named = "is tagged `latest`" if tag else "has no tag, which means `latest`"
         yield Flaw(
             ("spec", "containers", index, "image"),
-            f"{quoted(image)} {named}: what it stands for changes with every push",
+            f"{quoted(image)} {named}: its content changes with every push",
             "name a version or a digest, or set `supportDynamicTags: true`",
             also=(("spec", "supportDynamicTags"),),
         )
@@ -51,10 +51,10 @@ def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
 
 @warning("image-platform", "docs/platform/workload.md#images", Kind.WORKLOAD)
 def platform(workload: Workload) -> Iterator[Flaw]:
-    """An image is made for linux/amd64, as far as its name tells.
+    """An image is for linux/amd64, as far as its name shows.
 
-    Managed locations have machines of that platform only; on any other image the first program that starts ends with
-    a format error. At a location of one's own the machines may be others: silence the warning there.
+    Managed locations have only machines of that platform, where the program of another image ends with a format
+    error. Your own locations may have other machines: silence the warning there.
     """
     for index, container in enumerate(workload.spec.containers):
         image = container.image
@@ -62,7 +62,7 @@ def platform(workload: Workload) -> Iterator[Flaw]:
             if hint in image and (word := _foreign(image)):
                 yield Flaw(
                     ("spec", "containers", index, "image"),
-                    f"{quoted(image)} is not made for linux/amd64: its name says {quoted(word)}",
+                    f"{quoted(image)} is not for linux/amd64: its name has {quoted(word)}",
                     "use the image for linux/amd64",
                 )
                 break

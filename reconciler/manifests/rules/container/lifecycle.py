@@ -11,16 +11,16 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload, declared_ports
 
 _WAITS = ("sleep", "wait", "drain", "timeout", "netstat", "/proc/net", "lsof")
-"""What stands in a command that lets time pass, or that looks for requests in flight."""
+"""Words in commands that wait, or that check for requests in flight."""
 _SCRIPTS = (".sh", ".bash", ".py", ".pl", ".rb", ".js")
 
 
 @warning("prestop-sleep", "docs/platform/workload.md#termination", Kind.WORKLOAD)
 def prestop(workload: Workload) -> Iterator[Flaw]:
-    """A `preStop` hook lets time pass, or waits for the requests that are still there.
+    """A `preStop` hook waits some time, or until open requests are done.
 
-    The hook takes the place of the 45 seconds that the platform waits otherwise. While load balancers learn that the
-    replica goes they still send it requests; where the hook ends at once, the program is told to end in their midst.
+    The hook replaces the 45 seconds that the platform waits otherwise. Until load balancers know that the replica ends,
+    they still send it requests; if the hook ends at once, the program is stopped while it handles them.
     """
     for index, container in enumerate(workload.spec.containers):
         hook = container.lifecycle.pre_stop
@@ -36,12 +36,12 @@ def prestop(workload: Workload) -> Iterator[Flaw]:
 
 
 def _waits(command: tuple[str, ...]) -> bool:
-    """Whether ``command`` waits for something, or is a script whose text nobody sees here."""
+    """Whether ``command`` waits for something, or is a script whose text is unknown."""
     text = " ".join(command)
     return any(word in text for word in _WAITS) or any(word.endswith(_SCRIPTS) for word in text.split())
 
 
 def _line(command: tuple[str, ...]) -> str:
-    """``command`` for a shell, between double quotes; "…" where it is too long to show or has quotes itself."""
+    """``command`` for a shell, between double quotes; "…" if it is too long to show or has quotes itself."""
     line = command[2] if len(command) == 3 and command[1] == "-c" else shlex.join(command)
     return line if len(line) <= 60 and line.isprintable() and not {'"', "\\", "`"} & set(line) else "…"

@@ -19,7 +19,7 @@ MOST = 15
 def count(workload: Workload) -> Iterator[Flaw]:
     """The containers of a workload have at most 15 volumes together.
 
-    What several containers mount from the same place at the same path counts once.
+    The same volume at the same path counts once, even in several containers.
     """
     containers = workload.spec.containers
     if len(containers) == 1 and len(containers[0].volumes) <= MOST:
@@ -30,8 +30,8 @@ def count(workload: Workload) -> Iterator[Flaw]:
             mounted.add((volume.uri, _normal(volume.path)))
             if len(mounted) > MOST:
                 at = ("spec", "containers", index, "volumes", step)
-                message = f"this is one volume more than the {MOST} that all containers may have together"
-                yield Flaw(at, message, "mount fewer, or split the workload")
+                message = f"this is one volume more than the {MOST} that a workload may have"
+                yield Flaw(at, message, "mount fewer volumes, or split the workload")
                 return
 
 
@@ -39,7 +39,7 @@ def count(workload: Workload) -> Iterator[Flaw]:
 def reserved(workload: Workload) -> Iterator[Flaw]:
     """Nothing is mounted at `/dev`, `/dev/log`, `/tmp`, `/var` or `/var/log`.
 
-    The platform mounts these itself. Folders below them are free, such as `/var/lib/orders`.
+    The platform mounts these itself. Folders below them are allowed, such as `/var/lib/orders`.
     """
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
@@ -48,7 +48,7 @@ def reserved(workload: Workload) -> Iterator[Flaw]:
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "path"),
                     f"{quoted(path)} is reserved for the platform",
-                    f"mount it elsewhere, or at a folder below, such as {quoted(f'{path}/{_name(volume.uri)}')}",
+                    f"mount it at another path, or at a folder below, such as {quoted(f'{path}/{_name(volume.uri)}')}",
                 )
 
 
@@ -56,7 +56,7 @@ def reserved(workload: Workload) -> Iterator[Flaw]:
 def duplicates(workload: Workload) -> Iterator[Flaw]:
     """A container mounts one volume at a path.
 
-    Of two at the same path only one could be seen. `/a/` and `/a` are the same path.
+    Of two at the same path only one would be visible. `/a/` and `/a` are the same path.
     """
     for index, container in enumerate(workload.spec.containers):
         if len(container.volumes) < 2:
@@ -78,7 +78,7 @@ def duplicates(workload: Workload) -> Iterator[Flaw]:
 def nested(workload: Workload) -> Iterator[Flaw]:
     """No volume is mounted inside another.
 
-    The outer one would hide the inner one or be written through to it, by the order in which they are mounted.
+    Depending on the order of the mounts, the outer one would hide the inner one.
     """
     for index, container in enumerate(workload.spec.containers):
         if len(container.volumes) < 2:
@@ -97,7 +97,7 @@ def nested(workload: Workload) -> Iterator[Flaw]:
 def volumesets(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload mounts volume sets.
 
-    A volume belongs to one replica for good, and only the replicas of a stateful workload are told apart.
+    A volume always belongs to one replica, and only replicas of a stateful workload have an identity.
     """
     if workload.spec.type == "stateful":
         return
@@ -107,7 +107,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "uri"),
                     f"a {workload.spec.type} workload cannot mount a volume set",
-                    f"make it `type: stateful`, or mount {SCRATCH_URI} where nothing has to last",
+                    f"make it `type: stateful`, or mount {SCRATCH_URI} for temporary data",
                     also=(("spec", "type"),),
                 )
 
@@ -116,7 +116,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
 def recovery_policy(workload: Workload) -> Iterator[Flaw]:
     """A volume has no `recoveryPolicy`.
 
-    The field is deprecated and has no effect: volumes are kept until their volume set goes.
+    The field is deprecated and has no effect: volumes exist until their volume set is deleted.
     """
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
@@ -126,7 +126,7 @@ def recovery_policy(workload: Workload) -> Iterator[Flaw]:
 
 
 def _normal(path: str) -> str:
-    """``/a//b/./c/`` → ``/a/b/c``; "" for what is no absolute path."""
+    """``/a//b/./c/`` → ``/a/b/c``; "" if it is no absolute path."""
     if "//" in path or "/." in path or path.endswith("/"):
         path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else ""
     return path
@@ -135,7 +135,7 @@ def _normal(path: str) -> str:
 def _inside(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
     """Positions of each volume that is mounted inside another one, and of that one.
 
-    In order of path with a slash behind it, whatever is inside a path follows right after it.
+    Sorted by path with a trailing slash, the paths inside a path directly follow it.
     """
     paths = sorted((f"{_normal(volume.path)}/", step) for step, volume in enumerate(volumes) if volume.path[:1] == "/")
     top, outer = "", -1
@@ -147,5 +147,5 @@ def _inside(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
 
 
 def _name(uri: str) -> str:
-    """A folder's name after what is mounted: ``s3://logs`` → ``logs``."""
+    """A folder name for a mount: ``s3://logs`` → ``logs``."""
     return uri.rpartition("/")[2][:20] or "mount"

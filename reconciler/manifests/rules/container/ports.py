@@ -1,4 +1,4 @@
-"""Ports that containers serve on."""
+"""Ports of containers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TYPE = (("spec", "type"),)
 def deprecated(workload: Workload) -> Iterator[Flaw]:
     """A container lists its ports in `ports`, not in the deprecated `port`.
 
-    `port` holds a single port and means the protocol http2, whatever the program speaks.
+    `port` is a single port and always means the protocol http2.
     """
     for index, container in enumerate(workload.spec.containers):
         if container.port and workload.spec.type != "cron":
             yield Flaw(
                 ("spec", "containers", index, "port"),
                 "`port` is deprecated, and means the protocol http2",
-                f"write `ports: [{{number: {container.port}, protocol: http2}}]`, or http if that is spoken",
+                f"write `ports: [{{number: {container.port}, protocol: http2}}]`, or http if the program uses that",
                 also=_TYPE,
                 on_key=True,
             )
@@ -34,9 +34,9 @@ def deprecated(workload: Workload) -> Iterator[Flaw]:
 
 @warning("port-low", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def low(workload: Workload) -> Iterator[Flaw]:
-    """A container serves on a port of 80 or above.
+    """A container listens on a port of 80 or above.
 
-    Probes reach no port below 80, and below 1024 only a program that runs as root can listen at all.
+    Probes reach no port below 80, and only a program that runs as root can listen on a port below 1024.
     """
     for index, container in enumerate(workload.spec.containers):
         for step, port in enumerate(container.ports):
@@ -47,7 +47,7 @@ def low(workload: Workload) -> Iterator[Flaw]:
 
 
 def _low(at: Pointer, number: int) -> Flaw:
-    return Flaw(at, f"port {number} is below {LEAST}", "take one from 80 on, for example 8080")
+    return Flaw(at, f"port {number} is below {LEAST}", "use a port from 80 on, for example 8080")
 
 
 @rule("port-duplicate", "docs/platform/workload.md#ports", Kind.WORKLOAD)
@@ -82,8 +82,8 @@ def _owner(workload: Workload, index: int, at: Pointer) -> str:
 def second_container(workload: Workload) -> Iterator[Flaw]:
     """Only one container of a workload declares ports.
 
-    One container serves the workload's traffic; what another one declares gets no requests from outside. Within the
-    replica it is reached on `localhost` without being declared.
+    One container serves the workload's traffic; the ports of another one get no requests from outside. Within the
+    replica, `localhost` reaches every port, declared or not.
     """
     containers = workload.spec.containers
     if len(containers) < 2 or workload.spec.type not in ("standard", "stateful"):
@@ -94,7 +94,7 @@ def second_container(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(
             ("spec", "containers", index, name),
             f"container {quoted(containers[serving[0]].name)} serves the workload's traffic, not this one",
-            f"leave out `{name}`, unless other workloads ask this container",
+            f"leave out `{name}`, unless other workloads use this container",
             also=(("spec", "type"), ("spec", "containers", serving[0], "ports")),
             on_key=True,
         )
@@ -102,9 +102,9 @@ def second_container(workload: Workload) -> Iterator[Flaw]:
 
 @rule("serverless-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def serverless(workload: Workload) -> Iterator[Flaw]:
-    """A serverless workload declares exactly one port, which speaks http, http2 or grpc.
+    """A serverless workload declares exactly one port, with the protocol http, http2 or grpc.
 
-    Its replicas come and go with the requests, which the platform counts on that one port.
+    The platform counts the requests on that port to add and remove replicas.
     """
     if workload.spec.type != "serverless":
         return
@@ -116,7 +116,7 @@ def serverless(workload: Workload) -> Iterator[Flaw]:
         blank = tuple(("spec", "containers", index, "ports") for index in range(len(containers)))
         yield Flaw(
             ("spec", "containers", 0, "ports"),
-            "a serverless workload needs a port to get requests on, here is none",
+            "a serverless workload needs a port for its requests, and declares none",
             "add `ports: [{number: 8080}]` with the port that the program listens on, or choose another `type`",
             also=(*_TYPE, *blank),
             on_key=True,

@@ -1,4 +1,4 @@
-"""Probes: what they ask, and workloads that take requests before they can answer."""
+"""Probes: their ports, and workloads that get requests before they are ready."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reconciler.model.platform import BLOCKED_PORTS
 
 _TYPE = (("spec", "type"),)
 _PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
-_BETTER = {"tcp": "`exec` with a command that asks the program", "grpc": "`grpc`"}
+_BETTER = {"tcp": "`exec` with a command that checks the program", "grpc": "`grpc`"}
 
 
 @rule("probe-without-port", "docs/platform/workload.md#probes", Kind.WORKLOAD)
 def without_port(workload: Workload) -> Iterator[Flaw]:
-    """A probe names the port that it asks, unless the workload declares one from 80 on.
+    """A probe names its port, unless the workload declares one from 80 on.
 
-    Where a probe leaves it out, the container's first port is asked, or where it has none the workload's first. HTTP
-    and TCP probes ask no port below 80.
+    A probe without a port uses the container's first port, or if it has none the workload's first. HTTP and TCP probes
+    use no port below 80.
     """
     containers = workload.spec.containers
     for container in containers:
@@ -42,7 +42,7 @@ def without_port(workload: Workload) -> Iterator[Flaw]:
 
 
 def _too_low(workload: Workload) -> Iterator[Flaw]:
-    """Probes that would ask the first port of their container, which no HTTP or TCP probe reaches."""
+    """Probes that would use the first port of their container, which no HTTP or TCP probe reaches."""
     for index, container in enumerate(workload.spec.containers):
         first = next(iter(declared_ports(container)), 0)
         if not 0 < first < LEAST:
@@ -52,7 +52,7 @@ def _too_low(workload: Workload) -> Iterator[Flaw]:
             if form not in ("", "grpc"):
                 yield Flaw(
                     ("spec", "containers", index, name, form),
-                    f"this probe names no port, so it would ask {first}, and probes ask none below {LEAST}",
+                    f"this probe names no port, so it would use {first}, and probes use none below {LEAST}",
                     "add `port`, or let the container listen on another one",
                     also=(*_TYPE, *_ports(index + 1)),
                     on_key=True,
@@ -61,23 +61,23 @@ def _too_low(workload: Workload) -> Iterator[Flaw]:
 
 @warning("blocked-port-asked", "docs/platform/workload.md#blocked-ports", Kind.WORKLOAD)
 def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
-    """Metrics are scraped from, and HTTP and gRPC probes ask, a port that a container can listen on.
+    """Metrics, HTTP probes and gRPC probes use a port that a container can listen on.
 
     The platform listens on 8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090 and 41000 itself. No
-    program of the workload can, so what answers there, if anything does, says nothing about it.
+    program of the workload can, so an answer on such a port shows nothing about the workload.
     """
     for index, container in enumerate(workload.spec.containers):
         for steps, port in _asked(container):
             if port in BLOCKED_PORTS:
                 yield Flaw(
                     ("spec", "containers", index, *steps),
-                    f"no container can listen on port {port}, which the platform uses itself",
-                    "ask the port that the program listens on",
+                    f"no container can listen on port {port}, which the platform uses",
+                    "use the port that the program listens on",
                 )
 
 
 def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
-    """The ports that metrics and probes name, but for TCP probes, which the schema looks at."""
+    """The ports of metrics and probes, except TCP probes, which the schema checks."""
     if container.metrics is not None:
         yield ("metrics", "port"), container.metrics.port
     for name, probe in _probes(container):
@@ -91,7 +91,7 @@ def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
 def cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no probes.
 
-    It gets no requests that a readiness probe could hold back, and a run that fails is handled by its `job`.
+    It gets no requests that could wait for a readiness probe, and its `job` handles a run that fails.
     """
     if workload.spec.type != "cron":
         return
@@ -103,10 +103,10 @@ def cron(workload: Workload) -> Iterator[Flaw]:
 
 @warning("readiness-missing", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def missing(workload: Workload) -> Iterator[Flaw]:
-    """The container that takes requests has a readiness probe.
+    """The container that gets requests has a readiness probe.
 
-    Without one a replica gets requests before it can answer them, on every start, and a rollout goes on over replicas
-    that do not work. A serverless workload is given a check whether its port is open, which is not the same.
+    Without one, every new replica gets requests before it can answer them, and a rollout continues with replicas that
+    do not work. A serverless workload only gets a check whether its port is open.
     """
     if workload.spec.type == "cron":
         return
@@ -128,9 +128,9 @@ def missing(workload: Workload) -> Iterator[Flaw]:
 
 @notice("readiness-tcp", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def only_tcp(workload: Workload) -> Iterator[Flaw]:
-    """A readiness probe asks the program, not only whether its port is open.
+    """A readiness probe sends a request, and does not only check whether the port is open.
 
-    Many programs open their port first and load what they need afterwards; requests may reach them in between.
+    Many programs open their port first and load their data afterwards; requests may reach them in between.
     """
     for index, container in enumerate(workload.spec.containers):
         probe = container.readiness_probe
@@ -138,8 +138,8 @@ def only_tcp(workload: Workload) -> Iterator[Flaw]:
             protocol = container.ports[0].protocol if container.ports else "http"
             yield Flaw(
                 ("spec", "containers", index, "readinessProbe", "tcpSocket"),
-                "an open port does not yet mean that requests are answered",
-                f"use {_BETTER.get(protocol, '`httpGet` with a path that says so')}, if there is one to ask",
+                "an open port does not mean that the program answers requests",
+                f"use {_BETTER.get(protocol, '`httpGet` with a path for that')}, if the program has one",
                 on_key=True,
             )
 
@@ -152,13 +152,13 @@ def _probes(container: Container) -> Iterator[tuple[str, Probe]]:
 
 
 def _portless(probe: Probe) -> str:
-    """The form of ``probe`` that needs a port and has none; "" where nothing is missing."""
+    """The form of ``probe`` that needs a port and has none; "" if it needs none."""
     forms = (("httpGet", probe.http_get), ("tcpSocket", probe.tcp_socket), ("grpc", probe.grpc))
     return next((name for name, target in forms if target is not None and not target.port), "")
 
 
 def _ports(count: int) -> Iterator[Pointer]:
-    """Where the first ``count`` containers declare ports, or would."""
+    """Pointers to the ports of the first ``count`` containers, declared or not."""
     for index in range(count):
         yield "spec", "containers", index, "ports"
         yield "spec", "containers", index, "port"

@@ -15,14 +15,14 @@ from reconciler.model.quantity import MIB, memory_bytes, millicores
 LEAST_CPU = 25
 LEAST_MEMORY = 32 * MIB
 MOST_MEMORY = 8 * MIB
-"""Bytes a millicore."""
+"""Bytes per millicore."""
 
 
 @warning("resources-small", "docs/platform/workload.md#cpu-and-memory", Kind.WORKLOAD)
 def small(workload: Workload) -> Iterator[Flaw]:
     """A container has at least 25m of CPU and 32Mi of memory.
 
-    With less, most programs start too slowly for their probes, or are ended for want of memory while they start.
+    With less, most programs start too slowly for their probes, or are killed for lack of memory while they start.
     """
     for index, container in enumerate(workload.spec.containers):
         cpu, memory = _amounts(container)
@@ -38,8 +38,8 @@ def small(workload: Workload) -> Iterator[Flaw]:
 def ratio(workload: Workload) -> Iterator[Flaw]:
     """A container has at most 8 MiB of memory for each millicore of CPU.
 
-    Machines have about so much; a container with more memory leaves CPU that nobody can use. The tag
-    `platform/relaxMemoryToCpuRatio: "true"` says that it is meant.
+    Machines have about that ratio; a container with more memory leaves CPU that no other container can use. The tag
+    `platform/relaxMemoryToCpuRatio: "true"` allows it.
     """
     for index, container in enumerate(workload.spec.containers):
         cpu, memory = _amounts(container)
@@ -52,13 +52,13 @@ def ratio(workload: Workload) -> Iterator[Flaw]:
             (*place, "memory"),
             f"{quoted(container.memory)} is more than 8 MiB for each millicore of {quoted(container.cpu)}",
             f"set `cpu` to {-(-memory // MOST_MEMORY)}m or more, "
-            f'or the tag `{RELAXED_RATIO_TAG}: "true"` if it is meant',
+            f'or the tag `{RELAXED_RATIO_TAG}: "true"` if it is intended',
             also=((*place, "cpu"), ("tags", RELAXED_RATIO_TAG)),
         )
 
 
 def _amounts(container: Container) -> tuple[int, int]:
-    """Millicores and bytes; 0 for both where one cannot be read, which the schema says."""
+    """Millicores and bytes; 0 for both if one is invalid, which the schema reports."""
     try:
         return millicores(container.cpu), memory_bytes(container.memory)
     except ValueError:

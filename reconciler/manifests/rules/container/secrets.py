@@ -21,22 +21,22 @@ _IDENTITY = ("spec", "identityLink")
 def without_identity(workload: Workload) -> Iterator[Flaw]:
     """A workload that uses a secret has an identity.
 
-    Secrets are revealed to identities only: the workload's has to be in a policy that grants `reveal` on the secret.
-    Of secrets that come with the GVC's variables `secret-reveal` tells.
+    Only identities can read secrets: a policy must grant `reveal` on the secret to the workload's identity. The rule
+    `secret-reveal` covers secrets in the GVC's variables.
     """
     if workload.spec.identity_link:
         return
     for index, container in enumerate(workload.spec.containers):
         at = _use(index, container)
         if at:
-            message = "a secret is used here, and the workload has no identity that it could be revealed to"
+            message = "the workload uses a secret, and has no identity to read it"
             hint = "add `identityLink: //identity/NAME`, and a policy that grants this identity `reveal`"
             yield Flaw(at, message, hint, also=(_IDENTITY,))
             return
 
 
 def _use(index: int, container: Container) -> Pointer:
-    """Where ``container`` uses a secret first; empty where it uses none."""
+    """The pointer to the first use of a secret in ``container``; empty if there is none."""
     for step, variable in enumerate(container.env):
         if variable.value.startswith(SECRET_URI):
             return "spec", "containers", index, "env", step, "value"

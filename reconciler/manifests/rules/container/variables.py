@@ -1,4 +1,4 @@
-"""Variables within variables: ``$(NAME)`` in a value stands for the value of another one."""
+"""Variables within variables: ``$(NAME)`` in a value is replaced by the value of another one."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from reconciler.model.suggest import closest
 _EMBEDDED = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 Links = dict[str, tuple[str, ...]]
-"""What each variable embeds, by name."""
+"""The variables that each variable embeds, by name."""
 MOST_GUESSES = 10
-"""Unknown names of one document for which the nearest known one is looked for, among a few."""
+"""The number of unknown names of a document that are compared with known ones."""
 MOST_CIRCLES = 20
-"""Circles that are told of one container."""
+"""The maximum of reported cycles per container."""
 _MOST_COMPARED = 1_000
-"""Variables of a GVC among which the one is looked for that was meant."""
+"""The number of variables of a GVC that are compared to find the one that was meant."""
 _MOST_STEPS = 100
-"""Variables of a GVC that one variable of a container leads to and that are followed."""
+"""The number of variables of a GVC that are followed from one variable of a container."""
 
 
 def embedded(value: str) -> tuple[str, ...]:
-    """The names in ``value`` that stand for other variables, but for the built-in ones.
+    """The names of variables that ``value`` embeds, except the built-in ones.
 
-    ``$(A)/$$(B)`` → A: ``$$`` is a dollar sign. What cannot be a name, such as ``$(date +%s)``, stands for itself.
+    ``$(A)/$$(B)`` → A: ``$$`` is a dollar sign. A text that cannot be a name, such as ``$(date +%s)``, stays as it is.
     """
     return _embedded(value) if len(value) <= 200 else _embedded.__wrapped__(value)
 
 
 @lru_cache(1024)
 def _embedded(value: str) -> tuple[str, ...]:
-    # Without the end, each parenthesis that nobody closes would be looked for up to the end of the text.
+    # Without this end, each open parenthesis would be searched up to the end of the text.
     found = _EMBEDDED.findall(value, 0, value.rfind(")") + 1)
     return tuple(name for name in found if name not in BUILT_IN_VARIABLES and _NAME.fullmatch(name))
 
@@ -53,8 +53,8 @@ def _embedded(value: str) -> tuple[str, ...]:
 def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
     """A variable that a value embeds as `$(NAME)` is set by the container, by its GVC, or by the platform.
 
-    What is set nowhere stays in the value as it is written, unless the image happens to bring it. The variables of the
-    GVC count only with `inheritEnv`. `$$(NAME)` is a text and no variable.
+    An unknown name stays in the value as written, unless the image sets it. The variables of the GVC count only with
+    `inheritEnv`. `$$(NAME)` is text and no variable.
     """
     guesses = 0
     for index, holder in enumerate(holders(view)):
@@ -73,7 +73,7 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 
 @cross_rule("env-unknown")
 def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
-    """Neither the container that asks sets the name, nor its GVC."""
+    """Whether neither the container that asks nor its GVC sets the name."""
     gvc, name = world.bodies.typed(question.target, Gvc), question.detail
     if gvc is None:
         return
@@ -84,10 +84,10 @@ def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Ite
 
 @rule("env-cycle", "docs/platform/workload.md#variables-within-variables", Kind.WORKLOAD, Kind.GVC)
 def cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
-    """No variable embeds itself, neither directly nor by way of others.
+    """No variable embeds itself, neither directly nor through others.
 
-    Its value could never be worked out. A variable of the container takes the place of the GVC's with the same name,
-    so it cannot add to that one either.
+    It would have no value. A variable of the container replaces the GVC's with the same name, so it cannot embed that
+    one either.
     """
     for index, holder in enumerate(holders(view)):
         links = _links(holder.env)
@@ -104,7 +104,7 @@ def cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 
 @cross_rule("env-cycle")
 def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """A variable of a container embeds one of the GVC's, which leads back to it."""
+    """Whether a variable of a container embeds one of the GVC's that embeds it in turn."""
     gvc, workload = world.bodies.typed(question.target, Gvc), world.bodies.typed(subject, Workload)
     if gvc is None or workload is None:
         return
@@ -118,7 +118,7 @@ def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleC
     )
     named = world.memoized(("named", question.target), lambda: frozenset(chain.from_iterable(theirs.values())))
     if named.isdisjoint(own):
-        return  # nothing of the GVC's leads back here
+        return  # no variable of the GVC embeds one of the container
     for circle in _walk(start, ChainMap(own, theirs), set(), _MOST_STEPS):
         if circle[-1] == start and not own.keys() >= set(circle):
             yield _circular(circle)
@@ -143,11 +143,11 @@ def _strangers(env: tuple[Variable, ...]) -> list[tuple[int, str]]:
 
 def _unset(name: str, hint: str) -> Advice:
     shown = name if len(name) <= 40 else "NAME"
-    return f"nothing sets the variable {quoted(name)}", f"{hint}, or write $$({shown}) if that is meant as text"
+    return f"nothing sets the variable {quoted(name)}", f"{hint}, or write $$({shown}) for plain text"
 
 
 def _nearest(name: str, env: Iterable[Variable]) -> str:
-    """What was probably meant by ``name``; "" where nothing comes near."""
+    """The name that was probably meant; "" if none is similar."""
     if name.startswith(VARIABLE_PREFIX):
         near = closest(name[len(VARIABLE_PREFIX) : 60], PLATFORM_VARIABLES, 0.7)
         every = ", ".join(VARIABLE_PREFIX + each for each in PLATFORM_VARIABLES)
@@ -161,18 +161,18 @@ def _circular(circle: list[str]) -> Advice:
     if len(circle) == 2:
         return (
             f"{quoted(circle[0])} embeds itself",
-            "write out what it should hold",
+            "write the value out",
         )
-    return f"these variables embed each other in a circle: {path_of(circle)}", "write one of the values out"
+    return f"these variables embed each other in a cycle: {path_of(circle)}", "write one of the values out"
 
 
 def _links(env: tuple[Variable, ...]) -> Links:
-    """By name, what each variable embeds; without those that embed nothing."""
+    """The variables that each variable embeds, by name; without those that embed none."""
     return {each.name: names for each in env if "$(" in each.value and (names := embedded(each.value))}
 
 
 def _circles(links: Links) -> Iterator[list[str]]:
-    """Ways that end where they began; where all of them are broken up at their last step, no circle is left."""
+    """Paths that end where they begin; removing the last step of each leaves no cycle."""
     done: set[str] = set()
     for start in links:
         if start not in done:
@@ -182,9 +182,9 @@ def _circles(links: Links) -> Iterator[list[str]]:
 def _walk(
     start: str, links: Mapping[str, tuple[str, ...]], done: set[str], most: int | None = None
 ) -> Iterator[list[str]]:
-    """The circles that are met on the way through everything that ``start`` leads to, depth first.
+    """The cycles among all variables that ``start`` leads to, depth first.
 
-    With ``most`` no more variables than that are followed.
+    At most ``most`` variables are followed.
     """
     path, depth = [start], {start: 0}
     stack = [iter(links.get(start, ()))]

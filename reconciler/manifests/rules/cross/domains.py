@@ -1,4 +1,4 @@
-"""The workloads that a domain leads to: whether they can take its requests."""
+"""The target workloads of a domain: whether they can serve its requests."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from reconciler.model.resource import LookupRequest
 
 @rule("domain-route-workload", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def workloads(domain: Domain) -> Iterator[Lookup]:
-    """The workload that a domain or one of its routes leads to serves requests: it declares a port and is no cron job.
+    """The target workload of a domain or route serves requests: it declares a port and is no cron job.
 
-    Requests to a workload without ports are answered with an error, and nothing in the workload shows why.
+    Requests to a workload without ports get an error, and nothing in the workload shows the reason.
     """
     target = target_of(domain.spec.workload_link)
     if target:
@@ -34,7 +34,7 @@ def workloads(domain: Domain) -> Iterator[Lookup]:
 
 @cross_rule("domain-route-workload")
 def serving(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the workload can serve anything."""
+    """Whether the workload can serve requests."""
     workload = linked(world, subject, question.target, Workload)
     if workload is None:
         return
@@ -48,7 +48,7 @@ def serving(question: LookupRequest, subject: str, world: RuleContext) -> Iterat
 def ports(domain: Domain) -> Iterator[Lookup]:
     """The port that a route names is one that its workload declares.
 
-    Only declared ports can be reached; requests to another fail at the door of the workload.
+    Only declared ports can be reached; requests to another port fail.
     """
     for at, route in routes(domain):
         target = target_of(route.workload_link) if route.port else ""
@@ -58,7 +58,7 @@ def ports(domain: Domain) -> Iterator[Lookup]:
 
 @cross_rule("domain-route-port")
 def declared(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the port is declared; a workload without any is told of by domain-route-workload."""
+    """Whether the port is declared; domain-route-workload reports a workload without any."""
     workload = linked(world, subject, question.target, Workload)
     known = _ports(question.target, workload, world) if workload is not None else {}
     if known and question.detail not in known:
@@ -67,6 +67,6 @@ def declared(question: LookupRequest, subject: str, world: RuleContext) -> Itera
 
 
 def _ports(key: str, workload: Workload, world: RuleContext) -> dict[str, None]:
-    """Numbers of the ports of ``workload``, which is at ``key``, in their order."""
+    """Numbers of the ports of ``workload`` with the key ``key``, in their order."""
     numbers = (str(port) for container in workload.spec.containers for port in declared_ports(container))
     return world.memoized(("ports", key), lambda: dict.fromkeys(numbers))

@@ -1,4 +1,4 @@
-"""What surrounds a GVC: the locations that its query takes."""
+"""The locations that the query of a GVC finds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reconciler.model.resource import LookupRequest
 
 @warning("location-query-empty", "docs/platform/fields.md#gvc", Kind.GVC)
 def queries(gvc: Gvc) -> Iterator[Lookup]:
-    """A GVC that finds its locations by a query alone finds one at least.
+    """A GVC with only a query for its locations finds at least one.
 
-    Without a location nothing in the GVC runs anywhere, and nothing fails either: the workloads are just not there.
+    Without a location nothing in the GVC runs, and nothing fails either: the workloads just do not exist.
     """
     placement = gvc.spec.static_placement
     if placement is not None and placement.location_query is not None and not placement.location_links:
@@ -25,10 +25,10 @@ def queries(gvc: Gvc) -> Iterator[Lookup]:
 
 @shared_cross_rule("location-query-empty")
 def taken(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the query takes any of the locations that are known here."""
+    """Whether the query matches any of the known locations."""
     known = world.bodies.known_locations()
     if known and world.locations(question.target.partition("/")[2]) == ():
-        yield f"no location fits this query, of {len(known)} that are known: {_some(known)}", "loosen its terms"
+        yield f"this query matches none of the {len(known)} known locations: {_some(known)}", "relax its terms"
 
 
 def _some(names: tuple[str, ...]) -> str:

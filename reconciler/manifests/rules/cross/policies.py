@@ -1,4 +1,4 @@
-"""Who may reveal the secrets that a workload reads or inherits."""
+"""The identities that may reveal the secrets that a workload reads or inherits."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from reconciler.model.resource import LookupRequest
 def reveals(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload is permitted to reveal each secret that the workload reads or inherits.
 
-    A policy about the secret gives its identity `reveal`, or a permission that brings it along. Without it the platform
-    refuses the secret, and no replica starts. Where policies are kept elsewhere, list one under `external` in the
-    settings: then nothing is said.
+    A policy for the secret grants its identity `reveal`, or a permission that implies it. Without it the platform
+    refuses the secret, and no replica starts. If policies are managed outside of Git, list one under `external` in the
+    settings: then this rule reports nothing.
     """
     identity = identity_of(workload)
     asked: set[str] = set()
@@ -54,7 +54,7 @@ def _nothing_to_reveal(question: LookupRequest, world: RuleContext) -> bool:
 
 @cross_rule("secret-reveal", _nothing_to_reveal)
 def may_reveal(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether a policy lets the identity reveal the secret, where identity and secret are known."""
+    """Whether a policy lets the identity reveal the secret, if identity and secret are known."""
     if question.target.startswith(f"{Kind.IDENTITY}/"):
         if not _may(question.target, question.detail, world):
             yield (f"{question.target} may not reveal {question.detail}",
@@ -74,9 +74,9 @@ def _advice(identity: str, secret: str) -> str:
 
 
 def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[tuple[str, str]]:
-    """Variables of the GVC that read secrets which the asking identity may not reveal, each secret once.
+    """Variables of the GVC with secrets that the identity may not reveal, each secret once.
 
-    Those that the container sets itself are left out.
+    Variables that the container itself sets are omitted.
     """
     refused = _refused(question.target, question.detail, world)
     workload = world.bodies.typed(subject, Workload) if refused else None
@@ -100,7 +100,7 @@ def _refused(gvc: str, identity: str, world: RuleContext) -> list[tuple[str, str
 
 
 def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
-    """The secrets that variables of ``gvc`` read and that no policy lets ``identity`` reveal, where that is known."""
+    """The secrets in variables of ``gvc`` that no policy lets ``identity`` reveal, if that is known."""
     if world.bodies.typed(identity, Identity) is None:
         return frozenset()
     read = {secret for _, secret in _secret_variables(gvc, world)}
@@ -115,7 +115,7 @@ def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
 
 
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
-    """Name and secret of the variables of ``gvc`` that read one, where it is known."""
+    """Name and secret of the variables of ``gvc`` that read one, if it is known."""
     found = world.bodies.typed(gvc, Gvc)
     if found is None:
         return []
@@ -126,12 +126,12 @@ def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
 
 
 def _may(identity: str, secret: str, world: RuleContext) -> bool:
-    """Whether ``identity`` may reveal ``secret`` by any policy, or this cannot be known."""
+    """Whether any policy lets ``identity`` reveal ``secret``, or may do so."""
     return world.memoized(("reveal", identity, secret), lambda: _found(identity, secret, world))
 
 
 class _Grants(NamedTuple):
-    """What the policies that name an identity let it reveal: ``named`` has sets of keys of secrets."""
+    """The secrets that policies which name an identity let it reveal: ``named`` has sets of their keys."""
 
     everything: bool
     named: tuple[frozenset[str], ...]
@@ -150,7 +150,7 @@ def _found(identity: str, secret: str, world: RuleContext) -> bool:
 
 
 def _grants(identity: str, world: RuleContext) -> _Grants:
-    """What is granted, or may be: of a faulty policy only its links are known, and of another one perhaps nothing."""
+    """Certain and possible grants: for a faulty policy only its links are known, or nothing."""
     known = [_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
     unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.unresolved(Kind.POLICY)))
     grants = [each for each in known if each is not None]
@@ -160,7 +160,7 @@ def _grants(identity: str, world: RuleContext) -> _Grants:
 
 
 def _grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
-    """What the policy ``key`` lets ``identity`` reveal, None for nothing."""
+    """The secrets that the policy ``key`` lets ``identity`` reveal, None for none."""
     policy = world.bodies.typed(key, Policy)
     if policy is None:
         return _Grants(True, (), ())
@@ -178,7 +178,7 @@ def _name_of(identity: str) -> str:
 
 
 def _revealing(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
-    """The ends of the links to those whom ``policy``, which is at ``key``, lets reveal its targets."""
+    """The ends of the links to principals that ``policy`` with the key ``key`` lets reveal its targets."""
     return world.memoized(("revealing", key), lambda: frozenset(
         "/".join(link.rsplit("/", 4)[-4:])
         for binding in policy.bindings if "reveal" in expanded(Kind.SECRET, binding.permissions)
@@ -187,27 +187,27 @@ def _revealing(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
 
 
 def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
-    """Keys of the secrets that ``policy``, which is at ``key``, links to."""
+    """Keys of the secrets that ``policy`` with the key ``key`` links to."""
     links = policy.target_links
     return world.memoized(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
 
 
 def _takes(key: str, secret: str, world: RuleContext) -> bool:
-    """Whether the query of the policy ``key`` takes ``secret``."""
+    """Whether the query of the policy ``key`` matches ``secret``."""
     return matches(_query(key, world), world.bodies.typed(secret, dict) or {})
 
 
 def _query(key: str, world: RuleContext) -> dict[str, Any]:
-    """What the policy ``key`` asks about secrets."""
+    """The query of the policy ``key`` for secrets."""
     body: dict[str, Any] = world.bodies.typed(key, dict) or {}
     query: dict[str, Any] = body.get("targetQuery", {})
     return query
 
 
 class _Unresolved:
-    """Policies of which at most the links are known, by the identities that they link to.
+    """Policies of which at most the links are known, by the identities in their links.
 
-    One that links to no identity may find any by a query or an unreadable link; the same holds for secrets.
+    A policy without a link to an identity may match any by a query or an unreadable link; the same for secrets.
     """
 
     def __init__(self, policies: Sequence[tuple[str, ...] | None]) -> None:
@@ -236,5 +236,5 @@ class _Unresolved:
         return self._all_open or identity in self._open
 
     def secrets_beside(self, identity: str) -> list[frozenset[str]]:
-        """For each of them that may be about ``identity``, the secrets that it links to."""
+        """For each of them that may concern ``identity``, the secrets that it links to."""
         return [*self._of_all, *self._by_identity.get(identity, ())]

@@ -1,4 +1,4 @@
-"""Secrets where others refer to them: whether they have the keys and the type for it."""
+"""References to secrets: whether the secrets have the right keys and types."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from reconciler.model.platform import SECRET_URI
 from reconciler.model.resource import LookupRequest
 
 Reading = tuple[Pointer, str]
-"""Where a secret is read, and NAME or NAME.KEY."""
+"""A reference to a secret: its place, and NAME or NAME.KEY."""
 
 
 def readings(resource: Workload | Gvc) -> list[Reading]:
-    """Every place where ``resource`` reads a secret by a variable or a mount."""
+    """Every reference of ``resource`` to a secret in a variable or a mount."""
     if isinstance(resource, Gvc):
         return _variables(("spec",), resource.spec.env)
     found: list[Reading] = []
@@ -51,8 +51,7 @@ def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
 def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
     """A reference platform://secret/NAME.KEY names a key that the secret has.
 
-    A replica whose variable or file cannot be filled does not start; with the key mistyped that is seen at the rollout
-    only.
+    A replica with an unknown key in a variable or mount does not start, and only the rollout shows a typing error.
     """
     for at, text in readings(resource):
         name, dot, key = text.partition(".")
@@ -62,7 +61,7 @@ def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
 
 @shared_cross_rule("secret-key")
 def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the secret has the key, where the secret is known."""
+    """Whether the secret has the key, if the secret is known."""
     secret = world.bodies.typed(question.target, Secret)
     if secret is None:
         return
@@ -81,7 +80,7 @@ def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Adv
 def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
     """A secret of type docker, gcp or azure-sdk is mounted at a path of at least two segments.
 
-    The last segment becomes a directory that holds the secret as one file. The platform makes no such directory right
+    The last segment becomes a directory with the secret as one file. The platform creates no such directory directly
     below the root.
     """
     for number, container in enumerate(workload.spec.containers):
@@ -94,7 +93,7 @@ def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
 
 @shared_cross_rule("secret-mount-path")
 def has_a_directory(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the secret is one text, where the secret is known."""
+    """Whether the secret is one text, if the secret is known."""
     secret = world.bodies.typed(question.target, Secret)
     if secret is not None and secret.type in TEXTS:
         name = question.detail.strip("/")
@@ -106,15 +105,15 @@ _PULL, _TLS, _AZURE, _NGS, _TRACES = "pull", "tls", "azure", "ngs", "lightstep"
 _FITTING = {
     _PULL: ("images are pulled with", ("docker", "ecr", "gcp")),
     _TLS: ("a domain takes its certificates from", ("tls",)),
-    _AZURE: ("an azure account is opened by", ("azure-connector", "azure-sdk")),
-    _NGS: ("an ngs account is opened by", ("nats-account",)),
+    _AZURE: ("an azure account uses", ("azure-connector", "azure-sdk")),
+    _NGS: ("an ngs account uses", ("nats-account",)),
     _TRACES: ("the access token of Lightstep is in", ("opaque",)),
 }
-"""What a secret is for: in words, and the types that do."""
+"""Use of a secret → its description, and the types that fit."""
 
 
 class _Use(NamedTuple):
-    """Where a secret is linked to, the link, and what it is for."""
+    """A link to a secret, its place, and the use of the secret."""
 
     at: Pointer
     link: str
@@ -123,10 +122,10 @@ class _Use(NamedTuple):
 
 @rule("secret-type-fit", "docs/platform/fields.md#secret", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
 def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
-    """A secret that is linked to has a type that fits its use.
+    """A linked secret has a type that fits its use.
 
-    Images are pulled with docker, ecr or gcp secrets, domains take tls secrets, cloud accounts those of their provider.
-    Another type has other fields, and whoever opens it finds nothing there.
+    Images are pulled with docker, ecr or gcp secrets, domains use tls secrets, cloud accounts those of their provider.
+    A secret of another type does not have the necessary fields.
     """
     for at, link, use in _uses(resource):
         target = target_of(link)
@@ -136,7 +135,7 @@ def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
 
 @cross_rule("secret-type-fit")
 def fits(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the type fits, where the secret is known."""
+    """Whether the type fits, if the secret is known."""
     secret = linked(world, subject, question.target, Secret)
     purpose, types = _FITTING[question.detail]
     if secret is not None and secret.type not in types:

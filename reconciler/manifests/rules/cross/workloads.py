@@ -1,4 +1,4 @@
-"""What surrounds a workload: its identity, its GVC, its volume sets."""
+"""Other resources of a workload: its identity, its GVC, its volume sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reconciler.model.resource import LookupRequest
 def own_identity(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload belongs to the GVC of the workload.
 
-    An identity is known only in its own GVC; elsewhere a workload could not prove who it is.
+    An identity exists only in its own GVC; a workload of another GVC cannot use it.
     """
     link = workload.spec.identity_link
     if link and not link.startswith("//identity/"):
@@ -33,7 +33,7 @@ def own_identity(workload: Workload) -> Iterator[Lookup]:
 
 @cross_rule("identity-gvc")
 def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Both keys name their GVC; what leads to another org is in full form."""
+    """Whether both are in one GVC; the key of a target in another org is in full form."""
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
     led = next((each.target for each in world.index.references(subject) if each.pointer == question.pointer), "")
     if led.startswith("/org/"):
@@ -48,8 +48,8 @@ def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Itera
 def own_locations(workload: Workload) -> Iterator[Lookup]:
     """Local options are for locations of the workload's GVC.
 
-    The workload does not run anywhere else, so options for another location would never count: most often the name is
-    mistyped, or the GVC left the location.
+    The workload runs only there, so options for another location have no effect: mostly the name is misspelled, or the
+    GVC has left the location.
     """
     for index, options in enumerate(workload.spec.local_options):
         name = options.location.rpartition("/")[2]
@@ -59,7 +59,7 @@ def own_locations(workload: Workload) -> Iterator[Lookup]:
 
 @shared_cross_rule("local-options-location")
 def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the GVC is at the location, where the locations of the GVC are known."""
+    """Whether the GVC is at the location, if the locations of the GVC are known."""
     known = world.locations(question.target.partition("/")[2])
     if known and question.detail not in world.memoized(("locations", question.target), lambda: frozenset(known)):
         yield f"{question.target} is not at location {question.detail}", f"it is at {first_of(known)}"
@@ -69,8 +69,8 @@ def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iter
 def own_volumes(workload: Workload) -> Iterator[Lookup]:
     """A volume set is used by one workload.
 
-    Each replica gets a volume of its own from the set. Replicas of a second workload would be given the same ones, and
-    two writers on one file system destroy it.
+    Each replica gets its own volume from the set. Replicas of a second workload would get the same volumes, and two
+    writers destroy a file system.
     """
     asked: set[str] = set()
     for number, container in enumerate(workload.spec.containers):
@@ -85,7 +85,7 @@ def own_volumes(workload: Workload) -> Iterator[Lookup]:
 def other_users(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The other workloads that mount the set."""
     others = (key for key in world.index.users(question.target, Kind.WORKLOAD) if key != subject)
-    # Each of thousands that share a set asks this, so that none may go through all the others.
+    # Thousands of workloads may share a set, so each call must not read all the others.
     mounting = list(islice((key for key in others if _mounts(world, key, question.target)), MOST_NAMED + 1))
     if mounting:
         yield (f"{question.target} is mounted by {first_of(mounting)} too",
@@ -93,16 +93,16 @@ def other_users(question: LookupRequest, subject: str, world: RuleContext) -> It
 
 
 def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
-    """Whether ``key`` refers to the set by a mount, and not only waits for it."""
+    """Whether ``key`` mounts the set, and does not only depend on it."""
     return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.index.references(key))
 
 
 @rule("object-store-access", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
 def stores(workload: Workload) -> Iterator[Lookup]:
-    """A mounted bucket, blob container or file share is opened by the identity's cloud access with that provider.
+    """The identity of a workload has cloud access with the provider of a mounted bucket, blob container or file share.
 
-    The mount knows no other credentials: keys inside the container are not used. Without the access it stays empty or
-    the replica does not start.
+    The mount uses no other credentials, such as keys inside the container. Without the access it stays empty, or the
+    replica does not start.
     """
     for number, container in enumerate(workload.spec.containers):
         for index, volume in enumerate(container.volumes):
@@ -114,21 +114,21 @@ def stores(workload: Workload) -> Iterator[Lookup]:
 
 @cross_rule("object-store-access")
 def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the identity has access with the provider, where the identity is known."""
+    """Whether the identity has access with the provider, if the identity is known."""
     identity = linked(world, subject, question.target, Identity)
     if identity is None:
         return
     if question.detail not in {provider for provider, _ in identity.accesses()}:
-        yield (f"{question.target} has no access to {question.detail}, where this is stored",
+        yield (f"{question.target} has no access to {question.detail}, which stores this",
                f"give it `{question.detail}:` with a cloudAccountLink")  # fmt: skip
 
 
 @warning("tcp-outside", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_ports(workload: Workload) -> Iterator[Lookup]:
-    """A tcp port that addresses outside may reach has a dedicated load balancer in front of it and a domain to it.
+    """A tcp port that is open to addresses outside has a dedicated load balancer and a domain.
 
-    The shared load balancers know HTTP alone. Without one of the GVC's own, or without a domain on it, connections
-    from outside never arrive, though the firewall lets them in.
+    The shared load balancers support only HTTP. Without a dedicated one, or without a domain, connections from outside
+    never arrive, though the firewall allows them.
     """
     if workload.spec.type != "standard" or not workload.spec.firewall_config.external.inbound_allow_cidr:
         return
@@ -141,7 +141,7 @@ def tcp_ports(workload: Workload) -> Iterator[Lookup]:
 
 @cross_rule("tcp-outside")
 def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """Whether the GVC has a load balancer of its own and a domain leads there, where the GVC is known."""
+    """Whether the GVC has a dedicated load balancer and a domain leads there, if the GVC is known."""
     gvc = world.bodies.typed(question.target, Gvc)
     if gvc is None:
         return
@@ -163,10 +163,10 @@ def _domains(world: RuleContext, *keys: str) -> bool:
 
 @warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
 def own_commands(workload: Workload) -> Iterator[Lookup]:
-    """A container says what to run where nobody uses its image.
+    """A container has a `command` at locations that do not use its image.
 
-    At a location that the settings bind to the engine host, containers are programs of that machine. Images are not
-    used there, so that only the container's `command` says what to run: without one nothing starts.
+    At a location that the settings bind to the engine host with processes, containers are programs of that machine.
+    Images are not used there, so nothing starts without a `command`.
     """
     for number, container in enumerate(workload.spec.containers):
         if not container.command:

@@ -1,4 +1,4 @@
-"""What exists in every org from its beginning."""
+"""Resources that exist in every org from its beginning."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reconciler.model.platform import BUILT_IN_RESOURCES
 
 @warning("built-in-resource", "docs/platform/fields.md#group", Kind.GROUP, Kind.POLICY)
 def built_in(resource: Group | Policy) -> Iterator[Flaw]:
-    """The groups superusers and viewers, and the policies that are named after them, come with the org.
+    """The groups superusers and viewers, and the policies with their names, are built in.
 
-    A manifest of such a name changes what everybody in the org relies on. Nothing ever deletes a built-in resource:
-    when the manifest is taken out again, what it wrote stays.
+    A manifest with such a name changes a resource that everyone in the org relies on. A built-in resource is never
+    deleted: when the manifest is removed again, its changes stay.
     """
     kind = Kind.POLICY if isinstance(resource, Policy) else Kind.GROUP
     if f"{kind}/{resource.name}" in BUILT_IN_RESOURCES:
-        yield Flaw(("name",), f"the {kind} {resource.name} is built in: this changes it, and nothing will delete it",
-                   f"give a {kind} of your own another name")  # fmt: skip
+        yield Flaw(("name",), f"the {kind} {resource.name} is built in: this changes it, and it is never deleted",
+                   f"give a {kind} another name")  # fmt: skip

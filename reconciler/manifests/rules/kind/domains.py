@@ -1,4 +1,4 @@
-"""Where a domain leads, and what its routes look like."""
+"""The target and the routes of a domain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TARGETS: tuple[Pointer, ...] = (("spec", "gvcLink"), ("spec", "workloadLink"), 
 
 
 def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
-    """Every route with where it stands."""
+    """Every route, with its pointer."""
     for number, port in enumerate(domain.spec.ports):
         for index, route in enumerate(port.routes):
             yield ("spec", "ports", number, "routes", index), route
@@ -23,9 +23,9 @@ def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
 
 @rule("domain-target", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_target(domain: Domain) -> Iterator[Flaw]:
-    """A domain leads to a GVC, to a workload, or where the routes of its ports lead: to exactly one of these.
+    """A domain has exactly one kind of target: a GVC, a workload, or routes of its ports.
 
-    With none of them requests have nowhere to go; with two nothing says which one takes them.
+    Without one, requests have no target; with two, the target is ambiguous.
     """
     first = next(routes(domain), None)
     targets = [
@@ -35,18 +35,18 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
     ]
     if not targets:
         hint = "give it a gvcLink, a workloadLink, or routes in a port"
-        yield Flaw(_TARGETS[0], "this domain leads nowhere", hint, _TARGETS)
+        yield Flaw(_TARGETS[0], "this domain has no target", hint, _TARGETS)
     for at in targets[1:]:
         extra = first[0] if at == _TARGETS[2] and first else at
-        yield Flaw(extra, f"the domain leads somewhere else already, by {targets[0][-1]}",
+        yield Flaw(extra, f"the domain already has another target, {targets[0][-1]}",
                    "keep one of gvcLink, workloadLink and routes", tuple(targets))  # fmt: skip
 
 
 @rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def ports_once(domain: Domain) -> Iterator[Flaw]:
-    """Each port of a domain stands in its list once.
+    """Each port of a domain is listed once.
 
-    Two entries for one port can contradict each other, and only one can be listened to.
+    Two entries for one port can contradict each other, and only one can be in force.
     """
     first: dict[int, int] = {}
     for index, port in enumerate(domain.spec.ports):
@@ -59,16 +59,14 @@ def ports_once(domain: Domain) -> Iterator[Flaw]:
 
 @rule("route-regex", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def expressions(domain: Domain) -> Iterator[Flaw]:
-    """A regular expression in a route or an allowed origin can be read as one.
+    """A regular expression in a route or an allowed origin is valid.
 
-    A proxy that cannot read one of its expressions takes none of the routes beside it either.
+    A proxy that finds an invalid expression also refuses the routes beside it.
     """
     for at, text in _expressions(domain):
         fault = fault_in(text) if text else ""
         if fault:
-            yield Flaw(
-                at, f"this is no regular expression: {fault}", "write a backslash before what is meant literally"
-            )
+            yield Flaw(at, f"this is no regular expression: {fault}", "write a backslash before a literal character")
 
 
 def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
@@ -82,24 +80,24 @@ def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
 
 @rule("route-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def routes_once(domain: Domain) -> Iterator[Flaw]:
-    """No two routes of a port take the same requests.
+    """No two routes of a port match the same requests.
 
-    The first that fits serves a request, so the second would never see one.
+    The first match serves a request, so the second route would never get one.
     """
     first: dict[tuple[Pointer, str | None, str | None, str | None, str | None], Pointer] = {}
     for at, route in routes(domain):
         choice = (at[:3], route.prefix, route.regex, route.host_prefix, route.host_regex)
         known = first.setdefault(choice, at)
         if known is not at:
-            yield Flaw(at, f"this takes the same requests as route {int(known[-1]) + 1} of the port",
-                       "remove one of the two, or tell them apart by path or host", (known,))  # fmt: skip
+            yield Flaw(at, f"this matches the same requests as route {int(known[-1]) + 1} of the port",
+                       "remove one of the two, or give it another path or host", (known,))  # fmt: skip
 
 
 @rule("domain-routes-gvc", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_gvc(domain: Domain) -> Iterator[Flaw]:
     """All routes of a domain lead to workloads of one GVC.
 
-    A domain points at the load balancers of one GVC, which know only the workloads there.
+    A domain points to the load balancers of one GVC, which reach only its workloads.
     """
     gvc, place = "", Pointer()
     for at, route in routes(domain):

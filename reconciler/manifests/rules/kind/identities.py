@@ -1,4 +1,4 @@
-"""What an identity reaches."""
+"""Network resources and cloud access of identities."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from reconciler.model.resource import LookupRequest
 
 @rule("network-resource-duplicate", "docs/platform/fields.md#identity", Kind.IDENTITY)
 def network_resource_names(identity: Identity) -> Iterator[Flaw]:
-    """The network resources of an identity, native ones included, have names of their own.
+    """The network resources of an identity, native ones included, have different names.
 
-    A workload finds a resource by its name; of two with one name it would reach either.
+    A workload finds a resource by its name; with one name for two, it would reach either.
     """
     lists = (
         ("networkResources", identity.network_resources),
@@ -39,7 +39,7 @@ def network_resource_names(identity: Identity) -> Iterator[Flaw]:
 def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
     """The cloud access of an identity goes through a cloud account of the same provider.
 
-    An account is registered with one provider and opens nothing at another.
+    An account is registered with one provider and has no access to another.
     """
     for provider, access in identity.accesses():
         target = target_of(access.cloud_account_link)
@@ -49,7 +49,7 @@ def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
 
 @cross_rule("cloudaccount-provider")
 def same_provider(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
-    """The account's provider, where the account is known."""
+    """Whether the account has the provider, if the account is known."""
     account = linked(world, subject, question.target, CloudAccount)
     if account is not None and account.provider != question.detail:
         yield (f"{question.target} is an account of {account.provider}, not of {question.detail}",

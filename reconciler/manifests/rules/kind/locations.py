@@ -16,8 +16,8 @@ from reconciler.model.platform import OWN_PROVIDER
 def name(location: Location) -> Iterator[Flaw]:
     """A location is named after its provider and region, unless it is one of your own (provider byok).
 
-    Containers learn their location by this name and take provider and region from it. A location of a cloud provider
-    has no other name.
+    Containers get their location by this name, and read provider and region from it. A location of a cloud provider has
+    no other name.
     """
     provider, region = location.provider, location.region
     if not provider or provider == OWN_PROVIDER:

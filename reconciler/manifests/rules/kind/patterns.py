@@ -1,15 +1,15 @@
-"""The form of regular expressions, as far as every dialect of them agrees."""
+"""Checks the syntax of regular expressions that all dialects share."""
 
 from __future__ import annotations
 
 _REPEATS = frozenset("*+?")
 _NOTHING = frozenset("(|")
 _LONGEST_CLASS = 20
-"""Characters within which the name of a class such as [:alpha:] ends."""
+"""The longest name of a class such as [:alpha:], in characters."""
 
 
 def fault_in(pattern: str) -> str:
-    """What no dialect of regular expressions can read in ``pattern``; "" for nothing. Takes time linear in it."""
+    """The fault of ``pattern`` in every dialect of regular expressions; "" for none. Its time is linear."""
     open_groups = 0
     at = 0
     repeatable = False
@@ -38,7 +38,7 @@ def fault_in(pattern: str) -> str:
 
 
 def _end_of_escape(pattern: str, at: int) -> int:
-    """The last character of the escape whose letter is ``at``: of a quotation, the one that ends it."""
+    """The last character of the escape whose letter is ``at``; for a quotation, that of its end."""
     if not pattern.startswith("Q", at):
         return at
     end = pattern.find("\\E", at)
@@ -46,7 +46,7 @@ def _end_of_escape(pattern: str, at: int) -> int:
 
 
 def _end_of_class(pattern: str, start: int) -> int:
-    """Where the class that begins at ``start`` ends; 0 where it never does."""
+    """The end of the class that begins at ``start``; 0 if it has none."""
     at = start + 1 + pattern.startswith("^", start + 1)
     at += pattern.startswith("]", at)
     while at < len(pattern) and pattern[at] != "]":

@@ -1,4 +1,4 @@
-"""The outer form of PEM texts; what the bytes within mean is not looked at."""
+"""The outer form of PEM texts; the bytes inside are not checked."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ _BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"
 
 
 def fault_in(text: str, ending: str) -> str:
-    """What keeps ``text`` from being PEM with a block whose label ends with ``ending``; "" for nothing.
+    """Why ``text`` is not PEM with a block whose label ends with ``ending``; "" if it is.
 
-    The answer quotes nothing of ``text``, which may be a secret. Takes time linear in it.
+    The answer quotes nothing of ``text``, which may be a secret. Its time is linear.
     """
     label, size = "", 0
     labels: list[str] = []
@@ -27,10 +27,10 @@ def fault_in(text: str, ending: str) -> str:
             label = ""
         elif label and ":" not in line:
             if not _BASE64.issuperset(line):
-                return "a block holds characters that are not base64"
+                return "a block has characters that are not base64"
             size += len(line)
     if label:
         return "a block has no END line"
     if not labels:
         return "it has no BEGIN line"
-    return "" if any(each.endswith(ending) for each in labels) else "it holds something else"
+    return "" if any(each.endswith(ending) for each in labels) else "it contains another block"

@@ -1,4 +1,4 @@
-"""What a policy permits, on what."""
+"""The permissions and targets of policies."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.table import TABLE
 
 MOST_GUESSES = 50
-"""Permissions of one policy for which the nearest one is looked for."""
+"""The number of unknown permissions of a policy that get a suggestion."""
 
 
 @rule("policy-permission", "docs/platform/fields.md#permissions", Kind.POLICY)
 def permissions(policy: Policy) -> Iterator[Flaw]:
-    """A policy permits what can be permitted on resources of its target kind.
+    """A policy has only permissions of its target kind.
 
-    Each kind has permissions of its own. A name that the target kind does not know permits nothing, and whoever relies
-    on it is turned away while they work.
+    Each kind has its own permissions. An unknown name permits nothing, and people who rely on it are refused while
+    they work.
     """
     kind = KINDS.get(policy.target_kind)
     if kind is None:
@@ -42,7 +42,7 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
 def link_kinds(policy: Policy) -> Iterator[Flaw]:
     """Every target link of a policy leads to a resource of its target kind.
 
-    A policy is about one kind. A link to another kind would be a target on which its permissions mean nothing.
+    A policy is for one kind. Its permissions have no meaning for a target of another kind.
     """
     if policy.target_kind not in KINDS:
         return
@@ -54,7 +54,7 @@ def link_kinds(policy: Policy) -> Iterator[Flaw]:
 
 
 def _kind_of(link: str) -> str:
-    """The kind that ``link`` leads to, "" where it is no link."""
+    """The kind that ``link`` leads to, "" if it is no link."""
     parts = link.split("/")
     if len(parts) == 3 and parts[:2] == ["", "org"]:
         return str(Kind.ORG)

@@ -1,4 +1,4 @@
-"""Rules for queries, wherever a resource holds one (docs/platform/fields.md#queries)."""
+"""Rules for the queries of all kinds (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def comparison_with_nothing(holder: Gvc | Policy | Group) -> Iterator[Flaw]:
         if term.value is None and term.op not in UNARY:
             place = (*at, "spec", "terms", number)
             message = f"the operator {quoted(term.op)} needs a `value`"
-            hint = "add one, for example `value: aws`; to ask whether there is anything at all, write `op: exists`"
+            hint = "add one, for example `value: aws`; to match any value, write `op: exists`"
             yield Flaw(place, message, hint, ((*place, "value"), (*place, "op")))
 
 
 @rule("query-kind", "docs/platform/fields.md#queries", Kind.POLICY)
 def targets_of_another_kind(policy: Policy) -> Iterator[Flaw]:
-    """A query is about the kind that its holder is about.
+    """The kind of a query is that of its field.
 
     `locationQuery` finds locations, `memberQuery` users, and `targetQuery` resources of the policy's `targetKind`.
     """
     query = policy.target_query
     if query is not None and query.kind and policy.target_kind and query.kind != policy.target_kind:
-        message = f"the query is about {quoted(query.kind)}, the policy about {quoted(policy.target_kind)}"
+        message = f"the query is for {quoted(query.kind)}, the policy for {quoted(policy.target_kind)}"
         hint = f"write `kind: {policy.target_kind}`, or leave it out"
         yield Flaw(("targetQuery", "kind"), message, hint, (("targetKind",),))
 
 
 def _query(holder: Gvc | Policy | Group) -> tuple[Pointer, Query | None]:
-    """The query that a resource may hold, and where it stands."""
+    """The query of a resource, if it has one, and its pointer."""
     if isinstance(holder, Policy):
         return ("targetQuery",), holder.target_query
     if isinstance(holder, Group):

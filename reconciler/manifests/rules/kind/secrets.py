@@ -1,4 +1,4 @@
-"""The data of secrets. Nothing that these rules say quotes it."""
+"""The data of secrets. No message of these rules quotes it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _PEM = {
     "tls": (("cert", "CERTIFICATE"), ("key", "PRIVATE KEY"), ("chain", "CERTIFICATE")),
     "keypair": (("secretKey", "PRIVATE KEY"), ("publicKey", "PUBLIC KEY")),
 }
-"""Type to its keys that hold PEM, each with how the label of the block that is wanted ends."""
+"""Type → its keys with PEM texts, each with the end of the required label."""
 
 _OPTIONAL = frozenset({"chain", "publicKey"})
-"""What may be empty."""
+"""Keys that may be empty."""
 
 
 @rule("secret-pem", "docs/platform/fields.md#secret", Kind.SECRET)
 def pem(secret: Secret) -> Iterator[Flaw]:
     """Certificates and keys of tls and keypair secrets are PEM texts.
 
-    Whoever mounts the secret reads PEM: lines from -----BEGIN to -----END. A text that lost its line breaks or its end
-    on the way is found only when a server starts with it and fails.
+    Programs that mount the secret read PEM: lines from -----BEGIN to -----END. A server that starts with an incomplete
+    text fails.
     """
     data = secret.data
     if not isinstance(data, dict):
@@ -49,7 +49,7 @@ def pem(secret: Secret) -> Iterator[Flaw]:
 def json(secret: Secret) -> Iterator[Flaw]:
     """The data of docker, gcp and azure-sdk secrets is the text of one JSON object, that of docker with "auths".
 
-    It is handed on as a file. A registry or a cloud library that cannot read it refuses every pull and every call.
+    Containers get it as a file. With an invalid one, a registry or a cloud library refuses every pull and every call.
     """
     text = secret.data
     if secret.type not in TEXTS or not isinstance(text, str):
@@ -57,12 +57,14 @@ def json(secret: Secret) -> Iterator[Flaw]:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        yield Flaw(_DATA, "this is not JSON", "give the whole file as one text: `data: |` and the JSON below it", _TYPE)
+        yield Flaw(
+            _DATA, "this is not JSON", "write the whole file as one text: `data: |` and the JSON below it", _TYPE
+        )
         return
     if not isinstance(value, dict):
-        yield Flaw(_DATA, "this is JSON, but not an object", "give the whole file, which begins with {", _TYPE)
+        yield Flaw(_DATA, "this is JSON, but not an object", "write the whole file, which begins with {", _TYPE)
     elif secret.type == "docker" and not isinstance(value.get("auths"), dict):
-        yield Flaw(_DATA, 'this has no "auths", in which registries and their credentials stand',
+        yield Flaw(_DATA, 'this has no "auths" with registries and their credentials',
                    'write {"auths": {"REGISTRY": {"auth": "..."}}}', _TYPE)  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def json(secret: Secret) -> Iterator[Flaw]:
 def base64(secret: Secret) -> Iterator[Flaw]:
     """With encoding base64, the payload of an opaque and the password of a userpass secret are base64.
 
-    The text is decoded when it is mounted or read. What cannot be decoded never reaches the container.
+    The platform decodes the text when it is mounted or read. An invalid text never reaches the container.
     """
     data = secret.data
     if not isinstance(data, dict) or data.get("encoding") != "base64":

@@ -1,4 +1,4 @@
-"""Tags that mean something: whether they are written so that they do."""
+"""Tags with a meaning: whether their keys and values are valid."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _TAKEN = {
     "reconciler/allow-replace": _TRUTH,
     "reconciler/prune": frozenset({"disabled", "enabled"}),
 }
-"""What a tag has to say to be heard; of the rest every text counts."""
+"""Tag → its valid values; other tags accept every text."""
 _KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", "reconciler/prune")
 MOST = 20
-"""Tags of one document that are reported; there may be 50."""
+"""The maximum of reported tags of a document, which may have 50."""
 
 
 @warning("tag-without-effect", "docs/manifests.md#tags", *Kind)
 def unheard(resource: Envelope) -> Iterator[Flaw]:
-    """A tag that the platform or the reconciler goes by is written as it is read.
+    """A tag that the platform or the reconciler reads has a valid key and value.
 
     `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled.
-    Another value, or a tag beginning with `reconciler/` that nobody knows, changes nothing: who relies on it finds that
-    out when the resource is gone.
+    Another value, or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or
+    replaced all the same.
     """
     reported = 0
     for tag, text in resource.tags.items():
@@ -47,11 +47,11 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
             reported += 1
             near = closest(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
-            yield Flaw(("tags", tag), f"nobody reads the tag {quoted(tag)}", hint, on_key=True)
+            yield Flaw(("tags", tag), f"the tag {quoted(tag)} is unknown", hint, on_key=True)
 
 
 def _either(taken: frozenset[str], text: str) -> str:
-    """The value that was probably meant, or all of them."""
+    """The value that was probably meant, or all values."""
     return next(
         (f'"{each}"' for each in taken if each == text.lower()), " or ".join(f'"{each}"' for each in sorted(taken))
     )

@@ -1,1 +1,1 @@
-"""The rules that a schema expresses: the constraint stands there, with ``x-rule``; what it is for stands here."""
+"""The rules that a schema expresses: the constraint is there, with ``x-rule``; its texts are here."""

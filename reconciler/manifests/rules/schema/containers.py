@@ -1,4 +1,4 @@
-"""Rules of the schemas about the containers of a workload and what stands in them."""
+"""Rules of the schemas about the containers of a workload and their fields."""
 
 from __future__ import annotations
 
@@ -26,88 +26,88 @@ SCHEMA_RULES = (
     error_rule(
         "container-count",
         "A workload has 1 to 8 containers.",
-        "Without one nothing runs; more than eight the platform does not put into one replica.",
+        "Without a container nothing runs, and the platform puts at most eight into a replica.",
         "docs/platform/workload.md#spec",
     ),
     error_rule(
         "container-name",
-        f"A container's name has lower-case letters, digits and hyphens, and is none that the platform uses: {_NAMES}.",
-        "The platform adds containers of those names to every replica, and two of one name cannot start.",
+        f"A container's name has lower-case letters, digits and hyphens. These names are reserved: {_NAMES}.",
+        "The platform adds containers with these names to every replica, and two with one name cannot start.",
         "docs/platform/workload.md#container-names",
     ),
     error_rule(
         "image-reference",
         "An image is NAME, NAME:TAG or NAME@sha256:DIGEST of a public registry, its NAME in lower case, or "
         "//image/NAME:TAG or /org/ORG/image/NAME:TAG of the org's own.",
-        "What is written otherwise no registry can be asked for, and replicas would never start.",
+        "Other references name no image in any registry, and replicas would never start.",
         "docs/platform/workload.md#images",
     ),
     error_rule(
         "working-dir",
         "A working directory is an absolute path.",
-        "There is no directory yet that a relative one could begin at.",
+        "A relative path has no directory to start from.",
         "docs/platform/workload.md#containers",
     ),
     error_rule(
         "cpu-quantity",
         "CPU is written in thousandths of a core, as 500m, or in whole cores, as 1; it is not zero.",
-        "Other spellings, such as 0.5, mean different things to different tools.",
+        "Other forms, such as 0.5, have different meanings in different tools.",
         "docs/platform/workload.md#cpu-and-memory",
     ),
     error_rule(
         "memory-quantity",
         "Memory is a whole number with Mi or Gi, not zero.",
-        "M and G count in thousands elsewhere and would give less than was meant.",
+        "In other tools, M and G are powers of 1000, so the container would get less than intended.",
         "docs/platform/workload.md#cpu-and-memory",
     ),
     error_rule(
         "port-number",
         "A port is a number from 1 to 65535.",
-        "There are no others, and 0 would mean a different port at every start.",
+        "No other port exists, and 0 would be a different port at every start.",
         "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-protocol",
         "A container's port speaks http, http2, grpc or tcp; an outbound port is opened for tcp, http or https.",
-        "The load balancer treats each in its own way and knows no other.",
+        "The load balancer treats each protocol differently and supports no other.",
         "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-and-ports",
         "A container has `port` or `ports`, not both.",
-        "`port` is the older form of the same; with both nobody could say which one gets the requests.",
+        "`port` is the older form of `ports`; with both it would be unclear which port gets the requests.",
         "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-blocked",
         f"No container listens on, and no TCP probe asks, a port that the platform itself uses: {_PORTS}.",
-        "Something of the platform listens there already, so the container fails when it starts, long after the merge.",
+        "The platform already listens there, so the container would fail at its start, long after the merge.",
         "docs/platform/workload.md#blocked-ports",
     ),
     error_rule(
         "probe-form",
         "A probe is exactly one of exec, httpGet, tcpSocket and grpc: a command with at least one word, a path that "
         "begins with /, HTTP or HTTPS.",
-        "Two forms could disagree, and with none nothing would be checked.",
+        "Two forms could contradict each other, and without a form nothing would be checked.",
         "docs/platform/workload.md#probes",
     ),
     error_rule(
         "probe-bounds",
-        "A probe waits 0 to 120 seconds at first, asks every 1 to 60 seconds, waits 1 to 60 seconds for the answer, "
+        "A probe starts after 0 to 120 seconds, runs every 1 to 60 seconds, has a timeout of 1 to 60 seconds, "
         "and its thresholds are 1 to 20.",
-        "Beyond that a replica would count as ready too early, or its end be noticed too late.",
+        "Other values would report a replica as ready too early, or as failed too late.",
         "docs/platform/workload.md#probes",
     ),
     error_rule(
         "probe-port",
-        "An HTTP or TCP probe asks a port from 80 to 65535, a gRPC probe one from 1 to 65535.",
-        "Below 80 the platform does not connect.",
+        "The port of an HTTP or TCP probe is from 80 to 65535, that of a gRPC probe from 1 to 65535.",
+        "The platform does not connect to ports below 80.",
         "docs/platform/workload.md#probes",
     ),
     error_rule(
         "metrics-port",
-        "Metrics are asked for on a port from 1 to 65535 and a path that begins with /.",
-        "Elsewhere nothing can be scraped, and the metrics would stay empty without a word.",
+        "Metrics are scraped on a port from 1 to 65535 and a path that begins with /.",
+        "Otherwise nothing can be scraped, and the metrics would stay empty without any error.",
         "docs/platform/workload.md#metrics",
     ),
     error_rule(
@@ -120,32 +120,32 @@ SCHEMA_RULES = (
         "env-name",
         "The name of a variable has letters, digits, hyphens, dots and underscores, does not begin with a digit, and "
         "has at most 120 characters.",
-        "Other names cannot be given to a process.",
+        "A process cannot have variables with other names.",
         "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "env-reserved",
-        f"No variable is called {', '.join(RESERVED_VARIABLES)} or {VARIABLE_PREFIX}….",
-        "The platform sets these itself, and programs rely on what it says there.",
+        f"No variable has the name {', '.join(RESERVED_VARIABLES)} or {VARIABLE_PREFIX}….",
+        "The platform sets these, and programs rely on their values.",
         "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "env-value-length",
         "The value of a variable has at most 4096 characters.",
-        "Longer text belongs into a secret that is mounted as a file.",
+        "Longer text belongs in a secret that is mounted as a file.",
         "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "mount-path",
         "A volume is mounted at an absolute path other than /.",
-        "At / it would hide the image itself.",
+        "A mount at / would hide the image.",
         "docs/platform/workload.md#mount-paths",
     ),
     error_rule(
         "volume-provider",
         f"A volume is one of {SECRET_URI}NAME[.KEY], {VOLUMESET_URI}NAME, s3://BUCKET, gs://BUCKET, "
         f"azureblob://ACCOUNT/CONTAINER, azurefs://ACCOUNT/SHARE and {SCRATCH_URI}NAME.",
-        "These are all that the platform can mount; with anything else a replica never starts.",
+        "The platform can mount nothing else, and a replica with another volume never starts.",
         "docs/platform/workload.md#volumes",
     ),
 )

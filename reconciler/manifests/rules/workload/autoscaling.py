@@ -1,4 +1,4 @@
-"""Rules for the number of replicas: what each type of workload can follow, and how low it can go."""
+"""Rules for the number of replicas: the metrics and the minimum of each type of workload."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ METRICS = {
     "standard": ("disabled", "rps", "cpu", "latency"),
     "stateful": ("disabled", "rps", "cpu", "latency"),
 }
-"""What the replicas of a workload can follow, by its type; on a cron workload no metric has an effect."""
+"""Type of a workload → its metrics; for a cron workload no metric has an effect."""
 
 REQUEST_METRICS = frozenset({"concurrency", "rps", "latency"})
 """Metrics that count requests."""
 
 TO_ZERO = frozenset({"rps", "concurrency"})
-"""Metrics by which a serverless workload wakes up again."""
+"""Metrics with which a serverless workload can scale up from zero."""
 MOST_PERCENT = 100
 
 
@@ -33,7 +33,7 @@ def _metric_rests_on(at: Pointer) -> tuple[Pointer, ...]:
 
 @rule("autoscaling-metric", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
-    """The metric is one that the type of the workload can follow.
+    """The type of the workload supports the metric.
 
     A serverless workload cannot scale by `latency`. A standard or a stateful one cannot scale by `concurrency`.
     """
@@ -48,7 +48,7 @@ def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
 
 @warning("autoscaling-cron", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
-    """A cron workload follows no metric of requests.
+    """A cron workload has no metric of requests.
 
     It serves no requests, and its schedule decides when it runs. The metric has no effect.
     """
@@ -61,9 +61,9 @@ def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
 
 @rule("autoscaling-cpu-target", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
-    """The target is at most 100 where replicas follow the metric `cpu`.
+    """The target is at most 100 for the metric `cpu`.
 
-    It is a percentage of what the container asks for; a higher one is never reached, and nothing would ever scale.
+    It is a percentage of the container's cpu; a higher one is never reached, so nothing would ever scale.
     """
     for number, options in enumerate(options_of(workload.spec)):
         target = options.autoscaling.target
@@ -76,9 +76,9 @@ def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
 
 @rule("autoscaling-percentile", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
-    """A percentile is given only with the metric `latency`.
+    """A percentile is set only with the metric `latency`.
 
-    It says which response time counts. No other metric has percentiles.
+    It selects the response time that counts. No other metric has percentiles.
     """
     for number, options in enumerate(options_of(workload.spec)):
         if not options.autoscaling.metric_percentile:
@@ -106,7 +106,7 @@ def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
         at = place_of(number)
         fields: list[Pointer] = [(*at, "autoscaling", "minScale"), (*at, "autoscaling", "maxScale")]
         if least == 1:
-            # It may be left out, and then the other one is what stands there.
+            # If it is left out, the other one is in the manifest.
             fields.reverse()
         hint = f"raise maxScale to at least {least}" if most else "to stop a workload, write `suspend: true` instead"
         yield Flaw(fields[0], f"minScale {least} is more than maxScale {most}", hint, (fields[1],))
@@ -114,10 +114,10 @@ def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
 
 @rule("scale-to-zero", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
-    """`minScale: 0` is for serverless workloads that follow `rps` or `concurrency`.
+    """`minScale: 0` is for serverless workloads with the metric `rps` or `concurrency`.
 
-    Only there is a request held until a replica has started. Any other workload that reached zero would stay there;
-    to stop one on purpose is what `suspend` is for.
+    Only there a request waits until a replica has started. Any other workload would stay at zero; `suspend` stops a
+    workload on purpose.
     """
     type_ = workload.spec.type
     for number, options in enumerate(options_of(workload.spec)):
@@ -127,7 +127,7 @@ def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
         if type_ == "serverless" and metric in TO_ZERO:
             continue
         at = place_of(number)
-        message = f"a serverless workload that follows {quoted(metric)} cannot scale to zero"
+        message = f"a serverless workload with the metric {quoted(metric)} cannot scale to zero"
         hint = "write `metric: rps` or `metric: concurrency`, or a minScale of at least 1"
         if type_ != "serverless":
             message = f"a {type_} workload cannot scale to zero"

@@ -1,4 +1,4 @@
-"""Rules for what runs on a schedule."""
+"""Rules for schedules."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reconciler.model.kinds.workload import Workload
 JOB: Pointer = ("spec", "job")
 SNAPSHOTS: Pointer = ("spec", "snapshots", "schedule")
 REMEMBERED = 100
-"""Characters of a schedule that is kept in mind; who writes longer ones shall not fill the memory."""
+"""The longest schedule that is cached, in characters, so that long ones cannot fill the memory."""
 
 
 class _Schedule(NamedTuple):
-    """A schedule as it is written, and where."""
+    """A schedule as written, and its pointer."""
 
     at: Pointer
     text: str
@@ -32,7 +32,7 @@ class _Schedule(NamedTuple):
 def cron_without_job(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has a `job`.
 
-    Without a schedule nothing would ever start it.
+    Without a schedule it would never start.
     """
     if workload.spec.type == "cron" and workload.spec.job is None:
         hint = 'add `job:` with a schedule, for example `schedule: "0 3 * * *"`'
@@ -43,7 +43,7 @@ def cron_without_job(workload: Workload) -> Iterator[Flaw]:
 def job_of_no_cron(workload: Workload) -> Iterator[Flaw]:
     """Only a cron workload has a `job`.
 
-    Workloads of the other types run all the time, and a schedule would mean nothing to them.
+    Workloads of the other types run all the time, and have no use for a schedule.
     """
     if workload.spec.job is not None and workload.spec.type != "cron":
         message = f"a {workload.spec.type} workload takes no `job`"
@@ -55,8 +55,8 @@ def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     """A schedule is a cron expression: minute, hour, day of month, month and day of week.
 
     A field is `*`, a value, a range such as `9-17`, or several with commas between; `/N` behind `*` or a range takes
-    every Nth value. Months and days of the week have names, `jan` to `dec` and `sun` to `sat`. Where both days are
-    restricted, either will do. The time zone is UTC.
+    every Nth value. Months and days of the week have names, `jan` to `dec` and `sun` to `sat`. If both days are
+    restricted, one match is enough. The time zone is UTC.
     """
     schedule = _schedule(owner)
     if schedule is None:
@@ -70,15 +70,15 @@ def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
 def schedule_without_a_day(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     """A schedule names days that exist.
 
-    30 February and 31 April never come, so nothing would ever run.
+    30 February and 31 April never occur, so nothing would ever run.
     """
     schedule = _schedule(owner)
     if schedule is None:
         return
     cron = _read(schedule.text)
     if isinstance(cron, Cron) and not cron.comes:
-        message = f"the schedule {quoted(schedule.text)} never comes: no month that it names has such a day"
-        yield Flaw(schedule.at, message, "name another day or month; the days 1 to 28 are in every month")
+        message = f"the schedule {quoted(schedule.text)} never occurs: no month in it has such a day"
+        yield Flaw(schedule.at, message, "name another day or month; every month has the days 1 to 28")
 
 
 @rule("snapshot-schedule", "docs/platform/volumeset.md#snapshots", Kind.VOLUMESET)
@@ -99,7 +99,7 @@ def snapshots_too_often(volumeset: VolumeSet) -> Iterator[Flaw]:
 
 
 def _schedule(owner: Workload | VolumeSet) -> _Schedule | None:
-    """The schedule of what has one."""
+    """The schedule of a resource that has one."""
     if isinstance(owner, Workload):
         return None if owner.spec.job is None else _Schedule((*JOB, "schedule"), owner.spec.job.schedule)
     text = owner.spec.snapshots.schedule
@@ -107,7 +107,7 @@ def _schedule(owner: Workload | VolumeSet) -> _Schedule | None:
 
 
 def _read(text: str) -> Cron | CronError:
-    """The schedule, or what is wrong with it."""
+    """The schedule, or its error."""
     return _remembered(text) if len(text) <= REMEMBERED else _parsed(text)
 
 
@@ -119,4 +119,4 @@ def _parsed(text: str) -> Cron | CronError:
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)
-"""The same few schedules are met again and again."""
+"""Caches schedules, since most resources share a few."""

@@ -38,27 +38,27 @@ def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
 
 @warning("firewall-inbound-type", "docs/platform/workload.md#inbound-traffic", Kind.WORKLOAD)
 def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
-    """`inboundAllowCIDR` belongs to serverless and standard workloads.
+    """`inboundAllowCIDR` is for serverless and standard workloads.
 
-    On a stateful or a cron workload it lets nobody in.
+    On a stateful or a cron workload it has no effect.
     """
     if workload.spec.firewall_config.external.inbound_allow_cidr and workload.spec.type in ("stateful", "cron"):
         message = f"inboundAllowCIDR has no effect on a {workload.spec.type} workload"
         hint = "remove it"
         if workload.spec.type == "stateful":
-            hint = "remove it, and let a standard workload in front of it take requests from outside"
+            hint = "remove it, and put a standard workload in front of it for requests from outside"
         yield Flaw((*EXTERNAL, "inboundAllowCIDR"), message, hint, (TYPE,), on_key=True)
 
 
 @rule("firewall-workload-list", "docs/platform/workload.md#traffic-between-workloads", Kind.WORKLOAD)
 def list_without_entries(workload: Workload) -> Iterator[Flaw]:
-    """`inboundAllowType: workload-list` comes with the workloads that may enter.
+    """`inboundAllowType: workload-list` has a list of the workloads that may connect.
 
-    An empty list lets nobody in, which `none` says plainly.
+    An empty list allows no workload, which `none` states plainly.
     """
     internal = workload.spec.firewall_config.internal
     if internal.inbound_allow_type == LISTED and not internal.inbound_allow_workload:
-        message = "inboundAllowWorkload lists no workload that may enter"
+        message = "inboundAllowWorkload lists no workload"
         hint = "add links such as //workload/web to inboundAllowWorkload, or write `none`"
         yield Flaw(INBOUND_TYPE, message, hint, (WORKLOADS,))
 
@@ -67,8 +67,8 @@ def list_without_entries(workload: Workload) -> Iterator[Flaw]:
 def list_without_effect(workload: Workload) -> Iterator[Flaw]:
     """Every list of the firewall has an effect.
 
-    `inboundAllowWorkload` is read only with `workload-list`; host names mean nothing where all addresses are open, and
-    `outboundAllowPort` nothing without host names. Who reads such a list believes in a rule that is not there.
+    `inboundAllowWorkload` is read only with `workload-list`; host names have no effect if all addresses are open,
+    nor has `outboundAllowPort` without host names. Readers of such a list would rely on a rule that is not in force.
     """
     internal = workload.spec.firewall_config.internal
     if internal.inbound_allow_workload and internal.inbound_allow_type != LISTED:
@@ -83,15 +83,15 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
                    (addresses,), on_key=True)  # fmt: skip
     if external.outbound_allow_port and not external.outbound_allow_hostname:
         message = "outboundAllowPort has no effect: it narrows outboundAllowHostname, which is empty"
-        yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list the host names that may be reached, or remove it",
+        yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list host names, or remove it",
                    (hosts,), on_key=True)  # fmt: skip
 
 
 @warning("tcp-foreign-gvc", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
-    """A tcp port is offered to workloads of the same GVC only.
+    """A tcp port is only for workloads of the same GVC.
 
-    The firewall may let others in, but from another GVC no tcp connection arrives.
+    The firewall may allow others, but no tcp connection arrives from another GVC.
     """
     internal = workload.spec.firewall_config.internal
     allowed = internal.inbound_allow_type
@@ -101,20 +101,20 @@ def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
     if protocol is None:
         return
     if allowed == "same-org":
-        yield Flaw(INBOUND_TYPE, FOREIGN, "write `same-gvc`, or take another protocol for the port", (protocol,))
+        yield Flaw(INBOUND_TYPE, FOREIGN, "write `same-gvc`, or choose another protocol for the port", (protocol,))
         return
     for number, link in enumerate(internal.inbound_allow_workload):
         _, named, rest = link.partition("/gvc/")
         if named:
-            # The directory may decide which GVC this workload is in, so whether it is the same one shows later.
+            # The directory may decide the GVC of this workload, so the comparison with it comes later.
             yield Lookup((*WORKLOADS, number), f"gvc/{workload.gvc or GVC_PLACEHOLDER}", rest.partition("/")[0])
 
 
 @cross_rule("tcp-foreign-gvc")
 def entry_of_another_gvc(question: LookupRequest, _: str, __: RuleContext) -> Iterator[tuple[str, str]]:
-    """Whether the listed workload is of another GVC than the one that lists it."""
+    """Whether the listed workload is in another GVC than the one that lists it."""
     if question.detail != question.target.removeprefix("gvc/"):
-        yield f"{FOREIGN}, and this workload is of {quoted(question.detail)}", "remove it, or take another protocol"
+        yield f"{FOREIGN}, and this workload is in {quoted(question.detail)}", "remove it, or choose another protocol"
 
 
 def _tcp_port(workload: Workload) -> Pointer | None:

@@ -12,7 +12,7 @@ from reconciler.model.kinds.gvc import Gvc
 
 @warning("gvc-domain-deprecated", "docs/platform/fields.md#gvc", Kind.GVC)
 def domain_inside_a_gvc(gvc: Gvc) -> Iterator[Flaw]:
-    """A custom domain is a resource of its own, of kind `domain`.
+    """A custom domain is a separate resource, of kind `domain`.
 
     The field `domain` of a GVC is deprecated: it has no routes, no TLS settings and no second name.
     """

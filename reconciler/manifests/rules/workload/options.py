@@ -16,38 +16,38 @@ LOCAL: Pointer = ("spec", "localOptions")
 
 
 def options_of(spec: Specification) -> tuple[Options, ...]:
-    """The default options of a workload, then those of its locations, of which a cron workload may have none."""
+    """The default options of a workload, then those of its locations; a cron workload has none of those."""
     if not spec.local_options or spec.type == "cron":
         return (spec.default_options,)
     return (spec.default_options, *spec.local_options)
 
 
 def place_of(number: int) -> Pointer:
-    """Where the options stand that have this number among ``options_of``."""
+    """The pointer to the options with this number in ``options_of``."""
     return (*LOCAL, number - 1) if number else DEFAULTS
 
 
 @rule("capacity-ai-cpu", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
-    """Capacity AI is off where replicas follow the metric `cpu`.
+    """Capacity AI is off with the metric `cpu`.
 
-    Both would pull at the same lever: Capacity AI changes the cpu of a container, and the metric is the share of just
-    that amount which is in use.
+    Capacity AI changes the cpu of a container, and the metric is the used share of that cpu, so the two would work
+    against each other.
     """
     spec = workload.spec
     for number, options in enumerate(options_of(spec)):
         if options.capacity_ai and options.autoscaling.metric == "cpu" and spec.type != "cron":
             at = place_of(number)
-            message = "capacityAI cannot be on while autoscaling follows `cpu`"
+            message = "capacityAI cannot be on with the metric `cpu`"
             hint = "write `capacityAI: false`, or choose another metric"
             yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
 
 
 @rule("capacity-ai-cron", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
-    """A cron workload does without Capacity AI.
+    """A cron workload has no Capacity AI.
 
-    Its containers run for a while and end: there is no steady use that amounts could be fitted to.
+    Its containers run for a while and end: there is no steady use to adapt to.
     """
     if workload.spec.type == "cron" and workload.spec.default_options.capacity_ai:
         at = (*DEFAULTS, "capacityAI")
@@ -60,10 +60,10 @@ def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
 def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no options for single locations.
 
-    It runs in every location of its GVC, everywhere with the same options.
+    It runs at every location of its GVC with the same options.
     """
     if workload.spec.local_options and workload.spec.type == "cron":
-        hint = "remove them; what holds everywhere belongs in defaultOptions"
+        hint = "remove them; options for all locations belong in defaultOptions"
         yield Flaw(LOCAL, "a cron workload takes no localOptions", hint, (TYPE,), on_key=True)
 
 
@@ -71,7 +71,7 @@ def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
 def local_options_twice(workload: Workload) -> Iterator[Flaw]:
     """A location has one entry in `localOptions`.
 
-    An entry replaces the default options there as a whole, and only one can.
+    An entry replaces all default options at its location, and only one entry can.
     """
     entries = workload.spec.local_options
     if len(entries) < 2 or workload.spec.type == "cron":
@@ -81,6 +81,6 @@ def local_options_twice(workload: Workload) -> Iterator[Flaw]:
         name = options.location.rpartition("/")[2]
         earlier = first.setdefault(name, number)
         if name and earlier != number:
-            message = f"the location {quoted(name)} has options already, in entry {earlier + 1}"
+            message = f"the location {quoted(name)} already has options, in entry {earlier + 1}"
             also = (TYPE, (*LOCAL, earlier, "location"))
             yield Flaw((*LOCAL, number, "location"), message, "put both entries into one", also)

@@ -1,4 +1,4 @@
-"""Rules for how a new version takes over, and for what only workloads with lasting replicas can have."""
+"""Rules for rollouts, and for features that need replicas with an identity."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ STATEFUL = "write `type: stateful`, or remove it"
 def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     """`maxUnavailableReplicas` and `maxSurgeReplicas` are not both zero.
 
-    A rollout that may neither take a replica away nor add one can do nothing. Left out, the first is 0 and the second
-    25%, rounded up.
+    A rollout that may neither remove nor add a replica cannot begin. The defaults are 0 for the first and 25%, rounded
+    up, for the second.
     """
     rollout = workload.spec.rollout_options
     if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
-        message = "no replica may be missing and none may be extra, so a rollout could never begin"
+        message = "the rollout may neither remove a replica nor add one, so it can never begin"
         yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%), or raise one of the two",
                    ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
 
 
 @warning("rollout-surge-stateful", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
-    """A stateful workload does without `maxSurgeReplicas`.
+    """A stateful workload has no `maxSurgeReplicas`.
 
-    Its replicas are replaced one after another, since an identity is never there twice; nothing extra ever runs.
+    Its replicas are replaced one after another, since no identity exists twice; no extra replica ever runs.
     """
     rollout = workload.spec.rollout_options
     surge = rollout.max_surge_replicas
-    # The default means nothing more than a field that is left out: exported manifests carry it.
+    # The default has the same meaning as no field, and exported manifests have it.
     if workload.spec.type != "stateful" or surge == DEFAULT_SURGE:
         return
     if not (_none(surge) and _none(rollout.max_unavailable_replicas)):
@@ -51,8 +51,8 @@ def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
 def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload has a `scalingPolicy`.
 
-    It says whether replicas come and go in the order of their numbers, and those of other types have none. The default,
-    OrderedReady, is taken on every type, since exported manifests carry it.
+    It decides whether replicas start and end in the order of their numbers, and those of other types have none. The
+    default, OrderedReady, is allowed for every type, since exported manifests have it.
     """
     policy = workload.spec.rollout_options.scaling_policy
     if policy and policy != DEFAULT_POLICY and workload.spec.type != "stateful":
@@ -64,7 +64,7 @@ def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
 def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
     """Only the replicas of a stateful workload can be reached one by one.
 
-    Those of other types come and go without a name that lasts.
+    Those of other types have no permanent names.
     """
     if workload.spec.load_balancer.replica_direct and workload.spec.type != "stateful":
         message = f"the replicas of a {workload.spec.type} workload cannot be reached one by one"
@@ -72,5 +72,5 @@ def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
 
 
 def _none(replicas: int | str) -> bool:
-    """Whether ``replicas`` stands for none: 0, or a text such as ``0%``."""
+    """Whether ``replicas`` means none: 0, or a text such as ``0%``."""
     return not (replicas.rstrip("%").strip("0") if isinstance(replicas, str) else replicas)

@@ -17,8 +17,8 @@ SIDECAR = 1337
 def user_of_the_sidecar(workload: Workload) -> Iterator[Flaw]:
     """Containers do not run as user 1337.
 
-    The platform keeps this user for itself: whatever runs as it has no network, neither inbound nor outbound.
+    The platform reserves this user: a container with it has no network, neither inbound nor outbound.
     """
     if workload.spec.security_options.run_as_user == SIDECAR:
-        message = "user 1337 has no network: nothing reaches the workload, and it reaches nothing"
-        yield Flaw(("spec", "securityOptions", "runAsUser"), message, "take another user, for example 1000")
+        message = "user 1337 has no network, neither inbound nor outbound"
+        yield Flaw(("spec", "securityOptions", "runAsUser"), message, "use another user, for example 1000")

@@ -12,9 +12,9 @@ from reconciler.model.kinds.volumeset import VolumeSet
 
 @rule("volumeset-max-capacity", "docs/platform/volumeset.md#automatic-growth", Kind.VOLUMESET)
 def growth_below_the_start(volumeset: VolumeSet) -> Iterator[Flaw]:
-    """Volumes can grow to at least the capacity that they begin with.
+    """`maxCapacity` is at least `initialCapacity`.
 
-    A volume never becomes smaller; a `maxCapacity` below `initialCapacity` would be passed from the first day.
+    A volume never becomes smaller, so a lower limit would be exceeded from the beginning.
     """
     initial, most = volumeset.spec.initial_capacity, volumeset.spec.autoscaling.max_capacity
     if most is not None and most < initial:
