@@ -34,6 +34,7 @@ class LocationController:
         self._pace = FairTurn()
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._adoptable: dict[Key, list[Replica]] = {}
+        self._outdated_files: set[tuple[Key, str]] = set()
         self._untracked: dict[Key, list[RunningContainer]] = {}
         self._sweep: asyncio.Task[None] | None = None
 
@@ -51,9 +52,10 @@ class LocationController:
             services.store.remove(key, name)
         for replica in stored:
             services.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
-            self._adoptable.setdefault(replica.key, []).append(
-                resume_replica(replica, running, services.clock.monotonic())
-            )
+            resumed = resume_replica(replica, running, services.clock.monotonic())
+            self._adoptable.setdefault(replica.key, []).append(resumed)
+            if resumed != replica:
+                self._outdated_files.add((replica.key, replica.name))
         known = {(replica.key, replica.name) for replica in stored}
         for place, each in running.items():
             if (place.key, place.replica) not in known:
@@ -76,7 +78,8 @@ class LocationController:
         controller = self._controller(key)
         controller.want(wanted)
         for replica in self._adoptable.pop(key, ()):
-            controller.adopt(replica, written=True)
+            controller.adopt(replica, written=(key, replica.name) not in self._outdated_files)
+            self._outdated_files.discard((key, replica.name))
         for replica in self._rebuild_replicas(key, wanted):
             controller.adopt(replica, written=False)
         controller.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from reconciler.engines.host.replica import Hook
 from tests.engines.host.kit import Host, played
 
 
@@ -15,5 +16,17 @@ def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "here/endpoints")
         await host.until(lambda found: [each.version for each in found if each.ready] == [1])
         await host.until(lambda _: (tmp_path / "here/endpoints/shop/web.json").exists())
+
+    played(tmp_path, story)
+
+
+def test_what_the_next_daemon_finds_changed_is_written(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.ask(1, "greeting", lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
+        await host.until(lambda found: [each.containers[0].post_start for each in found] == [Hook.RUNNING])
+        await host.restart()
+        await host.until(
+            lambda found: [(each.ready, each.containers[0].post_start) for each in found] == [(True, "done")]
+        )
 
     played(tmp_path, story)
