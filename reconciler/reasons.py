@@ -195,7 +195,7 @@ class Reason(StrEnum):
         _normal("An operator suspended it; the message says until when and why."),
         _replica("The options of the workload suspend it."))
     RESUMED = "Resumed", _normal("An operator ended a suspension or a rollback, or the time of a suspension is over.")
-    PINNED = ("Pinned", _source("An operator holds it at an older revision: the message says who, where and why.",
+    PINNED = ("Pinned", _source("An operator rolled it back to an older revision: the message says who, where and why.",
                                 "`reconciler resume SOURCE` follows the branch again."))
     ROLLED_BACK = "RolledBack", _normal("An operator holds the source at an older revision.")
     RETRY_REQUESTED = "RetryRequested", _normal("An operator asks for another try of failed steps at once.")
@@ -216,7 +216,7 @@ class Reason(StrEnum):
         _warning("The source cannot be read, for this reason; likewise the next five."))
     SOURCE_NOT_FOUND = ("SourceNotFound",
         _source("The repository, branch, tag, commit or path does not exist. Nothing is deleted for that.",
-                "Bring it back, or correct the settings."),
+                "Restore it, or correct the settings."),
         _warning("See the conditions of a source."))
     SOURCE_EMPTY = ("SourceEmpty",
         _source("The path holds no manifest. Nothing is deleted for that.",
@@ -333,7 +333,7 @@ class Reason(StrEnum):
         _warning("The disk of the state directory is full: only deletes are carried out. One event for each source."),
         _workload("No room is left where the state directory lies."),
         _other("No room is left for the records."))
-    DISK_RECOVERED = "DiskRecovered", _normal("The disk of the state directory has room again; what waited proceeds.")
+    DISK_RECOVERED = "DiskRecovered", _normal("The disk of the state directory has free space; what waited proceeds.")
     ENGINE_FAILED = ("EngineFailed",
         _resource("The engine refused the step, or failed: the message says why.", "Nothing; the step is tried again."),
         _warning("A step failed. An event whenever the reason changes, and every tenth time."))

@@ -168,7 +168,7 @@ def test_settings_are_one_document(tmp_path: Path, text: str) -> None:
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
     text = "org: acme\nsources:\n- {name: main, url: /a}\n- {name: main, url: /b}\n"
     path = written(tmp_path / "settings.yaml", text)
-    assert refusal(path) == [f"{path}:4:10: two sources are named `main` (give each its own)"]
+    assert refusal(path) == [f"{path}:4:10: two sources are named `main` (give each a name of its own)"]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ HEAD = """\
 # Commands
 
 All but `init`, `convert`, `import` and `secret encrypt`, and `validate` and `diff` where they need none, read the
-[settings](settings.md). Exit codes: 0 done; 1 refused, failed or findings; 2 the command line or the settings are
+[settings](settings.md). Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are
 wrong. Results go to standard output, complaints and the log to standard error. `NO_COLOR` switches colours off;
 without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
 
@@ -27,7 +27,7 @@ Root works as the user that the state directory belongs to, the daemon of root t
 choose. Only the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened by root.
 
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
-write about their secrets is there for all who may look.
+write about their secrets is there for all who may read.
 
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
 `source/NAME`. What does not exist (a source, resource, GVC, rule or revision) is an error of every command that names

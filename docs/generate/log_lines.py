@@ -26,7 +26,7 @@ LINES = {
     "owner, tasks (their names).",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it is "
     "ended. Facts: tasks, threads (what still ran), seconds.",
-    "disk": "The disk of the state directory is full (an error), or has room again. Facts: full, message.",
+    "disk": "The disk of the state directory is full (an error), or has free space again. Facts: full, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
 """Line of the daemon's log → when it is written, and its facts."""

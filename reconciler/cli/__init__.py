@@ -81,9 +81,9 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="reconciler")
 def cli() -> None:
-    """Make the manifests of a Git repository so, and write back what was done.
+    """Apply the manifests of a Git repository, and write their status back to it.
     Settings: --settings, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.
-    Exit codes: 0 done; 1 refused, failed or findings; 2 usage.
+    Exit codes: 0 success; 1 refused, failed or findings; 2 usage.
     """
 
 
@@ -144,5 +144,5 @@ def _report_write_error(error: OSError) -> int:
     # Without this the interpreter reports the error again at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.ENOSPC:
-        print_error(f"what was to be said could not be written: {error.strerror}")
+        print_error(f"the output could not be written: {error.strerror}")
     return 1

@@ -33,7 +33,7 @@ def files_argument(command: _Command) -> _Command:
 
 def out_options(command: _Command) -> _Command:
     """Add the options ``--out DIR`` and ``--force`` to ``command``, passed on under these names."""
-    force = click.option("--force", is_flag=True, help="Overwrite files that are there.")
+    force = click.option("--force", is_flag=True, help="Overwrite existing files.")
     out = click.option(
         "--out",
         metavar="DIR",
@@ -57,7 +57,7 @@ def read_files(names: Sequence[str]) -> dict[str, bytes]:
         if os.path.isdir(name):
             paths = sorted(_below(name))
             if not paths:
-                raise UsageError(f"{name} holds nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
+                raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
         found |= {path: _content(path) for path in paths}
     return found
 
@@ -76,7 +76,7 @@ def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None
         return
     files = {file_of(draft): written(draft.body) for draft in drafts}
     if len(files) < len(drafts):
-        raise RefusedError("two resources would be written to one file; leave --out away")
+        raise RefusedError("two resources would be written to one file; omit --out")
     there = [path for path in files if (out / path).exists()]
     if there and not force:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""

@@ -23,7 +23,7 @@ def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], 
     settings = load(settings_file)
     click.echo(run_operator_command(settings, SystemClock(), operator(), verb))
     if not wake(settings.state, None, reason):
-        click.echo("no daemon runs; the next `reconciler apply` goes by it")
+        click.echo("no daemon runs; the next `reconciler apply` follows it")
 
 
 def megabytes(size: int) -> str:
@@ -48,5 +48,5 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
         except ValueError:
             raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
     if end <= now:
-        raise click.BadParameter("that is over already", ctx, param)
+        raise click.BadParameter("that time has passed", ctx, param)
     return end

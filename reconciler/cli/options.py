@@ -47,7 +47,7 @@ def org_option(command: _Command) -> _Command:
 
 def blame_option(command: _Command) -> _Command:
     """Add the option ``--blame`` to ``command``, passed on as ``blame``: None where the number of changes decides."""
-    words = "Say whose commit asks for what; else up to 50 changes."
+    words = "Show the commit of each change; else of up to 50 changes."
     return click.option("--blame/--no-blame", default=None, help=words)(command)
 
 
@@ -133,7 +133,7 @@ def closed(settings: Settings, error: PermissionError) -> Exception:
     """For a file of the state directory that this user may not read: let the daemon run the command, else refuse it."""
     if settings.readers and not is_served():
         return _AskDaemon(settings.state, settings.readers)
-    return RefusedError(f"this user may not look at {error.filename}: run the command as root")
+    return RefusedError(f"this user may not read {error.filename}: run the command as root")
 
 
 def _ask_daemon(settings: Settings, path: Path) -> None:

@@ -118,7 +118,7 @@ def _foreign_owner(state: Path) -> Owner | None:
         link = place.lstat()
         if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, found.st_uid):
             raise UsageError(
-                f"{place} is a symbolic link of another user (uid {link.st_uid}), who could let it lead elsewhere; "
+                f"{place} is a symbolic link of another user (uid {link.st_uid}), who could point it at another place; "
                 "root does not follow it: name the directory itself under `state`"
             )
     if found.st_uid == 0:

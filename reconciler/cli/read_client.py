@@ -26,7 +26,7 @@ def relay(state: Path, group: str, words: list[str]) -> int:
             link.sendall(msgspec.json.encode(_without_settings(words)) + b"\n")
         except PermissionError:
             raise RecordsError(
-                f"this user may not look at {state}: run the command as root, or become a member of the group {group}"
+                f"this user may not read {state}: run the command as root, or become a member of the group {group}"
             ) from None
         except OSError as error:
             raise RecordsError(
@@ -44,7 +44,7 @@ def _print_frames(link: socket.socket) -> int:
             out = sys.stdout if head[0] == Frame.OUT else sys.stderr
             out.buffer.write(content)
             out.buffer.flush()
-    raise RecordsError("the daemon went away before it had answered")
+    raise RecordsError("the daemon ended before it answered")
 
 
 def _read(stream: IO[bytes], count: int) -> bytes:

@@ -27,14 +27,14 @@ def refusal(words: list[str]) -> str:
     name = words[0] if words else ""
     command = cli.get_command(click.Context(cli), name) if name in READING else None
     if command is None:
-        return f"`{name}` is not for readers; they have {', '.join(READING)}"
+        return f"`{name}` is not for readers; they may run {', '.join(READING)}"
     try:
         context = command.make_context(name, words[1:], resilient_parsing=False)
     except (click.ClickException, click.exceptions.Exit):
         return ""  # the command itself reports the error
     named = [each for each in context.params if context.get_parameter_source(each) is ParameterSource.COMMANDLINE]
     other = sorted(set(named) - READING[name])
-    return f"{name}: {', '.join(other)} cannot be given by readers" if other else ""
+    return f"{name}: {', '.join(other)} may not be used by readers" if other else ""
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def replace_file(path: Path, before: bytes, after: bytes) -> None:
     real = path.resolve()
     try:
         if read_within(real) != before:
-            raise RefusedError(f"{path} was changed by somebody else meanwhile, and is left as it is")
+            raise RefusedError(f"{path} was changed by another program meanwhile, and is not written")
         number, fresh = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
         try:
             with open(number, "wb") as file:
@@ -71,7 +71,7 @@ def _versions(path: Path) -> Iterator[bytes]:
         try:
             yield read_within(path)
         except OSError:
-            raise RefusedError("the editor took the file away, so nothing was changed") from None
+            raise RefusedError("the editor removed the file, so nothing was changed") from None
         if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
             return
 

@@ -1,4 +1,4 @@
-"""Reports when the disk of the state directory is full, and when it has room again."""
+"""Reports when the disk of the state directory is full, and when it has free space again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = 0.05
 
 
 class DiskMonitor:
-    """Adds wake-ups to ``wakes``: for its next ``check``, and for every source when the disk has room again."""
+    """Adds wake-ups to ``wakes``: for its next ``check``, and for every source when the disk has free space again."""
 
     def __init__(self, runner: Runner, timers: Timers, wakes: WakeQueue) -> None:
         self._runner = runner
@@ -55,8 +55,8 @@ class DiskMonitor:
 
     def _report_full(self) -> None:
         message = (
-            f"the disk of {self._runner.settings.state} is full: what runs goes on, what ends is started again, and "
-            "only deletes are carried out; make room there, and the rest goes on by itself"
+            f"the disk of {self._runner.settings.state} is full: replicas keep running and are restarted, and "
+            "only deletes are applied; free space there, and the daemon continues"
         )
         log().error("disk", full=True, message=message)
         for name in self._runner.lines:
@@ -73,7 +73,7 @@ class DiskMonitor:
         for name in known:
             records.conditions.drop(name, ConditionType.DISK_FULL)
         if known:
-            message = f"the disk of {self._runner.settings.state} has room again"
+            message = f"the disk of {self._runner.settings.state} has free space again"
             log().info("disk", full=False, message=message)
             self._append(Reason.DISK_RECOVERED, message)
 

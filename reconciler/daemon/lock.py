@@ -114,8 +114,9 @@ class StateLock:
         for path, locked in ((self._state, self._directory), (self._state / "lock", self._file)):
             if _identity(path) != _identity(locked):
                 raise StateLostError(
-                    f"{path} was deleted or replaced while the daemon worked; it has stopped so that no two work on "
-                    f"one state. Put the state directory {self._state} back, or restore a backup, and start it again"
+                    f"{path} was deleted or replaced while the daemon worked; it has stopped, since two daemons must "
+                    f"not use one state. Put the state directory {self._state} back, or restore a backup, and start it "
+                    "again"
                 )
 
     def release(self) -> None:
@@ -196,7 +197,7 @@ def _listening(address: bytes) -> int:
 
 
 def _in_use(state: Path, found: Holder | None) -> LockedError:
-    who = str(found) if found else "a process that has not said who it is"
+    who = str(found) if found else "an unknown process"
     return LockedError(f"the state directory {state} is in use by {who}; stop it or use another `state:`")
 
 

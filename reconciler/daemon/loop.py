@@ -202,7 +202,7 @@ class Daemon:
 
     async def _reconcile_source(self, name: str, reasons: set[str]) -> None:
         """Run the source for an operator, a start or a retry; for background reasons only where the source changed."""
-        self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
+        self.notifier.status(f"{name}: reading ({', '.join(sorted(reasons))})")
         began = self.clock.monotonic()
         await self._fetch.wait()
         if reasons <= BACKGROUND:

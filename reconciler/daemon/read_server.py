@@ -159,7 +159,7 @@ class ReadOnlyServer:
                 await self._admit(task, reader, writer)
         except asyncio.CancelledError as cancelled:
             if OUSTED in cancelled.args:
-                _refuse(writer, "ended to make room for other readers; ask again later")
+                _refuse(writer, "ended to make room for other readers; try again later")
             raise
         finally:
             self._asking.discard(task)
@@ -209,7 +209,7 @@ async def _relay(
     try:
         done, _ = await asyncio.wait({gone, forwarding}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not done:
-            _refuse(writer, f"ended after {seconds:.0f} s, which is as long as a reader's command may take")
+            _refuse(writer, f"ended after {seconds:.0f} s, the limit for commands of readers")
     finally:
         for task in (gone, forwarding):
             task.cancel()

@@ -87,6 +87,8 @@ def _clock() -> Check:
     buffer = ctypes.create_string_buffer(512)  # a struct timex of zeros: read only
     state = ctypes.CDLL(None).adjtimex(buffer)
     if state == _OUT_OF_TIME:
-        advice = "run a time service such as chrony; certificates, signatures and suspensions go by the clock"
-        return warning("clock", "nothing keeps the clock of this host in time", advice)
-    return fine("clock", "kept in time" if state >= 0 else "the kernel does not say whether it is kept in time")
+        advice = "run a time service such as chrony; certificates, signatures and suspensions depend on the clock"
+        return warning("clock", "the clock of this host is not synchronized", advice)
+    return fine(
+        "clock", "kept in time" if state >= 0 else "the kernel does not report whether the clock is synchronized"
+    )

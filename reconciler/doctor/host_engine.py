@@ -56,7 +56,7 @@ def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
     taken = len(_listening(proc) & {*ours})
     if taken >= FULL * len(ours):
         message = f"{taken} of the {len(ours)} ports for replicas are in use"
-        yield warning(ABOUT, message, "let host.firstPort and host.lastPort be further apart")
+        yield warning(ABOUT, message, "move host.firstPort and host.lastPort further apart")
 
 
 def _outgoing(proc: Path) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def _limits(pid: int | None, proc: Path) -> Iterator[Check]:
     ):
         allowed = _of_daemon(proc / str(pid) / "limits", label) if pid else resource.getrlimit(number)[0]
         if allowed not in (None, resource.RLIM_INFINITY) and allowed < least:
-            who = "the daemon" if pid else "who starts the daemon from here"
+            who = "the daemon" if pid else "a daemon started from here"
             unit = "LimitNOFILE" if number == resource.RLIMIT_NOFILE else "LimitNPROC"
             advice = f"raise it, for the unit with {unit}=: every replica takes some"
             yield warning(ABOUT, f"{who} may have only {allowed} {name}", advice)

@@ -79,7 +79,7 @@ def _state(state: Path, who: Identity) -> Check:
         mode = stat.S_IMODE(found.st_mode)
         owner = records.stat().st_uid if records.exists() else found.st_uid
     except FileNotFoundError:
-        return warning(about, f"{state} is not there", "start the daemon; it makes it")
+        return warning(about, f"{state} does not exist", "start the daemon; it creates the directory")
     except OSError as error:
         return problem(about, f"{state}: {error.strerror}", "run this as the daemon's user or as root")
     if not who.may(state, WRITE | ENTER):
@@ -90,7 +90,7 @@ def _state(state: Path, who: Identity) -> Check:
         return problem(about, f"{records} belongs to {identity(owner).name}, not to {who.name}",
                        f"chown {who.name} {records}*")  # fmt: skip
     if records.exists() and stat.S_IMODE(records.stat().st_mode) & 0o037:
-        return problem(about, f"{records}, which holds secrets, is open to others", f"chmod 600 {records}*")
+        return problem(about, f"{records}, which contains secrets, is open to others", f"chmod 600 {records}*")
     return fine(about, f"{state} belongs to {who.name}, mode {mode:o}")
 
 
@@ -101,12 +101,12 @@ def _readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
     except KeyError:
         return problem(about, f"this host has no group {group}", f"groupadd --system {group}")
     if who.uid and gid not in who.groups:
-        return problem(about, f"{who.name} is not in the group {group}, so it cannot let it in",
+        return problem(about, f"{who.name} is not in the group {group}, so it cannot give the group access",
                        f"usermod -aG {group} {who.name}, and restart the daemon")  # fmt: skip
     found = settings_file.stat()
     if not found.st_mode & 0o004 and not (found.st_gid == gid and found.st_mode & 0o040):
         return problem(about, f"the group {group} may not read {settings_file}", f"chmod o+r {settings_file}")
-    return fine(about, f"members of {group} may look")
+    return fine(about, f"members of {group} may read")
 
 
 def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
@@ -132,7 +132,7 @@ def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Chec
         return problem(about, f"ssh does not use {path}: its mode is {mode:o}", f"chmod 600 {path}")
     if not found.st_size:
         return problem(about, f"{path} is empty", "put the credentials there")
-    return fine(about, f"{path} can be read by {who.name} and not by everybody")
+    return fine(about, f"{path} can be read by {who.name}, but not by other users")
 
 
 def _protected(path: Path, about: str, who: Identity) -> Check:
@@ -144,7 +144,7 @@ def _protected(path: Path, about: str, who: Identity) -> Check:
         return problem(about, f"every user of this host may change {path} (mode {mode:o})", f"chmod o-w {path}")
     if mode & 0o020 and path.stat().st_gid != 0:
         return warning(about, f"its group may change {path} (mode {mode:o})", f"chmod g-w {path}")
-    return fine(about, f"{path} can be read by {who.name}, and not changed by others")
+    return fine(about, f"{path} can be read by {who.name}, but not changed by others")
 
 
 def unreadable(path: Path, about: str, who: Identity) -> Check | None:
@@ -152,7 +152,9 @@ def unreadable(path: Path, about: str, who: Identity) -> Check | None:
     try:
         path.stat()
     except PermissionError:
-        return problem(about, f"{path} is in a directory that is closed", "run this as the daemon's user or as root")
+        return problem(
+            about, f"{path} is in a directory that this user may not enter", "run this as the daemon's user or as root"
+        )
     except OSError as error:
         return problem(about, f"{path}: {error.strerror}", "put it there, or correct the settings")
     if not who.may(path, READ):

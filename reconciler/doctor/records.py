@@ -105,14 +105,14 @@ def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
 def _settings(records: Records, now: float) -> Iterator[Check]:
     for each in records.conditions.get(HOST):
         if each.type == ConditionType.SETTINGS_LOADED and not each.status:
-            message = f"the daemon goes by former settings since {ago(now - each.since)}: {each.message}"
-            yield problem("settings", message, "correct them; they are then taken over by themselves")
+            message = f"the daemon has used former settings for {ago(now - each.since)}: {each.message}"
+            yield problem("settings", message, "correct them; the daemon then loads them")
 
 
 def _future(records: Records, now: float) -> Iterator[Check]:
     last = next(iter(records.runs.list(1)), None)
     if last is not None and last.started - now > SKEW:
-        message = f"the last run was recorded {ago(last.started - now)} from now: the clock was put back"
+        message = f"the last run was recorded {ago(last.started - now)} from now: the clock was set back"
         yield warning("clock", message, "set the clock; retries and suspensions wait for it otherwise")
 
 
@@ -144,14 +144,14 @@ def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Itera
         yield (problem if grave else warning)(about, message, _ADVICE.get(Reason.stored(bad.reason), "see the message"))
     for kind in (ConditionType.SUSPENDED, ConditionType.PINNED):
         if kind in found and found[kind].status:
-            yield warning(about, found[kind].message, f"when that is over: reconciler resume {about.split()[1]}")
+            yield warning(about, found[kind].message, f"to end that: reconciler resume {about.split()[1]}")
 
 
 def _suspended_resources(records: Records) -> Iterator[Check]:
     """Check for suspended resources that an operator may have forgotten."""
     for each in records.suspensions.all():
         if not each.target.startswith("source/"):
-            yield warning(each.target, suspended_by(each), f"when that is over: reconciler resume {each.target}")
+            yield warning(each.target, suspended_by(each), f"to end that: reconciler resume {each.target}")
 
 
 def _locations(records: Records, settings: Settings) -> Iterator[Check]:
@@ -170,7 +170,7 @@ def _locations(records: Records, settings: Settings) -> Iterator[Check]:
     if words:
         yield fine("locations", "; ".join(words))
     else:
-        yield warning("locations", "the settings bind no location", "add one under `locations`; nothing is placed else")
+        yield warning("locations", "the settings bind no location", "add one under `locations`; else nothing is placed")
 
 
 def _body(body: bytes) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
 
 _ADVICE = {
     Reason.SOURCE_UNREACHABLE: "check the network, the credentials and that the remote is up",
-    Reason.SOURCE_NOT_FOUND: "bring it back, or correct the settings",
+    Reason.SOURCE_NOT_FOUND: "restore it, or correct the settings",
     Reason.SOURCE_EMPTY: "check path, include and exclude in the settings",
     Reason.SOURCE_UNVERIFIED: "sign it with a key that the settings trust, or trust its key",
 }
@@ -71,7 +71,7 @@ def _revision(source: Source, about: str, clock: Clock) -> Check:
     ahead = revision.time - clock.now()
     if ahead > AHEAD:
         message = f"{revision.ref} at {revision.commit[:12]} was committed {ago(ahead)} from now"
-        return warning(about, message, "set the clock of this host, or of who committed it")
+        return warning(about, message, "set the clock of this host, or of the author")
     signed = ", signed by a trusted key" if source.settings.verify is not None else ""
     return fine(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
 
@@ -80,12 +80,12 @@ def _status(source: Source, address: Address, about: str, who: Identity) -> Iter
     settings = source.settings
     branch = settings.status.branch
     if settings.read_only or (source.mirror is not None and not settings.status.push):
-        yield fine(about, f"{branch} is kept in the state directory")
+        yield fine(about, f"{branch} is stored in the state directory")
     elif source.mirror is None:
         folder = source.repository.commondir
         closed = [part for part in (folder / "refs", folder / "objects", folder) if not who.may(part, WRITE)]
         if closed:
-            advice = f"let {who.name} write there, or set readOnly for the source"
+            advice = f"allow {who.name} to write there, or set readOnly for the source"
             yield problem(about, f"{branch} cannot be written: {who.name} may not write to {closed[0]}", advice)
         else:
             yield fine(about, f"{branch} can be written")
@@ -95,7 +95,7 @@ def _status(source: Source, address: Address, about: str, who: Identity) -> Iter
         remote = Remote(settings, address)
         answer = remote.run(source.repository.gitdir, words)
         if answer.code:
-            advice = "let its login push there, or set readOnly for the source"
+            advice = "allow its login to push there, or set readOnly for the source"
             yield problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)
         else:
             yield fine(about, f"{branch} can be pushed")

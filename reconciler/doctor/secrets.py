@@ -53,7 +53,7 @@ def _identity(path: Path, who: Identity) -> Check:
     theirs = 0 if found.st_gid == who.gid else stat.S_IRGRP
     if found.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | theirs):
         mode = f"{stat.S_IMODE(found.st_mode):o}"
-        return problem(about, f"{path} can be read or changed by others (mode {mode}), so it opens nothing",
+        return problem(about, f"{path} can be read or changed by others (mode {mode}), so it is not used",
                        f"chgrp {who.name} {path}; chmod 640 {path}")  # fmt: skip
     try:
         text = path.read_text()
@@ -62,7 +62,7 @@ def _identity(path: Path, who: Identity) -> Check:
         words = str(error) if isinstance(error, KeyringError) else "it cannot be read as text"
         return problem(about, f"{path}: {words}", "restore it, or make another one with age-keygen and add it with "
                        "`reconciler secret rotate --add`")  # fmt: skip
-    return fine(about, f"{path} opens what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}")
+    return fine(about, f"{path} decrypts what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}")
 
 
 def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
@@ -76,7 +76,7 @@ def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Che
                 found |= {key: _fault(view, key) for key in keys}
     faults = [fault for fault in found.values() if fault]
     for fault in faults[:MOST_LISTED]:
-        yield problem("secrets", fault, "bring back the identity or the file that it needs")
+        yield problem("secrets", fault, "restore the identity or the file that it needs")
     if count := len(found) - len(faults):
         yield fine("secrets", f"{count} that {'are' if count > 1 else 'is'} encrypted or on this host can be opened")
 

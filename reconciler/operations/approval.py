@@ -41,7 +41,7 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         ends = now + settings.approval_lasts
         with records.transaction():
             records.approvals.approve(hold, by, ends)
-            message = f"{by} lets {_alone(hold)} go, until {iso(ends)}"
+            message = f"{by} approved {_alone(hold)}, until {iso(ends)}"
             records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVED, message)
         return f"approved {_alone(hold)} as {by}, until {iso(ends)}"
     finally:

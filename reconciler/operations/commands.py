@@ -49,7 +49,7 @@ class OperatorCommands:
         with self._recorded_as_event(name, Reason.SUSPENDED, f"{self._by}{end}{_reason_suffix(reason)}"):
             self._records.suspensions.put(name, reason, self._by, until)
             mark_status_dirty(self._records, name)
-        return f"{target} is suspended{end}; go on with it: reconciler resume {target}"
+        return f"{target} is suspended{end}; resume it: reconciler resume {target}"
 
     def resume(self, target: str) -> str:
         """End the suspension of ``target``, and let a source that was rolled back follow its branch again."""
@@ -60,7 +60,7 @@ class OperatorCommands:
             if not was:
                 raise RefusedError(f"{target} is neither suspended nor rolled back")
             mark_status_dirty(self._records, name)
-        return f"{target} goes on"
+        return f"{target} is resumed"
 
     def rollback(self, source: str, expression: str, reason: str, *, force: bool = False) -> str:
         """Pin ``source`` to the revision ``expression``; PREVIOUS names the last good one before the applied one.
@@ -78,7 +78,8 @@ class OperatorCommands:
         short = revision.commit[:12]
         with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, f"{self._by}: {expression} ({short})"):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
-        return f"{source} is held at {short} ({revision.subject}); follow the branch again: reconciler resume {source}"
+        again = f"follow the branch again: reconciler resume {source}"
+        return f"{source} is rolled back to {short} ({revision.subject}); {again}"
 
     def _previous(self, line: SourcePipeline) -> Revision:
         """The last fully applied revision before the applied one."""
@@ -99,7 +100,7 @@ class OperatorCommands:
             count = self._records.failures.retry_now(key, self._clock.now())
             if not count + self._records.heal_counts.forget(key):
                 raise RefusedError(f"nothing of {key} has failed; see: reconciler describe {key}")
-        return f"{key} is tried again"
+        return f"{key} is retried"
 
     def restart(self, key: Key) -> str:
         """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
@@ -113,7 +114,7 @@ class OperatorCommands:
         self._target(str(key))
         with self._recorded_as_event(str(key), Reason.ORPHANED, self._by):
             self._records.orphans.put(key, self._by)
-        return f"{key} stays when it leaves Git; take it back: reconciler adopt {key}"
+        return f"{key} stays when it is removed from Git; manage it again: reconciler adopt {key}"
 
     def adopt(self, key: Key, source: str = "") -> str:
         """Treat an orphan like any other resource again, or give ``source`` the resource of a removed source."""
@@ -128,7 +129,7 @@ class OperatorCommands:
                 return f"{key} belongs to the source {taker}, which deletes it where it is not in its Git"
             if not was:
                 raise RefusedError(f"{key} is no orphan: the source {owner} owns it")
-        return f"{key} is deleted again when it leaves Git"
+        return f"{key} is deleted when it is removed from Git"
 
     def adopt_all(self, gone: str, source: str = "") -> str:
         """Make ``source`` the owner of all resources of ``gone``, a source removed from the settings."""
@@ -136,7 +137,7 @@ class OperatorCommands:
             raise RefusedError(f"the source {gone} is in the settings, and owns what it applied")
         keys = list(dict.fromkeys(row[0] for row in self._records.applied.scan(gone)))
         if not keys:
-            raise RefusedError(f"no source {gone!r} has left anything behind")
+            raise RefusedError(f"no source {gone!r} has any resources here")
         taker = self._new_owner(source)
         count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
         with self._recorded_as_event(source_target(taker), Reason.ADOPTED, f"{self._by}: {count} of the source {gone}"):
@@ -156,7 +157,7 @@ class OperatorCommands:
         if source in names or (not source and len(names) == 1):
             return source or names[0]
         wrong = f"there is no source {source!r}; " if source else ""
-        raise RefusedError(f"{wrong}say which source takes it, with --source: {', '.join(names)}")
+        raise RefusedError(f"{wrong}name its new source with --source: {', '.join(names)}")
 
     def _target(self, text: str) -> str:
         """The target of a suspension: a source, or a key that is desired or recorded."""
@@ -232,7 +233,7 @@ def _restartable_at(settings: Settings, records: Records, key: Key) -> list[str]
 def _check_suspended(records: Records, key: Key, source: str) -> None:
     for target, name in ((str(key), str(key)), (source_target(source), source)):
         if records.suspensions.get(target) is not None:
-            raise RefusedError(f"{name} is suspended, and nothing is done about it until: reconciler resume {name}")
+            raise RefusedError(f"{name} is suspended; resume it first: reconciler resume {name}")
 
 
 def _runs_here(settings: Settings, record: Record) -> bool:

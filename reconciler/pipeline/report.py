@@ -187,7 +187,7 @@ def lines(report: Report) -> Iterator[str]:
     if len(report.not_applied) > MOST_LINES:
         yield f"  … and {len(report.not_applied) - MOST_LINES} more"
     if report.hold_digest:
-        yield f"  Let what waits go with: reconciler approve {report.hold_digest}"
+        yield f"  Approve what waits: reconciler approve {report.hold_digest}"
 
 
 def _summary_words(report: Report) -> str:

@@ -116,7 +116,7 @@ def _readiness(ended: Report) -> Condition:
     if ended.skipped_files:
         found.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
     if ended.hold_digest:
-        found.append((Reason.APPROVAL_REQUIRED, f"let what waits go with: reconciler approve {ended.hold_digest}"))
+        found.append((Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {ended.hold_digest}"))
     elif ended.outcome in ("failed", "waiting"):
         reason = Reason.STEPS_FAILED if ended.outcome == "failed" else Reason.STEPS_WAITING
         found.append((reason, ended.not_applied[0] if ended.not_applied else ended.message))
@@ -161,5 +161,5 @@ def _failed_run(ended: Report, reason: str, made: Revision | None = None) -> Run
 
 def _approval_required(name: str, plan: Plan) -> NewEvent:
     count = sum(step.hold.approvable for step in plan.steps)
-    message = f"{count} step{'s wait' if count > 1 else ' waits'}; let go with: reconciler approve {plan.hold_digest}"
+    message = f"{count} step{'s wait' if count > 1 else ' waits'} for: reconciler approve {plan.hold_digest}"
     return NewEvent(source_target(name), Reason.APPROVAL_REQUIRED, message)

@@ -133,5 +133,5 @@ class LogReader:
         if location is not None and location not in {stream.location for stream in there}:
             found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
         else:
-            found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query chooses no logs"
-        return f"{begin}; there are those of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
+            found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query selects no logs"
+        return f"{begin}; there are logs of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"

@@ -28,7 +28,7 @@ def drift_lines(checked: float | None, rows: Sequence[DriftRow], colour: bool) -
         nothing = "Nothing here can differ, or nothing was checked yet."
         yield nothing if checked is None else f"Nothing differed{when}."
         return
-    yield f"\n{len(rows)} {'differ' if len(rows) > 1 else 'differs'}{when}. To let that be, put into the settings:\n"
+    yield f"\n{len(rows)} {'differ' if len(rows) > 1 else 'differs'}{when}. To permit this, add to the settings:\n"
     yield from snippet(drifts)
 
 
@@ -40,16 +40,17 @@ def drift_document(checked: float | None, rows: Iterable[DriftRow]) -> dict[str,
 def _lines(row: DriftRow, drift: Drift, colour: bool) -> Iterator[str]:
     place = f" at {drift.location}" if drift.location else ""
     what = paint(drift.what, _COLOURS[drift.what], colour)
-    aside = ", left alone: healed again and again" if row.in_conflict else "" if row.source else ", without an owner"
+    aside = "" if row.source else ", without an owner"
+    aside = ", no longer healed: it was healed too often" if row.in_conflict else aside
     yield f"{paint(row.key, 'bold', colour)}{place}: {what} since {iso(row.since)}{aside}"
     for change in drift.changes:
         pair = shown_pair(change)
         if pair is None:
-            yield f"    {change.path}  (-: is there, +: was applied)"
+            yield f"    {change.path}  (-: found, +: applied)"
             yield from (f"      {sign} {line}".rstrip() for sign, line in differences(change.before, change.after))
         else:
-            applied = "applied is another" if pair[1] == DIFFERS else f"applied is {pair[1]}"
-            yield f"    {change.path}  is {pair[0]}, {applied}"
+            applied = "another value" if pair[1] == DIFFERS else pair[1]
+            yield f"    {change.path}  is {pair[0]}, applied: {applied}"
 
 
 def _item(row: DriftRow) -> dict[str, Any]:

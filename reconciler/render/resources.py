@@ -192,7 +192,7 @@ def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
 def _places(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
     placed = [record for record in facts.records if record.location]
     for record in placed:
-        left = "not bound here any more: nobody looks" if record.location in facts.unbound else _endpoint(record)
+        left = "no longer bound here, so not observed" if record.location in facts.unbound else _endpoint(record)
         yield record.location, str(record.health), f"version {record.version}", left
     for location in sorted(set(facts.unbound) - {record.location for record in placed}):
         yield location, "-", "not bound here", ""

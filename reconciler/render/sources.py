@@ -97,8 +97,8 @@ def _is_live(details: SourceDetails) -> str:
         return "yes" if ready.status else f"not all of it: {ready.reason}: {ready.message}"
     if newest is None:
         return f"not known: the repository cannot be read now; {applied_sentence(status)}"
-    waits = "the next poll looks at it" if details.daemon_runs else "no daemon runs; `reconciler apply` looks at it"
-    return f"not yet: {newest.commit[:12]} ({newest.subject}) was not looked at; {waits}"
+    waits = "the next poll reads it" if details.daemon_runs else "no daemon runs; `reconciler apply` reads it"
+    return f"not yet: {newest.commit[:12]} ({newest.subject}) was not read yet; {waits}"
 
 
 def source_document(status: SourceStatus) -> dict[str, Any]:

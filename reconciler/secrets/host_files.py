@@ -70,17 +70,17 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
                 FILE_UNSAFE, "this is not the name of a credential", "write letters, digits, -, _ and ."
             )
         if self.allowed is not None and name not in self.allowed:
-            message = f"the settings do not give the credential `{name}` to the source {self.source}"
+            message = f"the settings do not grant the credential `{name}` to the source {self.source}"
             raise HostSecretError(FILE_UNSAFE, message, "name it in the source's `secrets.credentials`")
         if not self.credentials:
-            message = f"systemd handed no credentials over, so that there is no `{name}`"
+            message = f"systemd passed no credentials, so there is no `{name}`"
             raise HostSecretError(FILE_MISSING, message, f"add LoadCredential={name}:PATH to the unit")
         return Path(self.credentials) / name
 
     def _file(self, name: str) -> Path:
         if self.directory is None:
-            message = f"the settings give the source {self.source} no directory of its own for such files"
-            advice = "name one in the source's `secrets.directory`; that of all is for a single source"
+            message = f"the settings name no directory for such files of the source {self.source}"
+            advice = "name one in the source's `secrets.directory`; the common one serves a single source"
             raise HostSecretError(FILE_UNSAFE, message, advice)
         try:
             path = (self.directory / name).resolve()
@@ -88,7 +88,7 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         except (OSError, ValueError, RuntimeError):
             raise HostSecretError(FILE_MISSING, "this is no path", "name a file") from None
         if not inside:
-            message = "this does not lie below `secrets.directory` of the settings, where manifests may lead to"
+            message = "this is not below `secrets.directory` of the settings, which is all that manifests may name"
             raise HostSecretError(FILE_UNSAFE, message, "move the file there, or change that setting")
         return path
 

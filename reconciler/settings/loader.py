@@ -35,13 +35,13 @@ RULES = (
     error_rule(
         "status-branch",
         "A source writes its status to a branch that no other source writes or follows.",
-        "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
+        "Two writers would delete each other's files, and a follower would read status as manifests.",
         "docs/settings.md#settings",
     ),
     error_rule(
         "secrets-directory",
         "The directory for secrets of one source does not lie within that of another.",
-        "Whoever can push to the other one could name every file in it.",
+        "Users who can push to the other one could name every file in it.",
         "docs/settings.md#settings",
     ),
 )
@@ -91,7 +91,7 @@ def load_settings(path: Path) -> Settings:
             faults = checker("settings").readvised(faults, document.value, locate(raw, document.index))
         raise SettingsError(path, raw, faults)
     if len(reading.documents) != 1:
-        raise UsageError(f"{path}: settings are one YAML document, and here are {len(reading.documents)}")
+        raise UsageError(f"{path}: settings are one YAML document, and this file has {len(reading.documents)}")
     value = reading.documents[0].value
     check = checker("settings")
     if not check.valid(value):
@@ -117,7 +117,7 @@ def parse_duration(text: str) -> float:
 def _typed(value: dict[str, Any], base: Path) -> Settings:
     def convert(wanted: type, text: object) -> object:
         if wanted is not Path or not isinstance(text, str):
-            raise NotImplementedError(f"settings cannot hold a {wanted}")
+            raise NotImplementedError(f"settings cannot contain a {wanted}")
         return base / text
 
     plain = _in_seconds(load_schema("settings"), value)
@@ -149,7 +149,7 @@ def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
         if source["name"] in seen:
             at = ("sources", position, "name")
             message = f"two sources are named `{source['name']}`"
-            yield SettingsFault("duplicate-name", message, at, "give each its own")
+            yield SettingsFault("duplicate-name", message, at, "give each a name of its own")
         seen.add(source["name"])
 
 

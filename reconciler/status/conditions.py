@@ -135,7 +135,7 @@ def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
 
 def _drifted(key: Key, drift: DriftState) -> tuple[Condition, ...]:
     if drift.in_conflict:
-        message = f"healed again and again, and left alone until: reconciler retry {key}; {drift.places}"
+        message = f"healed too often, and not healed again until: reconciler retry {key}; {drift.places}"
         not_ready = condition(ConditionType.READY, False, Reason.DRIFT_CONFLICT, message)
         return not_ready, condition(ConditionType.STALLED, True, Reason.DRIFT_CONFLICT, message)
     if drift.healed:

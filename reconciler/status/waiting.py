@@ -77,8 +77,8 @@ def suspended_by(found: Suspension) -> str:
 
 
 def pinned_by(pin: Pin) -> str:
-    """``ada holds it at HEAD~1 (1a2b3c4d5e6f): broken release``."""
-    return f"{pin.by} holds it at {pin.expression} ({pin.commit[:12]})" + _because(pin.reason)
+    """``ada rolled it back to HEAD~1 (1a2b3c4d5e6f): broken release``."""
+    return f"{pin.by} rolled it back to {pin.expression} ({pin.commit[:12]})" + _because(pin.reason)
 
 
 def _because(reason: str) -> str:

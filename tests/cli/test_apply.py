@@ -110,7 +110,7 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
     said = desk.run("approve", planned[digest])
     assert (said.code, said.err) == (0, "")
     assert planned["hold_digest"] in said.out
-    assert "the next `reconciler apply` goes on with it" in said.out
+    assert "the next `reconciler apply` continues with it" in said.out
     assert desk.run("apply").code == 0
     assert "volumeset/shop/data" not in desk.recorded()
     assert desk.plan()["steps"] == []

@@ -38,7 +38,7 @@ def site(tmp_path: Path) -> Iterator[HostSite]:
         yield site
 
 
-ALONE = "no daemon is there to probe, restart or scale them: reconciler run"
+ALONE = "there is no daemon to probe, restart or scale them: reconciler run"
 
 
 def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(site: HostSite, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
         assert len(site.programs()) == 6
         site.repo.commit({"shop/db.yaml": served("db", replicas=3, type="stateful", **plain)})
         done = site.run("apply")
-        others = "no daemon is there to start the others, or to probe, restart or scale them: reconciler run"
+        others = "there is no daemon to start the others, or to probe, restart or scale them: reconciler run"
         assert (done.returncode, done.stderr) == (1, f"warning: 7 of 9 replicas run; {others}\n")
         done = site.run("apply", "--wait", "--timeout", "60")
         assert (done.returncode, done.stderr) == (0, f"warning: 9 of 9 replicas run; {ALONE}\n")

@@ -28,7 +28,7 @@ def test_a_lost_state_directory_comes_back_from_a_backup(desk: Desk) -> None:
     file = desk.path / "copy.sqlite"
     said = desk.run("backup", str(file))
     assert (said.code, said.err) == (0, "")
-    assert re.fullmatch(rf"{file}: 8 resources, \d+\.\d MB; it holds secrets in plain text\n", said.out)
+    assert re.fullmatch(rf"{file}: 8 resources, \d+\.\d MB; it contains secrets as plain text\n", said.out)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     shutil.rmtree(desk.state)
     restored = desk.run("restore", str(file))
@@ -49,7 +49,7 @@ def test_what_came_after_the_backup_is_made_so_again(desk: Desk) -> None:
     assert desk.run("restore", str(file)).code == 1
     said = desk.run("restore", str(file), "--force")
     assert said.code == 0
-    assert f"the former records are {desk.state / 'records.sqlite'}.before-restore; they hold secrets" in said.out
+    assert f"the former records are {desk.state / 'records.sqlite'}.before-restore; they contain secrets" in said.out
     assert "workload/shop/new" not in desk.recorded()
     desk.applied()
     assert {each["name"]: each["version"] for each in desk.run("get", "-o", "json").json["items"]} == {

@@ -92,7 +92,7 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_two_resources_never_share_a_file(tmp_path: Path) -> None:
     (tmp_path / "export.yaml").write_text("kind: group\nname: a b\n---\nkind: group\nname: a_b\n")
     said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
-    assert (said.code, said.err) == (1, "error: two resources would be written to one file; leave --out away\n")
+    assert (said.code, said.err) == (1, "error: two resources would be written to one file; omit --out\n")
     assert not (tmp_path / "tree").exists()
 
 
@@ -108,7 +108,7 @@ def test_faults_leave_nothing_written(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["convert", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
-        (["convert", "empty"], "empty holds nothing to read: no file below it ends in .yaml, .yml, .json"),
+        (["convert", "empty"], "empty has nothing to read: no file below it ends in .yaml, .yml, .json"),
         (["convert", "a.yaml", "--gvc", "No Name"], "--gvc No Name: a name is lower-case letters, digits and hyphens"),
         (["import", "a.yaml", "--scheme", "Cloud://"], "--scheme Cloud://: lower-case letters and digits"),
         (["import", "a.yaml", "--out", "taken/inner"], "taken/inner cannot be written: Not a directory"),

@@ -131,7 +131,7 @@ def test_warnings_are_told_in_every_form_that_people_read(tmp_path: Path) -> Non
     assert text.startswith("shop/web.yaml:7:14: warning: ")
     assert text.endswith("Why, with examples: reconciler explain image-dynamic-tag\n")
     assert comment.startswith("### Plan: 1 to update\n")
-    assert "\n\n### Worth a look: 1 warning\n" in comment
+    assert "\n\n### Warnings: 1 warning\n" in comment
     assert "| `image-dynamic-tag` |" in comment
 
 

@@ -149,7 +149,7 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
     assert f"(mode 755) -> chmod 700 {desk.state}" in told(desk, "state directory", "problem")
     desk.state.chmod(0o700)
     (desk.state / FILE).chmod(0o644)
-    assert "holds secrets, is open to others" in told(desk, "state directory", "problem")
+    assert "contains secrets, is open to others" in told(desk, "state directory", "problem")
 
 
 @only_root("only root can give files away")
@@ -199,13 +199,13 @@ def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
     identity, recipient = fresh()
     file = private(desk.path / "host" / "age.txt", identity)
     desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
-    assert f"{file} opens what is encrypted for {recipient}" in told(desk, "secrets", "ok")
+    assert f"{file} decrypts what is encrypted for {recipient}" in told(desk, "secrets", "ok")
     secret = SECRET.format(password="hidden").partition("---")[0]
     desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
     desk.applied()
     assert "1 that is encrypted or on this host can be opened" in told(desk, "secrets", "ok")
     file.chmod(0o644)
-    assert f"others (mode 644), so it opens nothing -> chgrp root {file}" in told(desk, "secrets", "problem")
+    assert f"others (mode 644), so it is not used -> chgrp root {file}" in told(desk, "secrets", "problem")
     file.chmod(0o600)
     file.write_text("AGE-SECRET-KEY-1NONE")
     assert "line 1 is not an identity" in told(desk, "secrets", "problem")
@@ -218,7 +218,7 @@ def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
 
 def test_a_branch_or_repository_that_is_not_there_is_a_problem(desk: Desk) -> None:
     settled(desk, branch="mian")
-    assert "did you mean 'main'? -> bring it back" in told(desk, "source main", "problem")
+    assert "did you mean 'main'? -> restore it" in told(desk, "source main", "problem")
     settled(desk, url="./nowhere")
     assert "no Git repository can be read" in told(desk, "source main", "problem")
     settled(desk, path="nowhere")
@@ -290,7 +290,7 @@ def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> N
     records = Records.open(desk.state / FILE, clock_now=lambda: float(soon))
     records.runs.start("main", "main@sha1:1", "poll")
     records.close()
-    assert "the clock was put back" in told(desk, "clock", "warning")
+    assert "the clock was set back" in told(desk, "clock", "warning")
 
 
 def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
@@ -307,12 +307,12 @@ def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:
     assert "InvalidRevision for " in told(desk, "source main", "problem")
     desk.run("suspend", "main", "--reason", "holidays")
     desk.run("apply")
-    assert "holidays -> when that is over: reconciler resume main" in told(desk, "source main", "warning")
+    assert "holidays -> to end that: reconciler resume main" in told(desk, "source main", "warning")
 
 
 def test_a_resource_that_somebody_suspended_is_not_forgotten(desk: Desk) -> None:
     desk.run("suspend", "workload/shop/web", "--reason", "a look inside")
-    advice = "a look inside -> when that is over: reconciler resume workload/shop/web"
+    advice = "a look inside -> to end that: reconciler resume workload/shop/web"
     assert advice in told(desk, "workload/shop/web", "warning")
 
 

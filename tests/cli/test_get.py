@@ -178,7 +178,7 @@ def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     ]
     places = said.partition("\nLocations\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in places] == ["aws-us-west-2", "gcp-us-east1"]
-    assert places[1].endswith("not bound here any more: nobody looks")
+    assert places[1].endswith("no longer bound here, so not observed")
 
 
 def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:

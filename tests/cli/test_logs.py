@@ -82,7 +82,7 @@ def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
         (["secret/db"], "'secret/db' names no streams"),
         (["gvc/shop", "--since", "yesterday"], "write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d"),
         (["gvc/shop", "--limit", "-1"], "--limit"),
-        (["gvc/shop", "--follow", "--until", "1h"], "give one of them"),
+        (["gvc/shop", "--follow", "--until", "1h"], "use one of them"),
         ([], "Missing argument 'QUERY'"),
     ],
 )
@@ -95,14 +95,14 @@ def test_what_cannot_be_asked_is_said_with_its_place(tmp_path: Path, words: list
 
 def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location, tmp_path: Path) -> None:
     said = here("logs", "workload/shop/wbe", cwd=tmp_path)
-    there = "the query chooses no logs; there are those of blog/web, shop/api, shop/web\n"
+    there = "the query selects no logs; there are logs of blog/web, shop/api, shop/web\n"
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
     assert said == (1, "", f"{missing}; {there}")
     assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (0, "", there)
     said = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)
     assert said == (1, "", "error: there is no location 'hree'; did you mean here?\n")
     said = here("logs", "gvc/shop", "--location", "aws-us-west-2", cwd=tmp_path)
-    assert said == (0, "", "there are no logs of aws-us-west-2 on this host; there are those of here\n")
+    assert said == (0, "", "there are no logs of aws-us-west-2 on this host; there are logs of here\n")
 
 
 def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "state").chmod(0o700)
     said = processes.reconciler("logs", "gvc/shop", "--settings", "settings.yaml", cwd=tmp_path, user=NOBODY)
     assert said.returncode == 1, said.stderr
-    assert "this user may not look at" in said.stderr
+    assert "this user may not read" in said.stderr
     assert "run the command as root" in said.stderr
 
 

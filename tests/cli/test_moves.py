@@ -129,11 +129,11 @@ def test_what_was_taken_and_is_in_git_goes_on_as_it_was(desk: Desk) -> None:
     ("words", "complaint"),
     [
         (("--all-of", "main"), "the source main is in the settings, and owns what it applied"),
-        (("--all-of", "none"), "no source 'none' has left anything behind"),
-        (("--all-of", "side", "--source", "mian"), "there is no source 'mian'; say which source takes it"),
-        (("workload/shop/a", "--source", "mian"), "there is no source 'mian'; say which source takes it"),
-        ((), "say either which KEY is to be adopted"),
-        ((WEB, "--all-of", "side"), "say either which KEY is to be adopted"),
+        (("--all-of", "none"), "no source 'none' has any resources here"),
+        (("--all-of", "side", "--source", "mian"), "there is no source 'mian'; name its new source"),
+        (("workload/shop/a", "--source", "mian"), "there is no source 'mian'; name its new source"),
+        ((), "name either the KEY to adopt"),
+        ((WEB, "--all-of", "side"), "name either the KEY to adopt"),
     ],
 )
 def test_what_cannot_be_taken_is_said(desk: Desk, words: tuple[str, ...], complaint: str) -> None:

@@ -78,7 +78,7 @@ def test_what_is_held_back_as_a_whole_is_said_beside_what_is_recorded(desk: Desk
     desk.run("suspend", "main", "--reason", "freeze")
     said = desk.run("get").err
     assert re.fullmatch(
-        r"source main: suspended by \S+: freeze\nsource main: \S+ holds it at main .*: broken release\n", said
+        r"source main: suspended by \S+: freeze\nsource main: \S+ rolled it back to main .*: broken release\n", said
     )
     assert desk.run("get", "-o", "json").err == ""
 
@@ -233,7 +233,7 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
     desk.run("apply")
     told = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
     assert len(told) == (waiting > 0), "told once, until something else waits"
-    assert not waiting or told[0].endswith(f"let go with: reconciler approve {plan['hold_digest']}")
+    assert not waiting or told[0].endswith(f"for: reconciler approve {plan['hold_digest']}")
     assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
     if waiting:
         said = desk.run("approve", plan["hold_digest"])

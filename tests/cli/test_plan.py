@@ -272,7 +272,9 @@ def test_a_plan_says_that_its_source_is_held_back_by_whom_and_why(tmp_path: Path
     assert text[0] == f"main  sha1:{commit}"
     held = "it does not follow its branch until: reconciler resume main"
     assert re.fullmatch(r"Source main: suspended by \S+: freeze; nothing of this plan is applied until: .*", text[-2])
-    assert re.fullmatch(rf"Source main: \S+ holds it at main~1 \({commit[:12]}\): broken release; {held}", text[-1])
+    assert re.fullmatch(
+        rf"Source main: \S+ rolled it back to main~1 \({commit[:12]}\): broken release; {held}", text[-1]
+    )
     assert "Source `main`: `suspended by " in desk.run("plan", "--format", "markdown").out
     plan = desk.plan()
     assert (plan["pinned"]["commit"], plan["pinned"]["why"]) == (commit, "broken release")

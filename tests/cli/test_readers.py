@@ -155,7 +155,7 @@ def test_who_is_no_member_is_told_to_become_one(served: Site) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["plan", "--out", "/tmp/reconciler-test-plan"], "plan: out cannot be given by readers"),
+        (["plan", "--out", "/tmp/reconciler-test-plan"], "plan: out may not be used by readers"),
         (["suspend", "main"], "this user may not"),
         (["apply"], "cannot be written: Permission denied"),
         (["backup", "/tmp/reconciler-test-backup"], "`backup` is not for readers"),
@@ -289,7 +289,7 @@ def test_doctor_says_what_readers_lack(tmp_path: Path) -> None:
     desk.settings.chmod(0o600)
     assert f"the group {GROUP} may not read" in _told(desk.run("doctor", "--format", "json"))
     desk.settings.chmod(0o644)
-    assert f"members of {GROUP} may look" in _told(desk.run("doctor", "--format", "json"))
+    assert f"members of {GROUP} may read" in _told(desk.run("doctor", "--format", "json"))
 
 
 def _told(said: Said) -> str:

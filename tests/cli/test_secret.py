@@ -153,9 +153,9 @@ path.write_text(path.read_text().replace("correct horse", "battery"))
 
 @pytest.mark.parametrize(
     ("script", "code", "told"),
-    [("", 0, "db.yaml: unchanged"), ("sys.exit(3)", 1, "code 3"), ("path.unlink()", 1, "took the file away"),
+    [("", 0, "db.yaml: unchanged"), ("sys.exit(3)", 1, "code 3"), ("path.unlink()", 1, "removed the file"),
      ("path.write_text('data: [')", 1, "line 1"), ("path.write_text('kind: secret')", 1, "nothing to encrypt"),
-     ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "somebody else")],
+     ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "another program")],
 )  # fmt: skip
 def test_an_edit_that_comes_to_nothing_leaves_the_file(
     tmp_path: Path, ours: tuple[str, str], script: str, code: int, told: str

@@ -74,12 +74,10 @@ def test_describe_answers_whether_the_newest_commit_is_live(desk: Desk) -> None:
     desk.applied()
     assert live(desk) == "yes"
     newer = desk.commit({"shop/web.yaml": workload("web", "3")}, message="Go on")
-    assert (
-        live(desk) == f"not yet: {newer[:12]} (Go on) was not looked at; no daemon runs; `reconciler apply` looks at it"
-    )
+    assert live(desk) == f"not yet: {newer[:12]} (Go on) was not read yet; no daemon runs; `reconciler apply` reads it"
     desk.run("rollback", "main", good[:12], "--reason", "later")
     desk.applied()
-    assert re.match(rf"no: \S+ holds it at {good[:12]} \({good[:12]}\): later", live(desk))
+    assert re.match(rf"no: \S+ rolled it back to {good[:12]} \({good[:12]}\): later", live(desk))
     desk.run("resume", "main")
     desk.run("suspend", "main", "--reason", "freeze")
     assert re.match(r"no: suspended by \S+: freeze", live(desk))

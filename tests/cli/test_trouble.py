@@ -128,7 +128,7 @@ def test_a_full_disk_on_stdout_ends_in_one_line(tmp_path: Path) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert said.returncode == 1
-    assert said.stderr == "error: what was to be said could not be written: No space left on device\n"
+    assert said.stderr == "error: the output could not be written: No space left on device\n"
 
 
 def test_a_terminal_that_knows_few_signs_gets_all_the_words(tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_a_daemon_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) 
     finally:
         lock.release()
     assert said.code == 1
-    assert "the daemon did not do the run in time" in said.err
+    assert "the daemon did not finish the run in time" in said.err

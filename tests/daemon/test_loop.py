@@ -140,7 +140,7 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
         eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch says so")
         approved = site.run("approve", waiting["approve"])
         assert (approved.returncode, approved.stderr) == (0, "")
-        assert "the daemon goes on with it" in approved.stdout
+        assert "the daemon continues with it" in approved.stdout
         eventually(lambda: "workload/shop/w0@here" not in site.recorded(), "they go")
         assert sorted(key for key in site.recorded() if key.endswith("@here")) == [
             "workload/shop/api@here", "workload/shop/w5@here", "workload/shop/w6@here", "workload/shop/w7@here",

@@ -97,7 +97,7 @@ def test_who_has_most_commands_makes_room_for_who_has_none(desk: Desk, monkeypat
         links = [await ask(state) for _ in range(MAX_COMMANDS)]
         code, text = await answer(await ask(state, "get", "gvc"))
         assert (code, "shop" in text) == (0, True), text
-        assert await answer(links[0]) == (1, "error: ended to make room for other readers; ask again later\n")
+        assert await answer(links[0]) == (1, "error: ended to make room for other readers; try again later\n")
 
     serve(desk, story)
 
@@ -107,7 +107,7 @@ def test_a_command_that_takes_too_long_is_ended(desk: Desk, monkeypatch: pytest.
 
     async def story(state: Path) -> None:
         code, text = await answer(await ask(state, "plan"))
-        assert (code, text) == (1, "error: ended after 0 s, which is as long as a reader's command may take\n")
+        assert (code, text) == (1, "error: ended after 0 s, the limit for commands of readers\n")
         following = await ask(state, "events", "--last", "1", "-fojson")
         assert (await following[0].readexactly(5))[0] == Frame.OUT, "one that follows goes on"
 

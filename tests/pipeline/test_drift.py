@@ -190,7 +190,7 @@ def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
 
 def test_retry_takes_a_fight_up_again(tmp_path: Path) -> None:
     way = _fought(tmp_path)
-    assert way.operations().retry(Key.parse(KEY)) == f"{KEY} is tried again"
+    assert way.operations().retry(Key.parse(KEY)) == f"{KEY} is retried"
     assert len(way.plan().steps) == 1
     way.applied()
     assert (way.check(), way.held()) == (set(), [READY])

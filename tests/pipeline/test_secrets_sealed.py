@@ -329,7 +329,7 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
 def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
-    with pytest.raises(HostSecretError, match="systemd handed no credentials"):
+    with pytest.raises(HostSecretError, match="systemd passed no credentials"):
         HostSecretDirectory.of(settings, settings.sources[0]).text(HostPlace("credential", "db"))
 
 
@@ -358,10 +358,10 @@ def host_text(settings: Settings, sort: str, name: str) -> str:
 def test_one_source_among_several_names_no_file_or_credential_of_another(
     tmp_path: Path, two: Callable[..., Settings]
 ) -> None:
-    assert "give the source main no directory of its own" in host_text(two(), "file", "db")
+    assert "name no directory for such files of the source main" in host_text(two(), "file", "db")
     assert "in the source's `secrets.directory`" in host_text(two(), "file", "db")
     said = host_text(two(), "credential", "user")
-    assert "do not give the credential `user` to the source main" in said
+    assert "do not grant the credential `user` to the source main" in said
     private(tmp_path / "own" / "db", "mine\n")
     own = two(directory=tmp_path / "own", credentials=("other",))
     assert host_text(own, "file", "db") == "mine"

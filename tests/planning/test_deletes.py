@@ -95,11 +95,11 @@ def test_small_deletes_one_after_the_other_are_bounded_within_an_hour(tmp_path: 
     plan = way.plan()
     assert set(holds(plan).values()) == {"prune-hourly-budget"}
     first = iso(math.ceil(began + 60 + 3600))
-    assert f"more deletes than the runs of an hour may make; the budget is free again at {first}" in text(plan)
+    assert f"more deletes than the runs of an hour may make; the budget allows more at {first}" in text(plan)
     assert {step["hold_until"] for step in document(plan)["steps"]} == {first}
     assert way.apply().outcome == "waiting"
     message = next(iter(way.outcomes.values())).message
-    assert f"(the budget is free again at {first}): reconciler approve {plan.hold_digest}" in message
+    assert f"(the budget allows more at {first}): reconciler approve {plan.hold_digest}" in message
 
 
 def test_what_waits_for_the_hour_goes_by_itself_when_it_is_over(tmp_path: Path) -> None:

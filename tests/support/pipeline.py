@@ -120,7 +120,7 @@ class Way:
         assert ended.outcome in ("applied", "unchanged"), (ended.outcome, shown(ended.findings), ended)
 
     def approve(self, digest: str) -> None:
-        """Let the deletes of a plan go."""
+        """Approve the deletes of a plan."""
         self.records.approvals.approve(f"{self.line.name}/{digest}", by="ada")
 
     def recorded(self) -> dict[str, Record]:

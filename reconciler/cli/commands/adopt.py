@@ -1,4 +1,4 @@
-"""`reconciler adopt`: take an orphan back."""
+"""`reconciler adopt`: manage an orphan again."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: reconciler adopt volumeset/shop/data")
 @click.argument("key", required=False, callback=parse_key)
-@click.option("--all-of", "gone", default="", metavar="NAME", help="Whatever that source left behind, instead of KEY.")
+@click.option(
+    "--all-of", "gone", default="", metavar="NAME", help="All resources of this removed source, instead of KEY."
+)
 @click.option(
     "--source",
     default="",
     metavar="NAME",
-    help="The source that is to own it, where its own is gone from the settings.",
+    help="The new source, if the settings no longer name its own.",
 )
 @settings_option
 def command(settings_file: Path, key: Key | None, gone: str, source: str) -> None:
-    """Treat an orphan like any other resource again: it is deleted if its source does not have it in Git.
+    """Manage an orphan like any other resource again: it is deleted if its source does not have it in Git.
 
-    Resources of a source that was removed from the settings stay as they are, until another source takes them with
+    Resources of a source that was removed from the settings stay as they are until another source adopts them with
     --source: KEY, or all of them with --all-of.
     """
     if (key is None) == (not gone):
-        raise UsageError("say either which KEY is to be adopted, or with --all-of what a source left behind")
+        raise UsageError("name either the KEY to adopt, or with --all-of a removed source")
     run_operation(
         settings_file,
         lambda operations: operations.adopt_all(gone, source) if key is None else operations.adopt(key, source),

@@ -1,4 +1,4 @@
-"""`reconciler apply`: do one run and exit."""
+"""`reconciler apply`: run every source once and exit."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ LATER = 2.0
 
 
 @click.command(epilog="Example: reconciler apply --wait")
-@click.option("--wait", is_flag=True, help="Go on until all is healthy, or nothing more can be done.")
+@click.option("--wait", is_flag=True, help="Wait until everything is healthy, or waiting cannot help.")
 @click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Only what this plan says.")
+@click.option(
+    "--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Apply only this saved plan."
+)
 @settings_option
 def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None) -> int:
-    """Do one run of every source and exit; the status branch is written by then.
+    """Run every source once, write the status branch, and exit.
 
     --plan runs only the sources of a plan that `reconciler plan --out FILE` saved, and only if a run would still do
     what that plan shows; else it reports what changed. During --wait, a terminal shows the progress.
@@ -106,7 +108,7 @@ def _load_plans(settings: Settings, plan_file: Path | None) -> Plans:
 def _report_replicas(counts: ReplicaCounts) -> int:
     """Warn about the work that needs a daemon; return the exit code."""
     others = "start the others, or to " if counts.running < counts.wanted else ""
-    message = f"{counts.running} of {counts.wanted} replicas run; no daemon is there to {others}probe, restart or scale"
+    message = f"{counts.running} of {counts.wanted} replicas run; there is no daemon to {others}probe, restart or scale"
     click.echo(f"warning: {message} them: reconciler run", err=True)
     return int(counts.running < counts.wanted)
 
@@ -243,9 +245,9 @@ def _request_run(settings: Settings, records: Records, deadline: float, plans: P
         if request is not None and request.result is not None:
             return decode_reports(request.result)
         if holder(settings.state) is None:
-            raise RefusedError("the daemon ended before it did the run; ask again")
+            raise RefusedError("the daemon ended before it finished the run; try again")
         time.sleep(0.02)
-    raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
+    raise RefusedError("the daemon did not finish the run in time; see its log and `reconciler events`")
 
 
 def _warn_about_status(records: Records, reports: list[Report]) -> None:

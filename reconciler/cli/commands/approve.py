@@ -1,4 +1,4 @@
-"""`reconciler approve`: let the deletes of a plan go."""
+"""`reconciler approve`: approve the deletes of a plan."""
 
 from __future__ import annotations
 
@@ -25,4 +25,6 @@ def command(settings_file: Path, digest: str) -> None:
     settings = load(settings_file)
     click.echo(approve(settings, digest, operator()))
     woken = wake(settings.state, None, "approval")
-    click.echo("the daemon goes on with it" if woken else "no daemon runs; the next `reconciler apply` goes on with it")
+    click.echo(
+        "the daemon continues with it" if woken else "no daemon runs; the next `reconciler apply` continues with it"
+    )

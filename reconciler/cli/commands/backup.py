@@ -1,4 +1,4 @@
-"""`reconciler backup`: copy the records while the daemon works."""
+"""`reconciler backup`: back up the records while the daemon runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command(settings_file: Path, file: Path) -> None:
     if file.is_dir():
         raise UsageError(f"{file} is a directory; name a file in it")
     if file.absolute().parent.resolve() == settings.state.resolve():
-        raise UsageError(f"{file} is in the state directory, which a backup is to replace one day; name another place")
+        raise UsageError(f"{file} is in the state directory, which a restore replaces; name another place")
     with as_owner(settings.state) as other:
         copy = settings.state / "backup.copy" if other else file
         with closing(read_records(settings)) as records:
@@ -39,7 +39,7 @@ def command(settings_file: Path, file: Path) -> None:
             copy.unlink()
     if written is not None:
         _write(file, written)
-    click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it holds secrets in plain text")
+    click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it contains secrets as plain text")
 
 
 def _write(file: Path, written: int) -> None:

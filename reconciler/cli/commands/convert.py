@@ -1,4 +1,4 @@
-"""`reconciler convert`: make manifests out of Kubernetes YAML."""
+"""`reconciler convert`: convert Kubernetes YAML to manifests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reconciler.errors import UsageError
 
 @click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
 @files_argument
-@click.option("--gvc", metavar="NAME", default="", help="The GVC of all that is written; else that of the namespace.")
+@click.option("--gvc", metavar="NAME", default="", help="The GVC of every manifest; else that of the namespace.")
 @click.option(
     "--protocol",
     type=click.Choice(["http", "http2", "grpc", "tcp"]),
-    help="What is spoken on all ports; else names, probes and numbers decide.",
+    help="The protocol of all ports; else names, probes and numbers decide.",
 )
 @out_options
 def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | None, force: bool) -> int:

@@ -1,4 +1,4 @@
-"""`reconciler describe`: show all that is known about one resource."""
+"""`reconciler describe`: show one resource or source in detail."""
 
 from __future__ import annotations
 

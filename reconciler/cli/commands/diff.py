@@ -41,7 +41,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
 @click.argument("rev1")
 @click.argument("rev2")
-@click.option("--repo", type=DIRECTORY, help="The repository; else the source's, else the one here.")
+@click.option("--repo", type=DIRECTORY, help="The repository; else that of the source, else the current one.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
 @blame_option

@@ -1,4 +1,4 @@
-"""`reconciler doctor`: say what is wrong here, and what to do about it."""
+"""`reconciler doctor`: check this host, and suggest what to do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
         settings = load(settings_file)
     except UsageError as error:
         for line in str(error).splitlines():
-            yield problem("settings", line, "correct the settings; nothing starts with them")
+            yield problem("settings", line, "correct the settings; the daemon does not start with them")
         return
     names = ", ".join(source.name for source in settings.sources)
     yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")

@@ -1,4 +1,4 @@
-"""`reconciler drift`: show what was changed at its location and not in Git."""
+"""`reconciler drift`: show what differs at a location from what was applied."""
 
 from __future__ import annotations
 

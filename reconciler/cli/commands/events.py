@@ -1,4 +1,4 @@
-"""`reconciler events`: show what happened."""
+"""`reconciler events`: show events of resources and sources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _POLL_SECONDS = 0.2
 
 @click.command(epilog="Example: reconciler events workload/shop/api --follow")
 @click.argument("key", required=False, callback=parse_target)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now.")
-@click.option("--last", metavar="N", default=100, type=click.IntRange(min=0), help="How many to begin with; 100.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new events as they come.")
+@click.option("--last", metavar="N", default=100, type=click.IntRange(min=0), help="How many past events; 100.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
 def command(settings_file: Path, key: Key | str | None, follow: bool, last: int, output: str) -> None:

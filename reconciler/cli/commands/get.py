@@ -1,4 +1,4 @@
-"""`reconciler get`: show what is recorded."""
+"""`reconciler get`: list resources and their status."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: reconciler get workload api --gvc shop -o yaml")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
-@click.option("--gvc", metavar="G", help="Only what lives in this GVC.")
+@click.option("--gvc", metavar="G", help="Only resources of this GVC.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | None, output: str) -> None:
     """Show the records: all resources, those of KIND, or the one called NAME.
 
     It shows what was last applied and its last known status; secret data shows as ***. A source whose newest revision
-    is refused or cannot be read, or that is held or suspended, has a line on standard error; JSON has all sources
-    below `sources`. The exit code does not depend on the status of resources.
+    is refused or cannot be read, or that is rolled back or suspended, has a line on standard error; JSON has all
+    sources below `sources`. The exit code does not depend on the status of resources.
     """
     from reconciler.queries.resources import find_resources, list_sources
     from reconciler.render.layout import strip_control

@@ -1,4 +1,4 @@
-"""`reconciler history`: show the runs that there were."""
+"""`reconciler history`: show past runs."""
 
 from __future__ import annotations
 

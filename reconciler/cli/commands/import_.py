@@ -1,4 +1,4 @@
-"""`reconciler import`: tidy manifests that the platform exported."""
+"""`reconciler import`: import manifests that the platform exported."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from reconciler.errors import RefusedError, UsageError
 
 @click.command(epilog="Example: reconciler import export.yaml --org acme --out manifests")
 @files_argument
-@click.option("--scheme", metavar="NAME", default="platform", help="How the platform is spelled in them.")
-@click.option("--org", metavar="ORG", default="", help="The org whose links become relative; else each says its own.")
-@click.option("--gvc", metavar="NAME", default="", help="The GVC of what neither says it nor comes with one GVC.")
+@click.option("--scheme", metavar="NAME", default="platform", help="The spelling of the platform in each FILE.")
+@click.option("--org", metavar="ORG", default="", help="The org of the manifests; else that of each.")
+@click.option("--gvc", metavar="NAME", default="", help="The GVC of resources without one.")
 @out_options
 def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path | None, force: bool) -> int:
-    """Tidy the manifests that the platform exported, in each FILE.
+    """Import the manifests that the platform exported, in each FILE.
 
     A FILE is YAML or JSON, a directory of such files, or - for standard input. Fields of the platform and default
     values are removed, links become relative, URIs, tags and variables become ours. Comments are lost, and secrets
@@ -46,6 +46,6 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
         return 1
     if out is not None and (homeless := [each for each in imported.drafts if each.kind in GVC_SCOPED and not each.gvc]):
         first = f"{homeless[0].kind}/{homeless[0].name}"
-        raise RefusedError(f"nothing says to which GVC {first} belongs, so it has no place below {out}; use --gvc NAME")
+        raise RefusedError(f"the GVC of {first} is not known, so it has no place below {out}; use --gvc NAME")
     write_drafts(imported.drafts, out, force)
     return 0

@@ -1,4 +1,4 @@
-"""`reconciler init`: make a new repository of manifests from the shipped example."""
+"""`reconciler init`: create a repository of example manifests."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ then name it in the settings and start the daemon with `reconciler run`:
   org: acme
   sources:
     - {{name: main, url: {url}, branch: main}}
-  locations:                             # host: runs on this machine; recorded: nothing does
+  locations:                             # host: runs on this machine; recorded: runs nothing
     aws-us-west-2: {{engine: host}}
     gcp-us-east1: {{engine: host}}"""

@@ -1,4 +1,4 @@
-"""`reconciler logs`: show what workloads wrote."""
+"""`reconciler logs`: show the logs of workloads."""
 
 from __future__ import annotations
 
@@ -74,25 +74,27 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 
 @click.command(epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
 @click.argument("query", callback=_query)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now.")
-@click.option("--since", metavar="TIME", callback=_time, help="Not before; 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", callback=_time, help="Not after; written as --since.")
-@click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="How many lines at most; 100.")
-@click.option("--location", metavar="NAME", help="Only what was written at this location.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new lines as they come.")
+@click.option(
+    "--since", metavar="TIME", callback=_time, help="Only lines since 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z."
+)
+@click.option("--until", metavar="TIME", callback=_time, help="Only lines until then; written as --since.")
+@click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="Limit of lines; 100.")
+@click.option("--location", metavar="NAME", help="Only lines of this location.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
 def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> None:
-    """Show the newest lines that workloads wrote on this host, oldest first.
+    """Show the newest lines of the logs of workloads on this host, oldest first.
 
-    QUERY is a key (workload/shop/web, gvc/shop), or streams by their labels gvc, workload, location, replica and
-    container (= != =~ !~) and then what their lines hold (|= != |~ !~), as in LogQL. A line has the time at which it
-    was read. Lines are shown as they were written: a secret that a workload writes stands here too.
+    QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
+    location, replica and container (= != =~ !~), then filters of lines (|= != |~ !~). The time of a line is when it
+    was read. Lines are not redacted: a secret that a workload writes is shown.
     """
     from reconciler.queries.logs import LogOptions
 
     options = LogOptions(**wanted)
     if follow and options.until is not None:
-        raise UsageError("--follow goes on with what comes, and --until ends before it: give one of them")
+        raise UsageError("--follow shows new lines, and --until excludes them: use one of them")
     settings = load(settings_file)
     show = _form(output)
     try:
@@ -140,7 +142,7 @@ def _limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _F
 
 
 def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    raise RefusedError("an expression of the query takes too long; write it without repeats of repeats, such as (a+)+")
+    raise RefusedError("an expression of the query takes too long; avoid nested repeats such as (a+)+")
 
 
 def _print_lines(lines: Sequence[Line], show: Callable[[Line], str]) -> None:

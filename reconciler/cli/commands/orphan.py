@@ -1,4 +1,4 @@
-"""`reconciler orphan`: keep a resource that leaves Git."""
+"""`reconciler orphan`: keep a resource that is removed from Git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler plan`: show what a run would do; changes nothing."""
+"""`reconciler plan`: show what a run would change."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ CHANGES = 3
 )
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the plan to FILE as JSON too.", metavar="FILE")
-@click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} where there is something to do.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the plan to FILE as JSON.", metavar="FILE")
+@click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} if there is something to do.")
 @blame_option
 @settings_option
 def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:

@@ -1,4 +1,4 @@
-"""`reconciler restart`: have new replicas of a workload take over."""
+"""`reconciler restart`: replace the replicas of a workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler restore`: put a backup in the place of the records."""
+"""`reconciler restore`: replace the records by a backup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.errors import RecordsError, RefusedError
 
 @click.command(epilog="Example: reconciler restore /var/backups/records.sqlite --force")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace records that are there; they are kept beside the restored ones.")
+@click.option("--force", is_flag=True, help="Replace existing records; they are moved aside.")
 @settings_option
 def command(settings_file: Path, file: Path, force: bool) -> None:
     """Replace the records by the backup FILE. Stop the daemon first.
@@ -37,8 +37,8 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     last = f", last run {iso(found.last_run)}" if found.last_run is not None else ""
     click.echo(f"{path}: {found.resources} resources, {megabytes(found.size)}{last}")
     if aside is not None:
-        click.echo(f"the former records are {aside}; they hold secrets in plain text, delete them when all is well")
-    click.echo("look at what a run would do: reconciler plan")
+        click.echo(f"the former records are {aside}; they contain secrets as plain text: delete them when all is well")
+    click.echo("see what a run would do: reconciler plan")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`reconciler retry`: try again at once what failed."""
+"""`reconciler retry`: retry failed steps at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler rollback`: hold a source at an older revision."""
+"""`reconciler rollback`: roll a source back to an older revision."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reconciler.errors import UsageError
 @click.command(epilog="Example: reconciler rollback main HEAD~1 --reason incident-12")
 @click.argument("source")
 @click.argument("revision", metavar="[REV]", required=False, default="")
-@click.option("--previous", is_flag=True, help="The last good revision before the one that is applied.")
-@click.option("--force", is_flag=True, help="Also to a revision that the source never followed.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; others will read it.")
+@click.option("--previous", is_flag=True, help="Roll back to the last good revision before the applied one.")
+@click.option("--force", is_flag=True, help="Accept a revision that the source never followed.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @settings_option
 def command(settings_file: Path, source: str, revision: str, previous: bool, force: bool, reason: str) -> None:
-    """Roll a source back to the revision REV and hold it there, whatever is pushed, until `reconciler resume SOURCE`.
+    """Roll a source back to the revision REV, and ignore pushes until `reconciler resume SOURCE`.
 
     REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
     whatever is checked out in the repository. REV must be an ancestor of the commits that the source followed.
@@ -29,6 +29,6 @@ def command(settings_file: Path, source: str, revision: str, previous: bool, for
     from reconciler.operations.commands import PREVIOUS
 
     if previous == bool(revision):
-        raise UsageError("say where to: either a revision REV or --previous")
+        raise UsageError("name either a revision REV or --previous")
     wanted = PREVIOUS if previous else revision
     run_operation(settings_file, lambda operations: operations.rollback(source, wanted, reason, force=force))

@@ -24,7 +24,7 @@ _identity_option = click.option(
     metavar="FILE",
     type=_FILE,
     envvar=IDENTITY_FILE,
-    help=f"What opens the file; else ${IDENTITY_FILE}, else `secrets.identity` of the settings.",
+    help=f"The identity that decrypts the file; else ${IDENTITY_FILE}, else `secrets.identity` of the settings.",
 )
 
 
@@ -43,7 +43,7 @@ def command() -> None:
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
 @click.option("--recipient", "recipients", metavar="KEY", multiple=True, help="age1… or an SSH public key; repeatable.")
-@click.option("--in-place", is_flag=True, help="Write each FILE anew; else the one is printed.")
+@click.option("--in-place", is_flag=True, help="Write to each FILE; else the result is printed.")
 def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool) -> None:
     """Encrypt the data of the secrets in each FILE.
 
@@ -54,7 +54,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     from reconciler.sops.creation_rules import Creation
 
     if len(files) > 1 and not in_place:
-        raise UsageError("several files are only encrypted with --in-place")
+        raise UsageError("several files need --in-place")
     for path in files:
         raw = _content(path)
         creation = Creation(recipients) if recipients else _rule_for(path)
@@ -99,7 +99,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
             except WritingError as error:
                 click.echo(f"{path} cannot be encrypted like this: {error}", err=True)
         else:
-            raise RefusedError(f"{path} is left as it was")
+            raise RefusedError(f"{path} is unchanged")
     replace_file(path, raw, sealed)
     click.echo(f"{path}: changed")
 
@@ -113,12 +113,12 @@ class _Rotated(NamedTuple):
 
 
 @command.command(
-    short_help="Encrypt files with another key, for others.",
+    short_help="Encrypt files with a new key for other recipients.",
     epilog="Example: reconciler secret rotate db.yaml --add age1… --remove age1…",
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
-@click.option("--add", metavar="KEY", multiple=True, help="Another recipient: age1… or an SSH public key; repeatable.")
-@click.option("--remove", metavar="KEY", multiple=True, help="A recipient that shall no longer open it; repeatable.")
+@click.option("--add", metavar="KEY", multiple=True, help="A recipient to add: age1… or an SSH public key; repeatable.")
+@click.option("--remove", metavar="KEY", multiple=True, help="A recipient to remove; repeatable.")
 @_identity_option
 @settings_option
 def rotate(
@@ -156,7 +156,7 @@ def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
     kinds = [each.value.get("kind") for each in read(raw).documents if isinstance(each.value, dict)]
     others = sorted({str(kind) for kind in kinds if kind != "secret"})
     if others:
-        raise RefusedError(f"{path}: only secrets are encrypted, and it holds a {others[0][:20]}; part them")
+        raise RefusedError(f"{path}: only secrets are encrypted, and it contains a {others[0][:20]}; split the file")
     try:
         return encrypt(raw, creation.recipients, creation.manner, _moment())
     except WritingError as error:
@@ -182,7 +182,7 @@ def _rule_for(path: Path) -> Creation:
         if creation is None:
             raise UsageError(f"no rule of {rules} fits {path}; name a --recipient")
         return creation
-    raise UsageError(f"nothing says for whom {path} is encrypted: name a --recipient, or write a {FILE}")
+    raise UsageError(f"no recipient of {path} is known: name a --recipient, or write a {FILE}")
 
 
 def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
@@ -199,7 +199,7 @@ def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
         return Keyring((text,), required=True)
     settings = load_or_none(settings_file)
     if settings is None:
-        raise UsageError(f"nothing is there to open it with: name the file with your identity in ${IDENTITY_FILE}")
+        raise UsageError(f"there is no identity to decrypt it with: set the path of yours in ${IDENTITY_FILE}")
     return keyring_of(settings)
 
 

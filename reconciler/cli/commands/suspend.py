@@ -1,4 +1,4 @@
-"""`reconciler suspend`: leave a source or a resource as it is for a while."""
+"""`reconciler suspend`: suspend a source or a resource."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.cli.options import settings_option
 
 @click.command(epilog="Example: reconciler suspend workload/shop/api --reason debugging --until 2h")
 @click.argument("target", metavar="SOURCE|KEY")
-@click.option("--reason", default="", metavar="TEXT", help="Why; others will read it.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @click.option(
     "--until", callback=parse_until, metavar="WHEN", help="A time such as 2026-01-31T12:00Z, or how long: 2h."
 )

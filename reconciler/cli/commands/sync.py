@@ -1,4 +1,4 @@
-"""`reconciler sync`: have the daemon look at its sources now."""
+"""`reconciler sync`: make the daemon run its sources now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(settings_file: Path, source: str) -> int:
     settings = load(settings_file)
     select_sources(settings, source)
     if wake(settings.state, source or None, "sync"):
-        click.echo(f"the daemon looks at {source or 'every source'} now; see: reconciler events --follow")
+        click.echo(f"the daemon runs {source or 'every source'} now; see: reconciler events --follow")
         return 0
-    print_error("no daemon runs here; `reconciler apply` does one run by itself")
+    print_error("no daemon runs here; `reconciler apply` does one run without it")
     return 1

@@ -27,8 +27,8 @@ _ONCE = 0.5
 
 @click.command(epilog="Example: reconciler top --gvc shop")
 @click.option("--gvc", metavar="G", help="Only the workloads of this GVC.")
-@click.option("--once", is_flag=True, help="Print the table once; so too where there is no terminal.")
-@click.option("--interval", metavar="S", default=2.0, type=click.FloatRange(0.1), help="Seconds between looks; 2.")
+@click.option("--once", is_flag=True, help="Print the table once, as without a terminal.")
+@click.option("--interval", metavar="S", default=2.0, type=click.FloatRange(0.1), help="Seconds between refreshes; 2.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: once, for programs.")
 @settings_option
 def command(settings_file: Path, gvc: str | None, once: bool, interval: float, output: str) -> None:

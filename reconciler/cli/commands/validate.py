@@ -1,4 +1,4 @@
-"""`reconciler validate`: check manifests and say every fault, with its place."""
+"""`reconciler validate`: check manifests and report every error with its place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     if path is not None and revision:
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
-        raise UsageError("--org is for a PATH; the settings say the org of their sources")
+        raise UsageError("--org is for a PATH; the settings name the org of their sources")
     failed: dict[str, ReconcilerError] = {}
     checked = _sources(settings_file, revision, failed) if path is None else [_folder(path, settings_file, org)]
     if checked or not failed:

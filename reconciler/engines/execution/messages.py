@@ -56,7 +56,7 @@ def hold_outcome(step: Step, digest: str) -> Outcome:
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
-    until = f" (the budget is free again at {step.hold_until})" if step.hold_until else ""
+    until = f" (the budget allows more at {step.hold_until})" if step.hold_until else ""
     message = f"waits for approval, since {HOLD_WORDS[step.hold]}{until}: reconciler approve {digest}"
     return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REQUIRED, message)
 

@@ -39,9 +39,9 @@ def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
         lines += list(_details(members[:MOST_GROUPS], blames))
     renamed = ((code_span(str(rename.before)), code_span(str(rename.after))) for rename in plan.renames)
     lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
-    lines += [f"\n- Kept: {code_span(str(each.key))} ({each.reason})" for each in plan.retained]
+    lines += [f"\n- Retained: {code_span(str(each.key))} ({each.reason})" for each in plan.retained]
     if plan.hold_digest:
-        lines += ["", f"What waits is let go by {code_span(f'reconciler approve {plan.hold_digest}')}."]
+        lines += ["", f"Approve what waits: {code_span(f'reconciler approve {plan.hold_digest}')}."]
     if plan.steps:
         lines += ["", f"<sub>digest {code_span(plan.digest)}</sub>"]
     return "\n".join(lines) + "\n"
@@ -56,7 +56,7 @@ def _row(group: Group) -> str:
 
 
 def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:
-    names = names if blames is None else [*names, "asked for by"]
+    names = names if blames is None else [*names, "commit"]
     yield "|" + "".join(f" {name} |" if name else " |" for name in names)
     yield "|---" * len(names) + "|"
 

@@ -115,7 +115,7 @@ def _markdown(review: PlanReview) -> str:
     shown = markdown(review.plan, review.blames, review.since)
     if all(finding.severity is Severity.NOTICE for finding in review.findings):
         return shown
-    heading = "Left out" if has_errors(review.findings) else "Worth a look"
+    heading = "Skipped" if has_errors(review.findings) else "Warnings"
     return f"{shown}\n{markdown_findings(review.findings, heading)}"
 
 

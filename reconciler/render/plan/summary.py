@@ -19,7 +19,7 @@ HOLD_REASONS = {
     Hold.HOURLY: "more deletes than the runs of an hour may make",
     Hold.VOLUMES: "it deletes volumes",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
-    Hold.REPLACE: "it deletes what is there first",
+    Hold.REPLACE: "it deletes the existing resource first",
     Hold.ALWAYS: "the settings ask for an approval of every step",
     Hold.DELETES: "the settings ask for an approval of every delete",
 }
@@ -54,7 +54,7 @@ class Group(msgspec.Struct, frozen=True):
             return "suspended"
         if self.step.hold is Hold.NONE:
             return ""
-        until = f"; the budget is free again at {self.step.hold_until}" if self.step.hold_until else ""
+        until = f"; the budget allows more at {self.step.hold_until}" if self.step.hold_until else ""
         return f"waits for approval: {HOLD_REASONS[self.step.hold]}{until}"
 
 

@@ -41,7 +41,7 @@ def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None, sinc
     lines.extend(_asides(plan))
     lines.append(f"Plan: {sentence(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
     if plan.hold_digest:
-        lines.append(f"Let what waits go with: reconciler approve {plan.hold_digest}")
+        lines.append(f"Approve what waits: reconciler approve {plan.hold_digest}")
     return "\n".join(lines) + "\n"
 
 
@@ -81,9 +81,9 @@ def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator
 
 def _asides(plan: Plan) -> Iterator[str]:
     for rename in plan.renames:
-        yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
+        yield f"Renamed: {rename.before} → {rename.after} (otherwise equal; it is deleted and created again)"
     for each in plan.retained:
-        yield f"Kept: {each.key} is no longer in Git; {each.reason}"
+        yield f"Retained: {each.key} is no longer in Git; {each.reason}"
     if plan.renames or plan.retained:
         yield ""
 
