@@ -1,6 +1,6 @@
 """From changed files and their manifests to a change set: the resources added and removed.
 
-Works on a difference: what an index knows of the last good revision, and what the changed files say now.
+It works on a difference: the index of the last good revision, and the new content of the changed files.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from reconciler.model.rule import error_rule
 from reconciler.printable import printable
 
 MOST_GVCS = 50
-"""GVCs, at most, to which a faulty document without a GVC may belong."""
+"""The maximum of GVCs to which a faulty document without a GVC may belong."""
 MAX_LISTED = 80
-"""Characters of a kind and name that a message shows; every valid one is shorter."""
+"""The maximum of characters of a kind and name in a message; every valid one is shorter."""
 
 RULES = (
     error_rule(
         "gvc-missing",
-        "A workload, an identity or a volume set says its GVC, or lies in or below a directory with the manifest of "
+        "A workload, an identity or a volume set names its GVC, or is in or below a directory with the manifest of "
         "one.",
-        "Without a GVC it has neither a place to run nor a full name.",
+        "Without a GVC it has neither a location nor a full name.",
         "docs/platform/fields.md#which-gvc",
     ),
     error_rule(
         "gvc-ambiguous",
-        "Where the directory is to say the GVC, the nearest one with any holds exactly one, or the file itself does.",
-        "With two, it would be a matter of chance which of them gets the resource.",
+        "If the directory decides the GVC, the nearest one with any has exactly one, or the file itself has one.",
+        "With two, the GVC of the resource would be ambiguous.",
         "docs/platform/fields.md#which-gvc",
     ),
     error_rule(
         "duplicate-resource",
         "A resource is declared once, in one file of one source.",
-        "Two declarations would be applied in turn for ever, each undoing the other.",
+        "Two declarations would be applied alternately for ever, each undoing the other.",
         "docs/manifests.md#one-declaration",
     ),
 )
@@ -105,10 +105,10 @@ class _Assembly:
         moved = self._take(changes)
         if moved:
             self._take(self._affected(moved))
-        # In order of place, whatever order they were decoded in: of two claims to a key the first stands.
+        # In order of place, not of decoding: of two declarations of a key, the first counts.
         self.manifests.sort(key=lambda found: (found.path, found.manifest.position), reverse=True)
         while self.manifests:
-            # Each goes as its resource comes: 100,000 bodies need not be there twice, nor their pages be asked for.
+            # Each manifest is freed when its resource is made, so that 100,000 bodies are not in memory twice.
             self._place(self.manifests.pop())
         for key, claims in self.clashes.items():
             self._report_duplicate(key, claims)
@@ -148,7 +148,7 @@ class _Assembly:
         return names
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
-        """Add the broken documents of one file; returns the names of the GVCs that they mean to declare."""
+        """Add the broken documents of one file; returns the names of the GVCs that they probably declare."""
         self.change_set.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
@@ -157,8 +157,10 @@ class _Assembly:
         return [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
 
     def _interned(self, manifest: Manifest) -> Manifest:
-        """``manifest`` with the references and questions of an equal one: of 100,000, mostly made from a few patterns,
-        each its own would be 2 KB more in memory, at more cost for the pages than for the looking up."""
+        """``manifest`` with the references and questions of an equal one, which saves 2 KB of memory for each manifest.
+
+        Most of 100,000 manifests follow a few patterns, and the memory would cost more time than the lookups.
+        """
         references = self.references.setdefault(manifest.references, manifest.references)
         questions = self.questions.setdefault(manifest.questions, manifest.questions)
         return msgspec.structs.replace(manifest, references=references, questions=questions)
@@ -209,7 +211,7 @@ class _Assembly:
         self.change_set.added[key] = resource
 
     def _other_declaration(self, key: str) -> IndexedResource | None:
-        """The declaration of ``key`` in an unchanged file or another source, None where there is none."""
+        """The declaration of ``key`` in an unchanged file or another source, None if there is none."""
         if self.first or key in self.change_set.previous:
             return None
         known = self.index.get(key)
@@ -218,7 +220,7 @@ class _Assembly:
         return known
 
     def _report_duplicate(self, key: str, claims: list[_Claim]) -> None:
-        """Report every claim but the first, with the place of the first; another source counts as first."""
+        """Report every declaration but the first, with the place of the first; another source counts as first."""
         known, placed = self._other_declaration(key), self.change_set.added.pop(key, None)
         where = ""
         if placed is not None:
@@ -238,7 +240,7 @@ class _Assembly:
                           f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
 
     def _inferred(self, path: str, line: int, what: str) -> str:
-        """The GVC that the directory decides for ``what``; "", with a finding, where it decides none."""
+        """The GVC that the directory decides for ``what``; "", with a finding, if it decides none."""
         place, names = self._gvcs_for(path)
         if len(names) == 1:
             return names[0]
@@ -247,21 +249,21 @@ class _Assembly:
         if names:
             self._finding(path, line, "gvc-ambiguous",
                           f"{what} could belong to any GVC of {place or 'the root'}: {first_of(names)}",
-                          f"write gvc: {names[0]}, or give each GVC a directory of its own")  # fmt: skip
+                          f"write gvc: {names[0]}, or give each GVC its own directory")  # fmt: skip
         elif not self._unclear(directory_of(path)):
             self._finding(path, line, "gvc-missing",
-                          f"{what} does not say its GVC and no directory above it declares one",
+                          f"{what} does not name its GVC and no directory above it declares one",
                           "write gvc: NAME, or put a manifest of kind gvc beside it")  # fmt: skip
         return ""
 
     def _unclear(self, directory: str) -> bool:
-        """Whether a faulty file at or above ``directory`` may mean to declare a GVC."""
+        """Whether a faulty file at or above ``directory`` may declare a GVC."""
         while directory and directory not in self.unclear:
             directory = directory_of(directory)
         return directory in self.unclear
 
     def _gvcs_for(self, path: str) -> tuple[str, list[str]]:
-        """The directory and the GVCs to which what ``path`` declares can belong: the one in the file itself, if any."""
+        """The directory that decides the GVC of ``path``, and its GVCs; a GVC in the file itself comes first."""
         place, names = self._gvcs_at(directory_of(path))
         own = self.in_file.get(path, [])
         return place, own if len(own) == 1 else names

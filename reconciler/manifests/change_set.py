@@ -77,10 +77,10 @@ class PartialDocument(NamedTuple):
 class ChangeSet(msgspec.Struct):
     """The change by a revision: the resources of changed files, now and before.
 
-    ``unresolved`` are keys that faulty documents mean to have: links to them are not faults of their own. With each are
-    the keys that the document links to, None where these are not known.
-    ``unused_comments`` silence nothing in their own file, and may still silence what is found among neighbours.
-    ``partial_documents`` are those documents, with their links.
+    ``unresolved`` has the probable keys of faulty documents, so that links to them are not faults too, and with each
+    the keys that the document links to, None if these are unknown.
+    ``unused_comments`` silence nothing in their own file, and may still silence findings between resources.
+    ``partial_documents`` are the faulty documents, with their links.
     """
 
     added: dict[str, Resource] = {}
@@ -97,7 +97,7 @@ class ChangeSet(msgspec.Struct):
 
 
 def keys_touched(delta: ChangeSet) -> Mapping[str, Resource | None]:
-    """Every changed key with its new resource, None where it was removed."""
+    """Every changed key with its new resource, None if it was removed."""
     touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
     for key, resource in delta.added.items():
         known = delta.previous.get(key)

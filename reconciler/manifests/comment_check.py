@@ -15,14 +15,14 @@ from reconciler.sops.rules import RULES as SECRET_RULES
 def check_comments(
     ignored: IgnoreComments, faults: Sequence[Fault], own: Iterable[Rule], secrets: str
 ) -> tuple[list[Fault], tuple[UnusedComment, ...]]:
-    """``faults`` without those that a comment in the file silences, with those of the comments themselves.
+    """``faults`` without those that a comment in the file silences, plus those of the comments themselves.
 
-    Also the comments that may still silence what is found among neighbours. ``own`` are the rules of the decoder;
+    Also the comments that may still silence findings between resources. ``own`` are the rules of the decoder;
     ``secrets`` is the policy for secrets in plain text.
     """
     used = {id(each): ignored.silencing(each.line, each.rule) for each in faults if each.severity is not Severity.ERROR}
     left = [each for each in faults if not used.get(id(each))]
-    # An error may keep a warning from being found.
+    # An error may hide a warning.
     whole = all(each.severity is not Severity.ERROR for each in faults)
     check = _Check({*own, *SECRET_RULES}, secrets, set(used.values()), whole=whole)
     for comment in ignored.found:
@@ -41,12 +41,12 @@ class _Check:
         self.whole = whole
         self.mild = {rule.id for rule in (*own, *rules().values()) if rule.severity is not Severity.ERROR}
         self.among_neighbours = self.mild & cross_check_rules()
-        # Whether these warn depends on the host and its settings, not on the file alone.
+        # These warnings depend on the host and its settings, not only on the file.
         self.host_dependent = {rule.id for rule in SECRET_RULES} - ({PLAIN_TEXT} if secrets else set())
         self.pending: list[UnusedComment] = []
 
     def faults(self, comment: Comment) -> Iterator[Fault]:
-        """The faults of ``comment``; none yet where other resources decide."""
+        """The faults of ``comment``; none yet if other resources decide."""
         message = self._malformed(comment)
         if message:
             near = closest(comment.rule[:60], self.mild) or "RULE"
@@ -61,10 +61,10 @@ class _Check:
 
     def _malformed(self, comment: Comment) -> str:
         if not comment.rule:
-            return "this comment does not say which rule it is about"
+            return "this comment names no rule"
         if comment.rule not in self.mild:
-            return f"no warning is called `{comment.rule}`, and errors cannot be silenced"
-        return "" if comment.reason else f"this comment does not say why `{comment.rule}` does not matter here"
+            return f"there is no warning `{comment.rule}`, and errors cannot be silenced"
+        return "" if comment.reason else f"this comment gives no reason why `{comment.rule}` does not matter here"
 
 
 def unused_advice(rule: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Findings between resources: a bounded number for each file, whose lines are found in one pass."""
+"""Findings between resources: a bounded number for each file, whose lines are computed in one pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.model.resource import pointer_parts
 from reconciler.printable import printable
 
 MOST_IN_FILE = 1_000
-"""Errors between the resources of one file and others, and as many warnings: what its comments can silence."""
+"""The maximum of errors between one file and others, and of warnings, which its comments can silence."""
 
 
 class CrossFinding(NamedTuple):
@@ -28,7 +28,7 @@ class CrossFinding(NamedTuple):
 
 
 class CrossFindings:
-    """Collects findings, of each file no more than people read."""
+    """Collects findings, for each file no more than people read."""
 
     def __init__(self, most: int = MOST_IN_FILE) -> None:
         self._most = most
@@ -37,11 +37,11 @@ class CrossFindings:
         self.any_full = False
 
     def is_full(self, path: str, severity: Severity) -> bool:
-        """Whether nothing more of ``severity`` is taken for the file at ``path``; ``any_full`` is so for any file."""
+        """Whether the file at ``path`` has the maximum for ``severity``; ``any_full``: whether any file has."""
         return self.any_full and self._counts[path, severity is Severity.ERROR] > self._most
 
     def add(self, found: CrossFinding) -> None:
-        """Add ``found``; instead of the first one too many, a finding about the limit."""
+        """Add ``found``, or at the limit a finding about the limit."""
         path, severity = found.site.path, found.severity
         if self.is_full(path, severity):
             return
@@ -53,7 +53,7 @@ class CrossFindings:
 
     def placed(self, positions: Positions) -> Iterator[tuple[Finding, int]]:
         """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
-        # In the order of the documents: a file is parsed anew for each place that lies before the last one.
+        # In the order of the documents: each place before the last one parses the file again.
         for found in sorted(self._found, key=lambda each: (each.site.path, each.site.blob, each.site.position)):
             yield _placed(found, positions)
 

@@ -1,4 +1,4 @@
-"""From the bytes of one manifest file to Manifests in normal form and Faults; nothing else decides them."""
+"""From the bytes of one manifest file to Manifests in normal form and Faults, without other input."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from reconciler.sops.result import MARK as ENCRYPTED
 from reconciler.sops.result import DecryptedDocument
 
 MOST_PARTIAL = 10
-"""Documents of one file, at most, that are checked although some of their values are unreadable."""
+"""The maximum of documents in a file that are checked although some of their values are unreadable."""
 
 
 RULES = (
     error_rule(
         "too-many-faults",
         f"A file has at most {MOST_FAULTS} faults.",
-        "With more, what is wrong is probably one and the same thing. Mend it in one place, and the rest is looked at.",
+        "More faults probably have one cause. Correct the first ones, and the rest is checked.",
         "docs/manifests.md#limits",
     ),
     error_rule(
         "not-a-mapping",
         "A manifest is a mapping of fields to values.",
-        "A text or a list has no fields, so nothing says what it is. Name files that are no manifests in "
+        "A text or a list has no fields, so its kind is unknown. List files that are no manifests in "
         ".reconcilerignore.",
         "docs/platform/fields.md#manifests",
     ),
@@ -50,44 +50,42 @@ RULES = (
     Rule(
         "server-owned-field",
         Severity.NOTICE,
-        "Fields that the platform itself sets are left out of manifests.",
-        "They come along when a resource is exported. They are ignored and never compared; they only look as if they "
-        "could be changed here.",
+        "Manifests have no fields that the platform itself sets.",
+        "Exported resources have them. They are ignored and never compared; a change of them has no effect.",
         "docs/platform/fields.md#server-owned-fields",
     ),
     error_rule(
         "built-in-tag",
-        "Of the tags that begin with platform/, a manifest carries only those that are made for it.",
-        "The others are the platform's own notes, which it writes anew; what stands here would be lost.",
+        "Of the tags that begin with platform/, a manifest has only those that are for manifests.",
+        "The platform writes the others itself; their values in a manifest would be lost.",
         "docs/platform/fields.md#tags",
     ),
     error_rule(
         "bad-link",
-        "A link is written in one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning "
-        "with /org/.",
-        "What is written otherwise cannot be followed, so nobody could say whether what it means exists.",
+        "A link has one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning with /org/.",
+        "Other forms cannot be followed, so it is unknown whether the target exists.",
         "docs/platform/fields.md#links",
     ),
     error_rule(
         "org-name",
         "A manifest of kind org is for the org that the settings name.",
-        "A repository is for one org. The settings of another org would be applied to this one.",
+        "A repository is for one org. Manifests of another org would be applied to this one.",
         "docs/platform/fields.md#manifests",
     ),
     Rule(
         "duplicate-entry",
         Severity.WARNING,
-        "An entry stands once in a list whose order has no meaning, such as the locations of a GVC.",
-        "The second one changes nothing. Most often another one was meant.",
+        "An entry occurs once in a list whose order has no meaning, such as the locations of a GVC.",
+        "The second one has no effect. Mostly another one was meant.",
         "docs/manifests.md#normal-form",
     ),
     Rule(
         "ignore-comment",
         Severity.WARNING,
-        "A comment that silences a warning names the rule, gives a reason, and stands where the rule warns: "
+        "A comment that silences a warning names the rule, gives a reason, and is where the rule warns: "
         "# reconciler: ignore RULE reason.",
-        "A comment without either silences nothing, and one for an error cannot. Where the rule warns no longer, the "
-        "comment would hide its next warning.",
+        "A comment without them silences nothing, and errors cannot be silenced. A comment without a warning would "
+        "hide the next one.",
         "docs/rules.md#rules",
     ),
 )
@@ -99,10 +97,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class Broken(msgspec.Struct, frozen=True, gc=False):
     """A document whose faults keep it from being a manifest.
 
-    ``key`` is the one that it means to have, as text, its GVC open where the directory decides; ``references`` are the
-    links in it that could be read, ``questions`` what the rules ask about what is whole in it. ``mentions`` are the
-    keys that it links to, None where a link may be missing. ``guessed`` says that the document itself does not
-    name the key: it cannot be read at all, or its kind or name is misspelt.
+    ``key`` is its probable key, as text, its GVC open if the directory decides it; ``references`` are its readable
+    links, ``questions`` those of the rules about its valid part. ``mentions`` are the keys that it links to, None if a
+    link may be missing. ``guessed``: the document does not name the key, since it is unreadable, or its kind or name is
+    misspelled.
     """
 
     key: str
@@ -117,7 +115,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
 class Decoded(msgspec.Struct, frozen=True, gc=False):
     """A decoded file: its manifests, its faults, and its number of documents.
 
-    A manifest that breaks a rule is among them too, so that its links are looked at; its file's faults refuse it.
+    A manifest that breaks a rule is included, so that its links are checked; the faults of its file refuse it.
     """
 
     manifests: tuple[Manifest, ...]
@@ -146,7 +144,7 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.server_owned)
         if len(faults) > MOST_FAULTS:
-            message = f"this file has more than {MOST_FAULTS} faults; what follows is not looked at"
+            message = f"this file has more than {MOST_FAULTS} faults; the rest is not checked"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
             break
     faults = _readvised(faults, reading, site)
@@ -174,7 +172,7 @@ def _readvised(faults: list[Fault], reading: Reading, site: SourceFile) -> list[
     """``faults`` with advice on ambiguous scalars that fits their fields, as far as kinds are known."""
     for document in reading.partial:
         kind = document.value.get("kind") if isinstance(document.value, dict) else None
-        # Where it names no kind, any kind will do that has the fields of all.
+        # Without a kind, the fields of all kinds count.
         check = checker(kind if isinstance(kind, str) and kind in KINDS else str(Kind.WORKLOAD))
         faults = check.readvised(faults, document.value, site.places(document))
     return faults
@@ -215,7 +213,7 @@ def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
 
 
 def renormalize(kind: Kind, body: bytes) -> bytes:
-    """``body`` in normal form, where only the order of its links is not."""
+    """``body`` in normal form, if only the order of its links is not."""
     return _encode(Normalizer(ManifestContext("")).normalize(shape_of(str(kind)), msgspec.json.decode(body)))
 
 

@@ -33,7 +33,7 @@ def upgrade_deprecated(kind: Kind, body: Body) -> Body:
 
 
 def variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The name of every environment variable that ``body`` sets, and the steps that lead to it; may lack fields."""
+    """The name of every environment variable that ``body`` sets, and its pointer; ``body`` may lack fields."""
     holders: list[tuple[tuple[str | int, ...], Body]] = []
     if kind is Kind.GVC:
         holders = [(("spec",), body.get("spec", {}))]
@@ -53,7 +53,7 @@ def _with_ports(container: Body) -> Body:
 
 
 def _with_metric(options: Body, workload_type: str) -> Body:
-    """The strategy and Capacity AI that are left out (docs/platform/workload.md#autoscaling)."""
+    """The default strategy and Capacity AI (docs/platform/workload.md#autoscaling)."""
     autoscaling = dict(options.get("autoscaling", {}))
     capacity_ai = options.get("capacityAI")
     if "metric" not in autoscaling:

@@ -1,4 +1,4 @@
-"""What the checks between resources ask of the whole desired state: an index, bodies, and positions in files."""
+"""The desired state for checks between resources: an index, bodies, and positions in files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ View = TypeVar("View")
 
 
 class ResourceLocation(msgspec.Struct, frozen=True):
-    """Where a resource is written: enough to find the line of any of its values.
+    """The place of a resource: enough to find the line of any of its values.
 
-    ``source`` names the source where that is another one, whose files cannot be read here.
+    ``source`` is the name of another source, whose files cannot be read here; "" for this one.
     """
 
     path: str
@@ -28,7 +28,7 @@ class ResourceLocation(msgspec.Struct, frozen=True):
 
 
 class DesiredIndex(Protocol):
-    """Which resources there are after the change, where, and what they refer to. No file is read for it.
+    """The resources after the change, their places and references. It reads no file.
 
     ``process_locations`` are the locations whose containers are programs of the host, which uses no images.
     """
@@ -36,19 +36,19 @@ class DesiredIndex(Protocol):
     process_locations: frozenset[str]
 
     def prefetch(self, keys: Iterable[str]) -> None:
-        """Read together what is known of ``keys``, which are asked about next."""
+        """Read the entries of ``keys`` in one batch, since they are needed next."""
 
     def is_first_load(self) -> bool:
-        """Whether the change is all that is desired."""
+        """Whether the desired state has only the change."""
 
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied."""
 
     def references(self, key: str) -> Sequence[Reference]:
-        """What a resource refers to; empty where there is none."""
+        """The references of a resource; empty if it does not exist."""
 
     def references_before(self, key: str) -> Sequence[Reference]:
-        """What a resource referred to in the last good revision."""
+        """The references of a resource in the last good revision."""
 
     def referrers(self, target: str) -> Sequence[str]:
         """Keys of unchanged resources that refer to ``target``."""
@@ -57,10 +57,10 @@ class DesiredIndex(Protocol):
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""
 
     def unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
-        """The keys that each faulty or external resource of ``kind`` links to; None where that is not known."""
+        """The keys that each faulty or external resource of ``kind`` links to; None if they are unknown."""
 
     def site(self, key: str) -> ResourceLocation:
-        """Where an existing resource is written."""
+        """The place of an existing resource."""
 
     def similar_keys(self, kind: str) -> Sequence[str]:
         """Keys of ``kind`` that the author of another one may have meant."""
@@ -73,10 +73,10 @@ class DesiredBodies(Protocol):
         """A resource that this source desires, with its body and questions."""
 
     def typed(self, key: str, view: type[View]) -> View | None:
-        """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""
+        """The resource ``key`` in normal form, as ``view``; None if its body is unknown."""
 
     def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
-        """Names of the locations of a GVC; empty where it is not known, None where its query exceeds the budget."""
+        """Names of the locations of a GVC; empty if it is unknown, None if its query exceeds the budget."""
 
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind, sorted."""
@@ -86,7 +86,7 @@ class DesiredBodies(Protocol):
 
 
 class Positions(Protocol):
-    """Where values are written, for findings."""
+    """Positions of values, for findings."""
 
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value."""
@@ -96,16 +96,16 @@ class Positions(Protocol):
 
 
 class DesiredState(Protocol):
-    """The whole desired state as it would be after the change, and what exists besides."""
+    """The whole desired state after the change, and external resources."""
 
     @property
     def index(self) -> DesiredIndex:
-        """Which resources there are."""
+        """The index of resources."""
 
     @property
     def bodies(self) -> DesiredBodies:
-        """What they contain."""
+        """The bodies of resources."""
 
     @property
     def positions(self) -> Positions:
-        """Where that is written."""
+        """The positions of values."""

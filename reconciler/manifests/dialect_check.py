@@ -32,7 +32,7 @@ def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[Normalize
 
 
 def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
-    """The schema reserves the prefix PLATFORM_; this reserves that of another spelling."""
+    """The schema reserves the prefix PLATFORM_; this check reserves that of another spelling."""
     prefix = f"{context.scheme.upper()}_"
     if context.scheme == SPELLING:
         return

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
-"""Fields that an exported manifest carries and nobody can ask for (docs/platform/fields.md#server-owned-fields)."""
+"""Fields of exported manifests that users cannot set (docs/platform/fields.md#server-owned-fields)."""
 
 DEPENDS_ON = "reconciler/depends-on"
 
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SourceFile:
-    """The file; it is parsed a second time, for positions, only where something is wrong."""
+    """The file; only a fault causes the second parse, for positions."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -81,7 +81,7 @@ class DocumentDecoder:
         self.links_known = False
 
     def manifest(self) -> Manifest | None:
-        """The manifest of the document, also where it breaks rules; None where it does not fit its schema."""
+        """The manifest of the document, even if it breaks rules; None if it does not match its schema."""
         value = self.document.value if self.opened is None else self.opened.value
         if not isinstance(value, dict):
             self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
@@ -109,7 +109,7 @@ class DocumentDecoder:
         return None
 
     def collect_partial(self) -> None:
-        """Check the rest of a document some of whose values the reader could not read."""
+        """Check the rest of a document with unreadable values."""
         value = self.document.value
         places = frozenset(unreadable_paths(value))
         missed = missing(places)
@@ -128,7 +128,7 @@ class DocumentDecoder:
     def _report_breaches(
         self, kind: Kind, value: dict[str, Any], breaches: list[SchemaError], missed: Sequence[InvalidValue] = ()
     ) -> None:
-        """Report where ``value`` does not fit its schema, and check its valid rest.
+        """Report where ``value`` does not match its schema, and check its valid rest.
 
         The reader has reported the values in ``missed``.
         """
@@ -138,7 +138,7 @@ class DocumentDecoder:
         phrased = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
         self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in phrased)
         if len(breaches) >= MOST:
-            # There may be more, so that it is not known what is whole.
+            # There may be more faults, so the valid part is unknown.
             return
         self.questions = self._judged(kind, rest, torn)
         former = Normalizer(self.dialect, self._gvc(kind, rest))
@@ -190,12 +190,12 @@ class DocumentDecoder:
         if "kind" not in value:
             self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
         else:
-            # Of several words, the others may have slipped out of a secret.
+            # If there are several words, the others may be part of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
             near = kind_like(text)
             hint = f"did you mean {near}?" if near else f"one of {_listed()}"
             if "apiVersion" in value:
-                hint = "this is a manifest of Kubernetes: `reconciler convert FILE` turns it into ours"
+                hint = "this is a manifest of Kubernetes: `reconciler convert FILE` converts it"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
             self._fault("unknown-kind", ("kind",), message, hint)
         return None
@@ -271,13 +271,13 @@ def _may_hide_links(at: Pointer) -> bool:
 
 
 def _as_written(at: Pointer, scheme: str) -> Pointer:
-    """``at`` where tags have their written names: cpln/protected for platform/protected."""
+    """``at`` with tags as written: cpln/protected for platform/protected."""
     tag = str(at[1]) if len(at) == 2 and at[0] == "tags" else ""
     return ("tags", scheme + tag.removeprefix(SPELLING)) if tag.startswith(TAG_PREFIX) else at
 
 
 def _mixed(references: tuple[Reference, ...]) -> bool:
-    """Whether some targets leave the GVC open while others of such kinds name it."""
+    """Whether some targets leave the GVC open and others of such kinds name it."""
     return any(each.target.count("/") > 1 and GVC_PLACEHOLDER not in each.target for each in references)
 
 

@@ -1,4 +1,4 @@
-"""Encrypted manifests: what a locked one shows, and which values of a secret should be encrypted."""
+"""Encrypted manifests: the readable part of a locked one, and the values of a secret that should be encrypted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PUBLIC: dict[str, Collection[str]] = {
     "azure-connector": {"url"},
     "nats-account": {"accountId"},
 }
-"""Type to the keys whose values are not secret in themselves."""
+"""Type → the keys whose values are not secret."""
 
 
 def hidden_in(opened: DecryptedDocument | None) -> Collection[Pointer]:
@@ -53,7 +53,7 @@ def is_readable(opened: DecryptedDocument) -> bool:
 
 
 def known_name(opened: DecryptedDocument) -> str:
-    """The key that a document which could not be opened means to have; it is a secret where its kind is hidden."""
+    """The probable key of a document that could not be decrypted; it is a secret if its kind is hidden."""
     kind = opened.value.get("kind")
     if ("kind",) in opened.encrypted:
         kind = Kind.SECRET
@@ -68,25 +68,28 @@ def known_name(opened: DecryptedDocument) -> str:
 def encryption_findings(
     kind: Kind, value: dict[str, Any], opened: DecryptedDocument | None, policy: str
 ) -> Iterator[tuple[SopsProblem, Severity]]:
-    """What is encrypted and no secret; and what is a secret and not encrypted, as the ``policy`` takes that."""
+    """Faults: encrypted values outside of secrets, and, according to ``policy``, plain values in secrets."""
     if kind is not Kind.SECRET:
         for at in sorted(opened.encrypted, key=str)[:1] if opened is not None else ():
-            message = f"a {kind} has a value that is encrypted"
-            yield SopsProblem(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret"), Severity.ERROR
+            message = f"a {kind} has an encrypted value"
+            yield (
+                SopsProblem(ENCRYPTED_KIND, at, message, "write it in plain text, or put it into a secret"),
+                Severity.ERROR,
+            )
     elif policy and is_plain_text(value, opened):
         hint = "encrypt it: reconciler secret encrypt FILE --in-place"
         severity = Severity.ERROR if policy == ENCRYPTED_ONLY else Severity.WARNING
-        yield SopsProblem(PLAIN_TEXT, _DATA, "a secret stands in Git as plain text", hint), severity
+        yield SopsProblem(PLAIN_TEXT, _DATA, "a secret is in Git as plain text", hint), severity
 
 
 def place_of(trouble: SopsProblem, places: Positions) -> tuple[int, int]:
-    """Line and column of ``trouble``: of the value, or of the key where the value is a mapping or none of ours."""
+    """Line and column of ``trouble``: of the value, or of the key if the value is a mapping or not ours."""
     on_key = trouble.at == _DATA or trouble.at[0] == FIELD
     return places.key(trouble.at) if on_key else places.value(trouble.at)
 
 
 def is_plain_text(value: dict[str, Any], opened: DecryptedDocument | None) -> bool:
-    """Whether something of a secret can be read in its file that is not for all to read."""
+    """Whether the file of a secret has a secret value in plain text."""
     content, form = value.get("data"), str(value.get("type", ""))
     encrypted = opened.encrypted if opened is not None else frozenset()
     at_home = host_places(form, content)

@@ -1,7 +1,7 @@
 """Schemas compiled for generic code: defaults, links, order of lists, classes of change.
 
 The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
-``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
+``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md explains them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reconciler.documents.schema.loader import load_schema
 
 
 class FieldSchema(msgspec.Struct):
-    """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted.
+    """One place in a schema. ``plain``: it has no defaults, links or sorted lists at or below it.
 
     ``fill`` holds the defaults of its fields in normal form, ``fill_open`` those that are lists or mappings, which
     need a copy; ``active`` are the fields that are not plain.
@@ -99,6 +99,6 @@ def _normal_default(shape: FieldSchema, default: Any) -> Any:
 
 
 def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """``schema`` and the alternatives in it, the outermost last, so that it wins."""
+    """``schema`` and the alternatives in it, the outermost last, so that it has precedence."""
     parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
     return [*(part for part in parts if isinstance(part, dict)), schema]

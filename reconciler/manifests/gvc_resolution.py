@@ -1,4 +1,4 @@
-"""Makes a manifest without a GVC of its own a resource of one GVC."""
+"""Assigns a manifest without a GVC to one GVC."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
 
 @lru_cache(maxsize=256)
 def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
-    """Kept a while: what stands in one directory mostly refers to the same, and then shares it."""
+    """Cached: resources of one directory mostly have the same references, and share them."""
     return tuple([reference_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
 
 

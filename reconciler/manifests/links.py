@@ -16,7 +16,7 @@ UNCHECKED_KINDS = frozenset(kind for kind, traits in TABLE.items() if not traits
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """A link in full form, the kind it leads to, and its target: a key as text, or the full form for another org."""
+    """A link in full form, the kind of its target, and the target: a key as text, or the full form for another org."""
 
     full: str
     kind: Kind
@@ -24,7 +24,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkError(ParseError):
-    """The text is not a link; the message shows the form of one."""
+    """The text is not a link; the message shows the form of a link."""
 
 
 def full_form(key: Key, org: str) -> str:
@@ -34,9 +34,9 @@ def full_form(key: Key, org: str) -> str:
     return f"/org/{org}/{key.kind}/{key.name}"
 
 
-@lru_cache(maxsize=4096)  # most links of a repository are said many times: 4 µs less for a workload
+@lru_cache(maxsize=4096)  # most links of a repository occur many times: 4 µs less for a workload
 def parse_link(text: str, org: str, gvc: str, bare: Kind | None = None) -> Link:
-    """A link in any spelling, seen from a resource in ``gvc`` ("" outside any); ``bare`` is the kind of a lone name.
+    """Parse a link in any spelling, in a resource of ``gvc`` ("" for the org); ``bare`` is the kind of a lone name.
 
     Raises LinkError.
     """
@@ -75,7 +75,7 @@ def uri_target(text: str, gvc: str) -> str:
         raise LinkError(f"{_shown(text)}: only a resource of a GVC can use a volume set")
     if kind not in (Kind.SECRET, Kind.VOLUMESET) or not name or "/" in name:
         raise LinkError(
-            f"{_shown(text)} leads nowhere; write {SECRET_URI}NAME, {SECRET_URI}NAME.KEY or {VOLUMESET_URI}NAME"
+            f"{_shown(text)} has no target; write {SECRET_URI}NAME, {SECRET_URI}NAME.KEY or {VOLUMESET_URI}NAME"
         )
     return f"secret/{name}" if kind == Kind.SECRET else f"volumeset/{gvc}/{name}"
 

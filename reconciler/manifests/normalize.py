@@ -16,11 +16,11 @@ from reconciler.sops.keys import Keyring
 
 
 class ManifestContext(msgspec.Struct, frozen=True):
-    """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them.
+    """The settings for manifests: the org, and the spelling of ``platform``.
 
-    ``org_known`` is False where nobody named the org, so that ``org`` only stands in for it.
-    ``keyring`` opens encrypted secrets. ``secrets`` is what those in plain text are: ``any`` for a warning,
-    ``encrypted-only`` for an error; empty where nothing is to be said.
+    ``org_known`` is False if the org is unknown, and ``org`` only a placeholder.
+    ``keyring`` decrypts secrets. ``secrets`` is the policy for secrets in plain text: ``any`` for a warning,
+    ``encrypted-only`` for an error, empty for no finding.
     """
 
     org: str
@@ -47,9 +47,9 @@ class NormalizeProblem(msgspec.Struct, frozen=True):
 
 
 class Normalizer:
-    """Brings one document into normal form; ``references`` and ``troubles`` are what it met.
+    """Brings one document into normal form; ``references`` and ``troubles`` are its findings.
 
-    ``unsorted`` says that a sorted list holds links whose GVC is still open, so that their order may change with it.
+    ``unsorted``: a sorted list has links whose GVC is still open, so that their order may change with it.
     """
 
     __slots__ = ("dialect", "gvc", "references", "troubles", "unsorted")
@@ -78,7 +78,7 @@ class Normalizer:
         return value
 
     def _mapping(self, shape: FieldSchema, value: dict[str, Any], pointer: str) -> dict[str, Any]:
-        # A first load spends its time here: what can be copied at once is, and only what needs forming is looked at.
+        # A first load spends its time here: plain values are copied at once, and only other fields are visited.
         formed = shape.fill | value
         for name in shape.fill_open:
             if name not in value:
@@ -127,9 +127,7 @@ class Normalizer:
             return value
         if shape.link != ("*",) and link.kind not in shape.link:
             wanted = " or ".join(shape.link)
-            self.troubles.append(
-                NormalizeProblem(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted")
-            )
+            self.troubles.append(NormalizeProblem(pointer, f"links to a {link.kind}, expected a link to a {wanted}"))
         if link.kind not in UNCHECKED_KINDS:
             depends = shape.depends and link.kind not in shape.peers
             self.references.append(Reference(link.target, pointer, Dependency.ORDER if depends else Dependency.NONE))
@@ -146,14 +144,14 @@ class Normalizer:
         return value
 
     def _mount(self, value: str, pointer: str) -> str:
-        """The URI of a volume, whose scheme must exist: the schema leaves it open, since its spelling is a setting."""
+        """The URI of a volume, whose scheme must exist: no schema checks it, since its spelling is a setting."""
         formed = self._uri(value, pointer)
         scheme, _, rest = formed.partition("://")
         if scheme not in MOUNT_SCHEMES:
             self.troubles.append(
                 NormalizeProblem(
                     pointer,
-                    f"nothing is mounted by the scheme {scheme}://",
+                    f"there is no volume with the scheme {scheme}://",
                     f"did you mean {self.dialect.prefix}{rest}?",
                     "volume-provider",
                 )

@@ -1,6 +1,6 @@
 """Checks between resources: links without a target and cycles of dependencies.
 
-Only what a change touches and what refers to it is looked at.
+Only changed resources and their referrers are checked.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ RULES = (
         "missing-reference",
         "A link leads to something that exists: in Git, in the records, at a location that the settings bind, or "
         "listed as external.",
-        "What is linked to is needed, to run, to be reached or to be allowed; a link that leads nowhere fails only "
-        "when somebody waits for it.",
+        "A resource needs the targets of its links to run, to be reached or to be allowed; without this rule, a "
+        "missing target would fail only at run time.",
         "docs/platform/fields.md#what-a-link-may-lead-to",
     ),
     error_rule(
         "dependency-cycle",
-        "Resources do not depend on each other in a circle.",
-        "Each would wait for the next one and none could be the first to be applied.",
+        "Resources do not depend on each other in a cycle.",
+        "Each would wait for the next one, and none could be applied first.",
         "docs/manifests.md#order",
     ),
 )
 """Rules between resources of any kind."""
 
 MOST_LETTERS = 250_000
-"""Letters of names that one revision compares with missing targets: a sixteenth of a second."""
+"""The maximum of letters that one revision compares with missing targets: a sixteenth of a second."""
 
 LETTERS_PER_GUESS = 100
 """The fixed cost of one guess, in letters."""
 
 MOST_MISSING = 100
-"""Links without a target that are reported one by one for a document."""
+"""The maximum of links without a target that are reported one by one for a document."""
 
 MOST_CIRCLES = 20
-"""Circles of one revision that are reported: a few hundred resources can have more of them than there are atoms."""
+"""The maximum of reported cycles: a few hundred resources can have more of them than there are atoms."""
 
 MOST_IN_CIRCLE = 12
-"""Keys of one circle that a message lists."""
+"""The maximum of keys of one cycle in a message."""
 
 
 def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> list[Finding]:
-    """Every link of what changed, every link to what is gone, and every circle through what changed.
+    """Check every link of changed resources, every link to removed ones, and every cycle through changed ones.
 
-    Of one file at most so many errors and so many warnings are found.
+    The errors and the warnings of one file are limited.
     """
     found = CrossFindings(most)
     _Links(world, found).collect_missing(delta)
@@ -76,10 +76,10 @@ def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> li
 
 
 def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
-    """Keys from which every new circle is found: those that refer to something else than before.
+    """Keys from which every new cycle is found: those with other references than before.
 
-    Links of one kind lead to kinds further down only (a test holds the schemas to it), so a circle has a
-    ``reconciler/depends-on`` in it; where nothing but the change is known, it begins at one.
+    Links lead only to kinds of a lower rank (a test checks the schemas for it), so a cycle has a
+    ``reconciler/depends-on``; in a first load it begins at one.
     """
     before = delta.previous
     fresh = [
@@ -93,7 +93,7 @@ def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
 
 
 class _Links:
-    """Answers once for each target, since thousands may lead to the same."""
+    """Caches the answer for each target, since thousands of links may have the same one."""
 
     def __init__(self, world: DesiredState, found: CrossFindings) -> None:
         self.world = world
@@ -104,7 +104,7 @@ class _Links:
         self.letters_left = MOST_LETTERS
 
     def collect_missing(self, delta: ChangeSet) -> None:
-        """Find links of changed resources that lead nowhere, and links of others to what is gone."""
+        """Find links of changed resources without a target, and links of others to removed resources."""
         for batch in batches(delta.added.items(), LOOKUP_BATCH):
             self.world.index.prefetch(reference.target for _, resource in batch for reference in resource.references)
             for key, resource in batch:
@@ -122,9 +122,9 @@ class _Links:
                 self._check(key, [ref for ref in self.world.index.references(key) if ref.target == gone])
 
     def _report_other_source(self, key: str, gone: str, path: str) -> None:
-        """Taking ``gone`` away is a fault of the file that held it: ``key`` is written in another source."""
+        """Report the removal of ``gone`` at its former file, since ``key`` is in another source."""
         site = self.world.index.site(key)
-        message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
+        message = f"{gone} cannot be removed: {key} of source {site.source} ({site.path}) refers to it"
         hint = f"remove the link in source {site.source} first, or list {gone} under `external` in the settings"
         self.found.add(
             CrossFinding(ResourceLocation(path, "", 0), None, "missing-reference", Severity.ERROR, message, hint, gone)
@@ -161,7 +161,7 @@ class _Links:
         return self.hints[target]
 
     def _guess(self, target: str) -> str:
-        """The key that was probably meant; "" where none is, or more was compared than one revision is worth."""
+        """The key that was probably meant; "" if there is none, or the limit of comparisons is reached."""
         kind = target.partition("/")[0]
         found = self.similar.get(kind)
         if found is None:
@@ -179,7 +179,7 @@ class _Candidates(NamedTuple):
 
 
 def nearest(target: str, keys: Iterable[str]) -> str:
-    """The one of ``keys`` that is most likely meant by ``target``: near by name, best in the same GVC; "" for none."""
+    """The key that was probably meant by ``target``: similar by name, preferably of the same GVC; "" for none."""
     place, _, name = target.rpartition("/")
     by_name: dict[str, str] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != place):
@@ -188,7 +188,7 @@ def nearest(target: str, keys: Iterable[str]) -> str:
 
 
 def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
-    """Circles, each from a key to itself, in which something of this source is."""
+    """Cycles, each from a key to itself, with at least one resource of this source."""
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
@@ -197,7 +197,7 @@ def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
 
 
 def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[str]]:
-    """Depth first from ``start``, without recursion; ``done`` is shared, so everything is walked once."""
+    """Depth first from ``start``, without recursion; ``done`` is shared, so every key is visited once."""
     path: list[str] = []
     on_path: set[str] = set()
     stack: list[tuple[str, bool]] = [(start, False)]
@@ -223,7 +223,7 @@ def _targets(key: str, world: DesiredState) -> list[str]:
 
 
 def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFinding:
-    """The circle from its first key on that is written in this source, at the reference that leads into it."""
+    """The cycle from its first key in this source, at the reference that leads to the next key."""
     turn = cycle.index(min(key for key in cycle if not world.index.site(key).source))
     turned = [*cycle[turn:-1], *cycle[: turn + 1]]
     bound = (ref for ref in world.index.references(turned[0]) if ref.bond is not Dependency.NONE)
@@ -232,8 +232,8 @@ def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFin
     if len(turned) > MOST_IN_CIRCLE:
         half = MOST_IN_CIRCLE // 2
         shown = [*turned[:half], f"… {len(turned) - MOST_IN_CIRCLE} more …", *turned[-half:]]
-    message, hint = f"these depend on each other in a circle: {' → '.join(shown)}", "remove one of these links"
+    message, hint = f"these depend on each other in a cycle: {' → '.join(shown)}", "remove one of these links"
     if is_last:
-        message, hint = f"there are more than {MOST_CIRCLES} circles; the rest is not listed", "remove those first"
+        message, hint = f"there are more than {MOST_CIRCLES} cycles; the rest is not listed", "remove those first"
     site = world.index.site(turned[0])
     return CrossFinding(site, reference.pointer, "dependency-cycle", Severity.ERROR, message, hint, turned[0])

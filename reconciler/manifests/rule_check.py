@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 MOST_FAULTS = 500
-"""Faults of one file that are reported one by one."""
+"""The maximum of faults of one file that are reported one by one."""
 
 _EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 
 _TOO_LONG = {"maxLength": "string", "maxItems": "array", "maxProperties": "object"}
-"""Keywords by which a value is too long for a rule to look at it, and the type that it has."""
+"""Keyword of a value that is too long for a rule to check → the type of the value."""
 
 
 class InvalidValue(NamedTuple):
-    """A value that does not fit the schema; with ``types``, those it should have, the rules do not see it."""
+    """A value that does not match the schema; with ``types``, the expected ones, rules do not see it."""
 
     at: Pointer
     types: Sequence[str] = ()
@@ -43,9 +43,9 @@ class RuleResult(NamedTuple):
 
 
 def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()) -> RuleResult:
-    """Hold ``value``, as it is written but for what is ``torn``, to the rules of ``kind``.
+    """Check ``value``, as written except the ``torn`` parts, by the rules of ``kind``.
 
-    Nothing is said that rests on a torn value, and no more than ``MOST_FAULTS`` things are.
+    No fault depends on a torn value, and there are at most ``MOST_FAULTS``.
     """
     flaws: list[tuple[Rule, Flaw]] = []
     questions: list[LookupRequest] = []
@@ -70,7 +70,7 @@ def _results(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue]) ->
 
 @lru_cache(maxsize=4096)
 def _written(at: Pointer) -> str:
-    """``at`` as a JSON pointer; most manifests ask at the same few places."""
+    """``at`` as a JSON pointer, cached: most manifests have questions at the same few places."""
     return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
 
 
@@ -84,7 +84,7 @@ def without_invalid(value: dict[str, Any], torn: Iterable[InvalidValue]) -> dict
 
 
 def invalid_of(breach: SchemaError) -> InvalidValue:
-    """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
+    """The place that ``breach`` makes unusable: a value of the wrong type, or a missing field."""
     if breach.keyword == "type":
         return InvalidValue(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
     if breach.keyword in _TOO_LONG and not breach.naming:
@@ -93,7 +93,7 @@ def invalid_of(breach: SchemaError) -> InvalidValue:
 
 
 def missing(places: Collection[Pointer]) -> list[InvalidValue]:
-    """What to leave out where the values at ``places`` are not known: for an item of a list the whole list."""
+    """The parts to omit if the values at ``places`` are unknown: for an item of a list the whole list."""
     found = []
     for at in sorted(places, key=str):
         while at and isinstance(at[-1], int):
@@ -134,7 +134,7 @@ def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
     try:
         return msgspec.convert(value, view)
     except msgspec.ValidationError:
-        # 80.0 is a whole number to a schema and none to a view.
+        # 80.0 is a whole number for a schema and none for a view.
         try:
             return msgspec.convert(whole_numbers(value), view)
         except msgspec.ValidationError:

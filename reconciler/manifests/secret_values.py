@@ -1,4 +1,4 @@
-"""Separates secret data from its manifest: the body has ``***`` and a keyed digest, the data is passed beside it."""
+"""Separates secret data from its manifest: the body has ``***`` and a keyed digest, the data is passed separately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MASK = "***"
 
 
 def encode_secret_data(content: Any) -> bytes:
-    """The data of a secret as canonical JSON; kept apart from every other body."""
+    """The data of a secret as canonical JSON, separate from every body."""
     return msgspec.json.encode(content, order="deterministic")
 
 

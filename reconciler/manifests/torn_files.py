@@ -26,17 +26,17 @@ _MOST_PAIRS = 64
 _MOST_LINKS = 200
 _MOST_FIELDS = 64
 _LONGEST_KIND = 64
-"""Bounds of a look at what may be hostile, within which every manifest that people write lies."""
+"""Limits for reading hostile files; every ordinary manifest is within them."""
 
 
 def named_key(kind: Kind, value: dict[str, Any]) -> str:
-    """The key of a document, faulty or not; "" where it names none."""
+    """The key of a document, faulty or not; "" if it names none."""
     name, gvc = value.get("name"), value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
     return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
 
 
 def guessed_key(value: dict[str, Any]) -> str:
-    """The key where the kind, or the field of kind or name, is misspelt; "" where nothing is like them."""
+    """The key where the kind, or the field of kind or name, is misspelled; "" if no name is similar."""
     fields = list(islice(value, _MOST_FIELDS))
     written = {name: value[field] for name in ("kind", "name") if (field := closest(name, fields))}
     kind = kind_like(str(written.get("kind", "")))
@@ -49,14 +49,14 @@ def kind_like(word: str) -> str:
 
 
 class Intended(NamedTuple):
-    """A key that a torn document was probably to have, its GVC open where it does not say one, and keys it links to."""
+    """The probable key of a torn document, its GVC open if it names none, and the keys that it links to."""
 
     key: str
     mentions: tuple[str, ...]
 
 
 def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
-    """What the documents of ``raw`` were probably to declare, as far as a bounded look shows it."""
+    """The probable keys of the documents of ``raw``, within limits."""
     for part in _PART.split(raw[:_MOST_BYTES], _MOST_PARTS):
         text = part.decode("utf-8", "replace")
         fields: dict[str, list[str]] = {"kind": [], "name": [], "gvc": []}

@@ -106,4 +106,4 @@ def test_some_circles_are_reported_and_long_ones_shortened(tmp_path: Path) -> No
     assert first.partition(": ")[2].count(" → ") == 12
     assert "… 19 more …" in first
     assert len(rest) == 20
-    assert sum("more than 20 circles" in each for each in rest) == 1
+    assert sum("more than 20 cycles" in each for each in rest) == 1

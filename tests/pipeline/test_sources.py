@@ -40,7 +40,8 @@ def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
     a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": GIVEN}, second={"w.yaml": USER})
     a.commit({"s.yaml": None})
     assert shown(a.prepare().findings) == [
-        "s.yaml:0:0 missing-reference | identity/shop/s cannot go: workload/shop/api of source b (w.yaml) refers to it"
+        "s.yaml:0:0 missing-reference | identity/shop/s cannot be removed: "
+        "workload/shop/api of source b (w.yaml) refers to it"
         " | "
         "remove the link in source b first, or list identity/shop/s under `external` in the settings"
     ]
@@ -52,7 +53,7 @@ def test_a_circle_through_another_source_is_told_where_this_one_closes_it(tmp_pa
     a, _ = two(tmp_path, first={"g.yaml": BASE, "z.yaml": first}, second={"b.yaml": other})
     a.commit({"z.yaml": first + "tags: {reconciler/depends-on: identity/shop/b}\n"})
     [found] = shown(a.prepare().findings)
-    assert found.startswith("z.yaml:4:31 dependency-cycle | these depend on each other in a circle: identity/shop/z → ")
+    assert found.startswith("z.yaml:4:31 dependency-cycle | these depend on each other in a cycle: identity/shop/z → ")
 
 
 def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) -> None:
