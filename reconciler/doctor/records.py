@@ -161,12 +161,12 @@ def _locations(records: Records, settings: Settings) -> Iterator[Check]:
         for place in locations_of(_body(gvc.body), lambda: known):
             asked[place].append(gvc.key.name)
     for place in sorted(asked.keys() - settings.locations.keys()):
-        message = f"{', '.join(sorted(asked[place])[:5])} asks for {place}, and the settings bind no engine to it"
+        message = f"{', '.join(sorted(asked[place])[:5])} uses {place}, and the settings bind no engine to it"
         yield warning("locations", message, f"add it under `locations`, or leave {place} to the host that has it")
     idle = sorted(settings.locations.keys() - asked.keys())
     bound = sorted(settings.locations.keys() & asked.keys())
     words = [f"{', '.join(bound)} in use"] if bound else []
-    words += [f"no GVC that is applied asks for {', '.join(idle)}"] if idle else []
+    words += [f"no applied GVC uses {', '.join(idle)}"] if idle else []
     if words:
         yield fine("locations", "; ".join(words))
     else:

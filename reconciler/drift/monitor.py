@@ -79,7 +79,7 @@ async def check_now(settings: Settings, records: Records, clock: Clock) -> Drift
     found = await scan(settings, records, engines)
     if found.unreachable:
         failures = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
-        raise RefusedError(f"not every location can be looked at: {failures}")
+        raise RefusedError(f"not every location can be observed: {failures}")
     return DriftCheck(clock.now() if found.seen else None, rows_of(records, found, clock.now()))
 
 

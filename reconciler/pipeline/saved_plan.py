@@ -71,7 +71,7 @@ def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
     try:
         plans = msgspec.json.decode(raw, type=SavedPlan | list[SavedPlan])
     except msgspec.DecodeError:
-        raise UsageError(f"{path} holds no plan; make one with: reconciler plan --out {path}") from None
+        raise UsageError(f"{path} contains no plan; make one with: reconciler plan --out {path}") from None
     found = plans if isinstance(plans, list) else [plans]
     if (newest := max((plan.format_version for plan in found), default=0)) > FORMAT_VERSION:
         raise UsageError(

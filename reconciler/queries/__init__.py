@@ -1,1 +1,1 @@
-"""Queries: read-only answers from the records, for the commands."""
+"""Queries: read-only answers from the records and from this host, as values for any renderer."""

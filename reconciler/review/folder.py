@@ -120,7 +120,7 @@ def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
         selection, start = _selection(top), os.path.relpath(path.absolute(), top)
         names = [name for name in names if selection.matches(f"{start}/{name}")] or names
     if not names:
-        raise UsageError(f"{path} holds no manifest: no file below it ends in .yaml or .yml")
+        raise UsageError(f"{path} has no manifest: no file below it ends in .yaml or .yml")
     return _Chosen(path, names)
 
 

@@ -29,7 +29,7 @@ RULES = (
     error_rule(
         "duplicate-name",
         "Each source in the settings has a name of its own.",
-        "Records, conditions and commands tell sources apart by their names.",
+        "Records, conditions and commands distinguish sources by their names.",
         "docs/settings.md#settings",
     ),
     error_rule(

@@ -295,10 +295,10 @@ def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> N
 
 def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
-    assert "shop asks for there, and the settings bind no engine to it" in told(desk, "locations", "warning")
-    assert "here in use; no GVC that is applied asks for nowhere" in told(desk, "locations", "ok")
+    assert "shop uses there, and the settings bind no engine to it" in told(desk, "locations", "warning")
+    assert "here in use; no applied GVC uses nowhere" in told(desk, "locations", "ok")
     desk.settings.write_text(SETTINGS.partition("locations:")[0])
-    assert "shop asks for here" in told(desk, "locations", "warning")
+    assert "shop uses here" in told(desk, "locations", "warning")
 
 
 def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:

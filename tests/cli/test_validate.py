@@ -203,7 +203,7 @@ def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (["nowhere"], "nowhere"),
-        (["empty"], "holds no manifest"),
+        (["empty"], "has no manifest"),
         (["empty", "--revision", "main"], "leave PATH out"),
         (["--org", "acme"], "--org is for a PATH"),
         (["empty", "--settings", "nowhere.yaml"], "nowhere.yaml"),

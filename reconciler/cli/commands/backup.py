@@ -18,7 +18,7 @@ from reconciler.cli.privileges import as_owner, copy_to
 def command(settings_file: Path, file: Path) -> None:
     """Copy a consistent snapshot of the records to FILE while the daemon runs. An older FILE is replaced.
 
-    The copy holds the data of secrets as plain text; only its owner can read it (mode 0600).
+    The copy contains the data of secrets as plain text; only its owner can read it (mode 0600).
     """
     from reconciler.cli.operator import megabytes
     from reconciler.errors import UsageError

@@ -22,7 +22,7 @@ def command(settings_file: Path, source: str, revision: str, previous: bool, for
     """Roll a source back to the revision REV, and ignore pushes until `reconciler resume SOURCE`.
 
     REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
-    whatever is checked out in the repository. REV must be an ancestor of the commits that the source followed.
+    whichever commit is checked out. REV must be an ancestor of the commits that the source followed.
 
     Meanwhile drift is healed towards REV. Deletes beyond the budget wait for approval as in any other run.
     """

@@ -13,8 +13,8 @@ HOLD_WORDS = {
     Hold.VOLUMES: "it deletes volumes and what is on them",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes the resource and creates it again",
-    Hold.ALWAYS: "the settings ask for an approval of every step",
-    Hold.DELETES: "the settings ask for an approval of every delete",
+    Hold.ALWAYS: "the settings require an approval of every step",
+    Hold.DELETES: "the settings require an approval of every delete",
 }
 
 APPLIED_REASON = {

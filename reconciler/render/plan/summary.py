@@ -20,8 +20,8 @@ HOLD_REASONS = {
     Hold.VOLUMES: "it deletes volumes",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes the existing resource first",
-    Hold.ALWAYS: "the settings ask for an approval of every step",
-    Hold.DELETES: "the settings ask for an approval of every delete",
+    Hold.ALWAYS: "the settings require an approval of every step",
+    Hold.DELETES: "the settings require an approval of every delete",
 }
 
 DIFFERS = "(differs)"

@@ -185,9 +185,8 @@ class StatusBranch:
             )
 
     def _broken(self, fault: object) -> SourceError:
-        advice = (
-            "; let its user write there, or set readOnly for the source" if "ermission denied" in str(fault) else ""
-        )
+        denied = "ermission denied" in str(fault)
+        advice = "; allow its user to write there, or set readOnly for the source" if denied else ""
         return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
 
 
