@@ -219,7 +219,7 @@ def test_a_plan_that_was_read_before_anything_was_applied_is_carried_out(tmp_pat
 def test_a_file_that_is_no_plan_is_a_mistake(desk: Desk) -> None:
     (desk.path / "plan.json").write_text("{}")
     said = desk.run("apply", "--plan", "plan.json")
-    assert (said.code, "holds no plan" in said.err) == (2, True)
+    assert (said.code, "contains no plan" in said.err) == (2, True)
     assert desk.run("apply", "--plan", "nowhere.json").code == 2
 
 
