@@ -17,6 +17,7 @@ LINES = {
     "loaded, sources, message.",
     "readers": "A warning: the group `readers` cannot be let in. Facts: group, message.",
     "replicas": "A warning, once: systemd does not move containers into the service of theirs. Facts: unit, message.",
+    "images": "A warning: a record of digests or of pulled images is damaged; the message says what that means.",
     "reading": "Debug: a command is carried out for a reader. Facts: user, command.",
     "watch_failed": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: "
     "source, message.",

@@ -7,11 +7,12 @@ import base64
 import hashlib
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import msgspec
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -115,9 +116,35 @@ class FakeRegistry:
         """Forget a tag or a digest."""
         del self._manifests[repository][name]
 
+    def has(self, repository: str, digest: str) -> bool:
+        """Whether a manifest is here."""
+        return digest in self._manifests.get(repository, {})
+
     def count(self, *methods: str) -> int:
         """The number of requests for manifests, of ``methods`` or of all."""
         return sum("/manifests/" in each.path and (not methods or each.method in methods) for each in self.asked)
+
+    def transport(self, host: str) -> httpx2.AsyncBaseTransport:
+        """Serve as ``host`` without any socket: nothing takes time but what a reply waits for."""
+        self.host = host
+
+        async def handle(request: httpx2.Request) -> httpx2.Response:
+            names = {name.lower(): value for name, value in request.headers.items()}
+            parts = urlsplit(str(request.url))
+            asked = Asked(request.method, parts.path, _flat(parts.query), names, _flat(request.content.decode()))
+            reply = await self._reply(asked)
+            if parts.netloc != self.host or reply.cut:
+                raise httpx2.ConnectError("All connection attempts failed", request=request)
+            return httpx2.Response(reply.status, headers=reply.headers, stream=_Body(reply, request.method))
+
+        return httpx2.MockTransport(handle)
+
+    async def _reply(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        reply = self.answer(asked) or self._own(asked)
+        if reply.pause is not None:
+            await reply.pause.wait()
+        return reply
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -142,11 +169,7 @@ class FakeRegistry:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         sent = (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
         parts = urlsplit(target)
-        asked = Asked(method, parts.path, _flat(parts.query), headers, _flat(sent))
-        self.asked.append(asked)
-        reply = self.answer(asked) or self._own(asked)
-        if reply.pause is not None:
-            await reply.pause.wait()
+        reply = await self._reply(Asked(method, parts.path, _flat(parts.query), headers, _flat(sent)))
         if reply.cut:
             return False
         names = {"Content-Length": str(len(reply.body))} | reply.headers
@@ -175,6 +198,16 @@ class FakeRegistry:
             return Reply(401, {}, b'{"details": "incorrect username or password"}')
         self.issued += 1
         return Reply(body=json.dumps({"token": f"token-{self.issued}", "expires_in": self.token_life}).encode())
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of a reply; HEAD has none."""
+
+    def __init__(self, reply: Reply, method: str) -> None:
+        self._content = b"" if method == "HEAD" else reply.body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
 
 
 def _flat(text: str) -> dict[str, str]:

@@ -77,13 +77,20 @@ class _Faults(msgspec.Struct, frozen=True):
 class Connection:
     """Sends requests over https, and over http to the hosts in ``insecure``.
 
-    It uses the proxies of the environment and the certificates that this host trusts.
+    It uses the proxies of the environment and the certificates that this host trusts. ``transport`` is for tests.
     """
 
-    def __init__(self, insecure: Collection[str], clock: Clock, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        insecure: Collection[str],
+        clock: Clock,
+        seconds: float = SECONDS,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
         self._insecure = frozenset(insecure)
         self._clock = clock
         self._seconds = seconds
+        self._transport = transport
         self._client: httpx2.AsyncClient | None = None
 
     def url(self, host: str, path: str) -> str:
@@ -150,7 +157,8 @@ class Connection:
     async def _read(self, request: Request, host: str) -> Answer:
         if self._client is None:
             timeout = httpx2.Timeout(self._seconds, connect=CONNECT_SECONDS)
-            self._client = httpx2.AsyncClient(timeout=timeout, headers={"User-Agent": "reconciler"})
+            headers = {"User-Agent": "reconciler"}
+            self._client = httpx2.AsyncClient(timeout=timeout, headers=headers, transport=self._transport)
         # Compression is refused: a small answer could grow without bound.
         headers = {**request.headers, "Accept-Encoding": "identity"}
         asked = self._client.stream(request.method, request.url, headers=headers, data=request.form)

@@ -47,6 +47,13 @@ class Platform(msgspec.Struct, frozen=True, order=True):
         return f"{self.os[:40]}/{self.architecture[:40]}"
 
 
+class Manifest(msgspec.Struct, frozen=True):
+    """What a tag means now: a digest, and whether that is an index of manifests for several platforms."""
+
+    digest: str
+    is_index: bool = False
+
+
 class _Entry(msgspec.Struct, frozen=True):
     platform: Platform | None = None
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection
 
-import msgspec
+import httpx2
 
 from reconciler.clock import Clock
 from reconciler.engines.host.images.authorization import Authorization
@@ -15,6 +15,7 @@ from reconciler.engines.host.images.manifests import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     MAX_MANIFEST_BYTES,
+    Manifest,
     Platform,
     parse_index,
 )
@@ -25,21 +26,20 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_HEAD = frozenset({405, 501})
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What a tag means now: a digest, and whether that is an index of manifests for several platforms."""
-
-    digest: str
-    is_index: bool = False
-
-
 class Registry:
     """Asks registries about images; ``insecure`` lists the hosts that are asked over http.
 
     A request that fails raises ImageError, which names the image and has the words of the registry.
     """
 
-    def __init__(self, insecure: Collection[str], clock: Clock, seconds: float = SECONDS) -> None:
-        self._connection = Connection(insecure, clock, seconds)
+    def __init__(
+        self,
+        insecure: Collection[str],
+        clock: Clock,
+        seconds: float = SECONDS,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection(insecure, clock, seconds, transport)
         self._authorization = Authorization(self._connection, clock)
         self._clock = clock
         self._without_head: set[str] = set()

@@ -1,0 +1,115 @@
+"""The digests that tags meant when versions of workloads were made: every replica of a version runs the same bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.logs import log
+from reconciler.model.key import Key, Kind
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """The image of a container: as written, in full, and as the reference with digest that runs.
+
+    ``pulled``: the digest was on this host, so it is never replaced.
+    """
+
+    image: str
+    reference: str
+    pinned: str
+    pulled: bool = False
+
+
+class VersionPins(msgspec.Struct, frozen=True):
+    """The images of one version by container; ``resolved`` is when the last of them was, in seconds since the epoch."""
+
+    resolved: float
+    containers: dict[str, Pin]
+
+
+_decode = msgspec.json.Decoder(VersionPins).decode
+_Place = tuple[Key, int]
+"""A version of a workload."""
+
+
+class DigestStore:
+    """The pins of all versions at a location, one file each below ``root``. Methods that write raise EngineError."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pins: dict[_Place, VersionPins] = {}
+        for path in sorted(root.glob("*/*/*.json")):
+            self._load(path)
+
+    def get(self, key: Key, version: int) -> VersionPins | None:
+        """The pins of a version, None before any is resolved."""
+        return self._pins.get((key, version))
+
+    def pin(self, key: Key, version: int, pins: Mapping[str, Pin], now: float) -> None:
+        """Record ``pins`` by container, beside those of other containers; they survive a power cut."""
+        known = self._pins.get((key, version))
+        found = VersionPins(now, {**(known.containers if known is not None else {}), **pins})
+        if known is not None and known.containers == found.containers:
+            return
+        path = self._path(key, version)
+        write_atomic(path, msgspec.json.encode(found), 0o600)
+        _flush(path, path.parent, path.parent.parent)
+        self._pins[key, version] = found
+
+    def unpin(self, key: Key, version: int, container: str, pin: Pin) -> None:
+        """Forget ``pin`` of a container, if that is its pin: its digest was never pulled and is gone."""
+        known = self._pins.get((key, version))
+        if known is None or known.containers.get(container) != pin:
+            return
+        rest = {name: pin for name, pin in known.containers.items() if name != container}
+        path = self._path(key, version)
+        write_atomic(path, msgspec.json.encode(VersionPins(known.resolved, rest)), 0o600)
+        self._pins[key, version] = VersionPins(known.resolved, rest)
+
+    def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
+        """Forget the versions of a workload that are not ``remaining``."""
+        for version in [version for owner, version in self._pins if owner == key and version not in remaining]:
+            path = self._path(key, version)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise write_error(f"{path} cannot be removed", error) from None
+            del self._pins[key, version]
+
+    def keys(self) -> set[Key]:
+        """The workloads that have pins."""
+        return {key for key, _ in self._pins}
+
+    def references(self) -> set[str]:
+        """The references with digests of all pins."""
+        return {pin.pinned for pins in self._pins.values() for pin in pins.containers.values()}
+
+    def _path(self, key: Key, version: int) -> Path:
+        return self._root / key.gvc / key.name / f"{version}.json"
+
+    def _load(self, path: Path) -> None:
+        try:
+            version = int(path.stem)
+            pins = _decode(path.read_bytes())
+        except (OSError, ValueError, msgspec.MsgspecError):
+            log().warning("images", message=f"{path} is damaged: the tags of this version are resolved again")
+            return
+        self._pins[Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name), version] = pins
+
+
+def _flush(*paths: Path) -> None:
+    """Write files and directories through to the disk. Raises EngineError."""
+    for path in paths:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise write_error(f"{path} cannot be written", error) from None

@@ -1,0 +1,231 @@
+"""The images of one location: resolved, pulled before anything starts, the same for a version, removed when unused."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.images.attempts import Attempts
+from reconciler.engines.host.images.credentials import Keychain
+from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
+from reconciler.engines.host.images.manifests import Platform, host_platform
+from reconciler.engines.host.images.protocol import ImageError, ImageReference, ImageStore
+from reconciler.engines.host.images.pulled import PulledImages
+from reconciler.engines.host.images.puller import Puller
+from reconciler.engines.host.images.reference import parse_reference
+from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
+from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
+from reconciler.engines.host.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver
+from reconciler.engines.protocol import SecretReader
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.settings import ImageSettings
+
+
+class WorkloadImages(msgspec.Struct, frozen=True):
+    """The images of one version of a workload as its manifest has them: by container.
+
+    ``pull_secrets`` are those of its GVC, in their order. ``dynamic`` is ``supportDynamicTags``.
+    """
+
+    key: Key
+    version: int
+    containers: Mapping[str, str]
+    pull_secrets: tuple[Key, ...] = ()
+    dynamic: bool = False
+
+
+class ImageEvents(msgspec.Struct, frozen=True):
+    """What the service calls. ``in_use`` returns references with digests that replicas or rollbacks still need."""
+
+    moved: OnMoved
+    error: OnError
+    in_use: Callable[[], Collection[str]]
+
+
+class ImageContext(msgspec.Struct, frozen=True):
+    """What the service needs from around it. ``root`` is the directory of the location."""
+
+    root: Path
+    org: str
+    settings: ImageSettings
+    secrets: SecretReader
+    clock: Clock
+    rng: random.Random
+    host: Platform = msgspec.field(default_factory=host_platform)
+
+
+class _Resolved(NamedTuple):
+    pin: Pin
+    is_index: bool = False
+
+
+class ImageService:
+    """Provides the images of all workloads of a location from ``store``."""
+
+    def __init__(
+        self, context: ImageContext, store: ImageStore, events: ImageEvents, registry: RegistryClient | None = None
+    ) -> None:
+        self._context = context
+        self._events = events
+        self._ensuring: dict[object, set[str]] = {}
+        self._digests = DigestStore(context.root / "images" / "digests")
+        attempts = Attempts(context.clock, context.rng)
+        client = registry or _registry(context)
+        self._resolver = TagResolver(client, attempts, context.clock, context.host)
+        self._keychain = Keychain(context.secrets, context.settings.credentials)
+        pulled = PulledImages(context.root / "images" / "pulled.json")
+        self._puller = Puller(store, pulled, attempts, context.host)
+        self._refresh = TagRefresh(self._resolver, self._keychain, context.clock, context.rng)
+        self._space = ImageSpace(store, self._puller, pulled, context.clock, self._in_use)
+
+    async def ensure(self, wanted: WorkloadImages, *, follow: bool = False) -> dict[str, str]:
+        """The reference with digest to run for each container; all images are on this host then.
+
+        The digests of a version are resolved once. ``follow`` is for what ``moved`` reported: the digests that tags
+        were last seen with replace those of the version when all images are here.
+
+        Raises EngineError: InvalidImageName, ImagePullFailed, ImagePlatformMismatch, those of secrets and of the disk.
+        After a failure an early call raises the same error again and asks no registry; ``wait`` of an ImageError is
+        how many seconds that lasts.
+        """
+        references = {name: self._parse(text) for name, text in wanted.containers.items()}
+        found = await self._resolve(wanted, references, follow)
+        pins = {name: msgspec.structs.replace(each.pin, pulled=True) for name, each in found.items()}
+        with self._using({pin.pinned for pin in pins.values()}):
+            pulls = (self._pull(wanted, name, each) for name, each in found.items())
+            _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
+            self._pin(wanted, pins)
+        self._watch(wanted, references, pins)
+        return {name: pin.pinned for name, pin in pins.items()}
+
+    def pinned(self, key: Key, version: int) -> VersionPins | None:
+        """The digests of a version, None before any is resolved. They need not be on this host."""
+        return self._digests.get(key, version)
+
+    def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
+        """Forget the digests of versions that are not ``remaining``; follow no tag if none is. Raises EngineError."""
+        if not remaining:
+            self._refresh.watch(key, ())
+        self._digests.forget(key, remaining)
+
+    def forget_others(self, keys: Collection[Key]) -> None:
+        """Forget all workloads but ``keys``: those that ended while no daemon ran. Raises EngineError."""
+        for key in self._digests.keys() - set(keys):
+            self.forget(key)
+
+    async def run(self) -> None:
+        """Follow tags and remove unused images, for ever."""
+        await asyncio.gather(self._refresh.run(self._events.moved, self._events.error), self._sweep())
+
+    async def close(self) -> None:
+        """Stop all pulls and requests. ``run`` is cancelled by its caller."""
+        await self._puller.close()
+        await self._resolver.close()
+
+    def _parse(self, text: str) -> ImageReference:
+        return parse_reference(text, self._context.org, self._context.settings.registry)
+
+    async def _resolve(
+        self, wanted: WorkloadImages, references: Mapping[str, ImageReference], follow: bool
+    ) -> dict[str, _Resolved]:
+        """The pin of each container. What could be resolved stays pinned, even if another container's tag fails."""
+        known = self._digests.get(wanted.key, wanted.version)
+        pins = dict(known.containers) if known is not None else {}
+        found = {
+            name: _Resolved(pins[name])
+            for name, reference in references.items()
+            if name in pins and pins[name].reference == str(reference) and not (follow and not reference.digest)
+        }
+        missing = [name for name in references if name not in found]
+        asked = await asyncio.gather(
+            *(self._ask(wanted, name, references[name], follow) for name in missing), return_exceptions=True
+        )
+        found |= {name: each for name, each in zip(missing, asked, strict=True) if isinstance(each, _Resolved)}
+        if not follow:
+            self._pin(wanted, {name: each.pin for name, each in found.items()})
+        _raise_first(asked)
+        return found
+
+    async def _ask(self, wanted: WorkloadImages, name: str, reference: ImageReference, follow: bool) -> _Resolved:
+        text, is_index, digest = wanted.containers[name], False, reference.digest
+        if not digest:
+            login = self._keychain.find(reference, wanted.pull_secrets)
+            manifest = await self._resolver.resolve(reference, login, FOLLOWED_SECONDS if follow else SHARED_SECONDS)
+            digest, is_index = manifest.digest, manifest.is_index
+        return _Resolved(Pin(text, str(reference), str(reference.at(digest))), is_index)
+
+    async def _pull(self, wanted: WorkloadImages, name: str, found: _Resolved) -> None:
+        reference = self._parse(found.pin.reference)
+        pinned = self._parse(found.pin.pinned)
+        if await self._puller.is_present(pinned):
+            return
+        login = self._keychain.find(reference, wanted.pull_secrets)
+        try:
+            await self._puller.pull(pinned, login, self._resolver.check_platform if found.is_index else None)
+        except ImageError as error:
+            if error.missing and not found.pin.pulled and not reference.digest:
+                # The tag moved and its former digest was deleted, before anything with that digest ever ran.
+                self._digests.unpin(wanted.key, wanted.version, name, found.pin)
+                self._resolver.forget(reference)
+            raise
+
+    def _pin(self, wanted: WorkloadImages, pins: Mapping[str, Pin]) -> None:
+        if pins:
+            self._digests.pin(wanted.key, wanted.version, pins, self._context.clock.now())
+
+    def _watch(self, wanted: WorkloadImages, references: Mapping[str, ImageReference], pins: Mapping[str, Pin]) -> None:
+        tags = [
+            WatchedTag(
+                wanted.key, wanted.version, name, reference, self._parse(pins[name].pinned).digest, wanted.pull_secrets
+            )
+            for name, reference in references.items()
+            if wanted.dynamic and not reference.digest
+        ]
+        self._refresh.watch(wanted.key, tags)
+
+    @contextmanager
+    def _using(self, references: set[str]) -> Iterator[None]:
+        """Let nobody remove ``references`` meanwhile."""
+        mark = object()
+        self._ensuring[mark] = references
+        try:
+            yield
+        finally:
+            del self._ensuring[mark]
+
+    def _in_use(self) -> set[str]:
+        return self._digests.references().union(self._events.in_use(), *self._ensuring.values())
+
+    async def _sweep(self) -> None:
+        settings = self._context.settings
+        budget = settings.budget << 20 if settings.budget is not None else None
+        while True:
+            await self._context.clock.sleep(SWEEP_SECONDS)
+            with contained("removal of images"):
+                try:
+                    await self._space.sweep(settings.keep, budget)
+                except EngineError:
+                    # The store is away or the disk is full, which those that start containers report.
+                    continue
+
+
+def _registry(context: ImageContext) -> RegistryClient:
+    # Its client for HTTP takes a while to import, and most processes never ask a registry.
+    from reconciler.engines.host.images.registry import Registry
+
+    return Registry(context.settings.insecure, context.clock)
+
+
+def _raise_first(results: Iterable[object]) -> None:
+    for each in results:
+        if isinstance(each, BaseException):
+            raise each

@@ -1,0 +1,57 @@
+"""The record of the images that this location pulled: nothing else is ever removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.logs import log
+
+
+class PulledImage(msgspec.Struct, frozen=True):
+    """An image that was pulled, or was about to be; ``unused_since`` in seconds since the epoch, None while in use."""
+
+    unused_since: float | None = None
+
+
+class _File(msgspec.Struct, frozen=True):
+    images: dict[str, PulledImage] = {}
+
+
+_decode = msgspec.json.Decoder(_File).decode
+
+
+class PulledImages:
+    """The images by their references with digests, in the file ``path``. Methods that write raise EngineError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._images = self._read()
+
+    def images(self) -> dict[str, PulledImage]:
+        """All images."""
+        return dict(self._images)
+
+    def add(self, reference: str) -> None:
+        """Record ``reference`` before it is pulled: a pull that a crash interrupts may have been the last word."""
+        if reference not in self._images:
+            self.replace({**self._images, reference: PulledImage()})
+
+    def replace(self, images: dict[str, PulledImage]) -> None:
+        """Record exactly ``images``."""
+        if images != self._images:
+            write_atomic(self._path, msgspec.json.encode(_File(images)), 0o600)
+            self._images = dict(images)
+
+    def _read(self) -> dict[str, PulledImage]:
+        try:
+            return dict(_decode(self._path.read_bytes()).images)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise write_error(f"{self._path} cannot be read", error) from None
+        except (msgspec.MsgspecError, UnicodeError):
+            log().warning("images", message=f"{self._path} is damaged: images that were pulled before are not removed")
+            return {}

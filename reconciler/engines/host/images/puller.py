@@ -1,0 +1,103 @@
+"""Pulls images: each digest once at a time, four at once, never while an image is removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+from reconciler.engines.host.images.attempts import Attempts
+from reconciler.engines.host.images.manifests import Platform, check_platform
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference, ImageStore
+from reconciler.engines.host.images.pulled import PulledImages
+from reconciler.engines.host.images.single_flight import SingleFlight
+
+PARALLEL = 4
+"""The number of pulls at once."""
+
+Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
+"""Raises ImageError if an index has no image for this host."""
+
+
+class Puller:
+    """Pulls into ``store`` for ``host``, the platform of this host, and records in ``pulled`` what it pulls."""
+
+    def __init__(self, store: ImageStore, pulled: PulledImages, attempts: Attempts, host: Platform) -> None:
+        self._store = store
+        self._pulled = pulled
+        self._attempts = attempts
+        self._host = host
+        self._flights: SingleFlight[None] = SingleFlight("the pull of an image")
+        self._views: SingleFlight[ImageInfo | None] = SingleFlight("the inspection of an image")
+        self._digests: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._slots = asyncio.Semaphore(PARALLEL)
+        self._removal = asyncio.Lock()
+        self._running = 0
+
+    async def is_present(self, reference: ImageReference) -> bool:
+        """Whether the image is here. Raises ImageError if it is not made for this host."""
+        image = await self._views.run(reference, lambda: self._inspect(reference))
+        self._check(reference, image)
+        return image is not None
+
+    async def pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> None:
+        """Pull ``reference``, which has a digest, unless it is here; ``check`` is called before. Raises EngineError."""
+        work = (reference, credentials)
+        await self._flights.run(work, lambda: self._provide(reference, credentials, check))
+
+    async def remove(self, reference: str, unused: Callable[[], bool]) -> bool:
+        """Remove an image if it is ``unused``; False if that is impossible now, also during any pull."""
+        async with self._removal:
+            if self._running or not unused():
+                return False
+            return await self._store.remove(reference)
+
+    async def close(self) -> None:
+        """Stop all pulls."""
+        await self._flights.close()
+        await self._views.close()
+
+    async def _provide(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> None:
+        lock = self._digests.setdefault(reference.digest, asyncio.Lock())
+        async with lock:
+            image = await self._inspect(reference)
+            if image is None:
+                image = await self._attempt(reference, credentials, check)
+        self._check(reference, image)
+
+    def _check(self, reference: ImageReference, image: ImageInfo | None) -> None:
+        if image is not None and image.os:
+            check_platform(str(reference), (Platform(image.os, image.architecture),), self._host)
+
+    async def _inspect(self, reference: ImageReference) -> ImageInfo | None:
+        async with self._removal:
+            return await self._store.inspect(str(reference))
+
+    async def _attempt(
+        self, reference: ImageReference, credentials: Credentials | None, check: Check | None
+    ) -> ImageInfo:
+        tried = (reference, credentials)
+        self._attempts.check(tried, str(reference), reference.host)
+        try:
+            async with self._slots:
+                image = await self._pull(reference, credentials, check)
+        except ImageError as error:
+            self._attempts.fail(tried, reference.host, error)
+            raise
+        self._attempts.succeed(tried)
+        return image
+
+    async def _pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> ImageInfo:
+        if check is not None:
+            await check(reference, credentials)
+        async with self._removal:
+            self._running += 1
+        try:
+            self._pulled.add(str(reference))
+            await self._store.pull(str(reference), credentials)
+            image = await self._store.inspect(str(reference))
+        finally:
+            self._running -= 1
+        if image is None:
+            raise ImageError(f"the image {reference} was pulled and is not here: another program removed it")
+        return image

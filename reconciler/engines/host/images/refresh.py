@@ -1,0 +1,110 @@
+"""Follows the tags of workloads with ``supportDynamicTags``: a tag that moved is reported within five minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.images.credentials import Keychain
+from reconciler.engines.host.images.protocol import ImageError, ImageReference
+from reconciler.engines.host.images.tags import TagResolver
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+
+TICK_SECONDS = 10.0
+"""Seconds between two checks of what is due."""
+SHORTEST, LONGEST = 180.0, 240.0
+"""Seconds between two requests for a tag, chosen at random. With two ticks and a slow answer it is five minutes."""
+FIRST = 30.0
+"""Seconds within which a tag is asked for that this process never asked for: an earlier one may have, long ago."""
+
+
+class WatchedTag(msgspec.Struct, frozen=True):
+    """A tag that a container of a version has, and the digest that the version runs."""
+
+    key: Key
+    version: int
+    container: str
+    reference: ImageReference
+    digest: str
+    secrets: tuple[Key, ...] = ()
+
+
+OnMoved = Callable[[WatchedTag, str], None]
+"""Called with a tag that moved and its new digest; after each request, as long as the tag is watched with another."""
+OnError = Callable[[Key, EngineError], None]
+"""Called for a workload whose tag cannot be asked for; what runs stays."""
+
+
+class _Turn(NamedTuple):
+    """When the next request is due, and the time of the last answer that was reported."""
+
+    due: float
+    seen: float
+
+
+class TagRefresh:
+    """Asks for each watched tag once an interval, however many workloads have it."""
+
+    def __init__(self, resolver: TagResolver, keychain: Keychain, clock: Clock, rng: random.Random) -> None:
+        self._resolver = resolver
+        self._keychain = keychain
+        self._clock = clock
+        self._rng = rng
+        self._watched: dict[Key, tuple[WatchedTag, ...]] = {}
+        self._turns: dict[ImageReference, _Turn] = {}
+
+    def watch(self, key: Key, tags: Sequence[WatchedTag]) -> None:
+        """Follow ``tags`` and no others of the workload."""
+        if tags:
+            self._watched[key] = tuple(tags)
+        else:
+            self._watched.pop(key, None)
+
+    async def run(self, on_moved: OnMoved, on_error: OnError) -> None:
+        """Ask for ever."""
+        while True:
+            await self._clock.sleep(TICK_SECONDS)
+            by_reference: dict[ImageReference, list[WatchedTag]] = {}
+            for tags in self._watched.values():
+                for tag in tags:
+                    by_reference.setdefault(tag.reference, []).append(tag)
+            self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
+            due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
+            await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
+
+    def _is_due(self, reference: ImageReference, tags: list[WatchedTag], on_moved: OnMoved) -> bool:
+        """Whether a request is due. An answer that others asked for counts: it is reported, and a new turn begins."""
+        now, latest, turn = self._clock.monotonic(), self._resolver.latest(reference), self._turns.get(reference)
+        if latest is not None and (turn is None or latest.at > turn.seen):
+            turn = _Turn(latest.at + self._interval(), latest.at)
+            for tag in tags:
+                if tag.digest != latest.manifest.digest:
+                    with contained(f"moved tag of {tag.key}"):
+                        on_moved(tag, latest.manifest.digest)
+        turn = turn or _Turn(now + self._rng.uniform(0.0, FIRST), -1.0)
+        is_due = turn.due <= now
+        self._turns[reference] = _Turn(now + self._interval(), turn.seen) if is_due else turn
+        return is_due
+
+    def _interval(self) -> float:
+        return self._rng.uniform(SHORTEST, LONGEST)
+
+    async def _ask(self, reference: ImageReference, tags: list[WatchedTag], on_error: OnError) -> None:
+        """Ask with the login of the first workload that has one; the answer is for all of them."""
+        with contained(f"refresh of {reference}"):
+            try:
+                found = (self._keychain.find(reference, tag.secrets) for tag in tags)
+                await self._resolver.resolve(reference, next((each for each in found if each is not None), None))
+            except EngineError as error:
+                wait = error.wait or 0.0 if isinstance(error, ImageError) else 0.0
+                turn = self._turns[reference]
+                self._turns[reference] = turn._replace(due=max(turn.due, self._clock.monotonic() + wait))
+                for key in {tag.key for tag in tags}:
+                    on_error(key, error)

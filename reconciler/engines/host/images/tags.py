@@ -1,0 +1,114 @@
+"""What tags mean now: one request for each image at a time, shared by all workloads, with waits after failures."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeVar
+
+from reconciler.clock import Clock
+from reconciler.engines.host.images.attempts import Attempts
+from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.single_flight import SingleFlight
+
+SHARED_SECONDS = 5.0
+"""Seconds for which an answer also counts for others who ask for the same image with the same login."""
+FOLLOWED_SECONDS = 300.0
+"""Seconds for which any answer about a tag that moved counts for those who follow it."""
+MOST_REMEMBERED = 10_000
+"""The most answers that are remembered; the oldest are forgotten first."""
+
+K = TypeVar("K")
+_Asked = tuple[ImageReference, Credentials | None]
+
+
+class RegistryClient(Protocol):
+    """Asks registries about images. All methods raise ImageError."""
+
+    async def resolve(
+        self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
+    ) -> Manifest:
+        """The manifest that a tag means."""
+
+    async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
+        """The platforms of an index."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class Resolved(NamedTuple):
+    """What a tag meant at a moment of the monotonic clock."""
+
+    manifest: Manifest
+    at: float
+
+
+class TagResolver:
+    """Resolves tags for ``host``, the platform of this host."""
+
+    def __init__(self, registry: RegistryClient, attempts: Attempts, clock: Clock, host: Platform) -> None:
+        self._registry = registry
+        self._attempts = attempts
+        self._clock = clock
+        self._host = host
+        self._known: dict[_Asked, Resolved] = {}
+        self._latest: dict[ImageReference, Resolved] = {}
+        self._flights: SingleFlight[Manifest] = SingleFlight("the request for an image")
+        self._fitting: set[str] = set()
+
+    async def resolve(
+        self, reference: ImageReference, credentials: Credentials | None, shared: float = SHARED_SECONDS
+    ) -> Manifest:
+        """The manifest that the tag of ``reference`` means now, or meant less than ``shared`` seconds ago.
+
+        Raises ImageError; during a wait after a failure the same one again.
+        """
+        asked = (reference, credentials)
+        known = self._latest.get(reference) if shared > SHARED_SECONDS else self._known.get(asked)
+        if known is not None and self._clock.monotonic() - known.at < shared:
+            return known.manifest
+        return await self._flights.run(asked, lambda: self._ask(reference, credentials))
+
+    def latest(self, reference: ImageReference) -> Resolved | None:
+        """The newest answer about ``reference``, with whatever login it was asked for; None before the first."""
+        return self._latest.get(reference)
+
+    def forget(self, reference: ImageReference) -> None:
+        """Ask again for ``reference``, whatever was answered."""
+        self._latest.pop(reference, None)
+        self._known = {asked: known for asked, known in self._known.items() if asked[0] != reference}
+
+    async def check_platform(self, reference: ImageReference, credentials: Credentials | None) -> None:
+        """Raise ImageError unless the index ``reference`` has an image for this host; asked once for each index."""
+        if reference.digest not in self._fitting:
+            available = await self._registry.platforms(reference, credentials)
+            check_platform(str(reference), available, self._host)
+            self._fitting.add(reference.digest)
+
+    async def close(self) -> None:
+        """Stop all requests."""
+        await self._flights.close()
+        await self._registry.close()
+
+    async def _ask(self, reference: ImageReference, credentials: Credentials | None) -> Manifest:
+        asked = (reference, credentials)
+        self._attempts.check(asked, str(reference), reference.host)
+        # Only an answer with a body has words about an error: after a failure they are worth it.
+        with_body = self._attempts.failures(asked) > 0
+        try:
+            manifest = await self._registry.resolve(reference, credentials, with_body)
+        except ImageError as error:
+            self._attempts.fail(asked, reference.host, error)
+            raise
+        self._attempts.succeed(asked)
+        found = Resolved(manifest, self._clock.monotonic())
+        _remember(self._known, asked, found)
+        _remember(self._latest, reference, found)
+        return manifest
+
+
+def _remember(known: dict[K, Resolved], asked: K, found: Resolved) -> None:
+    known.pop(asked, None)
+    known[asked] = found
+    while len(known) > MOST_REMEMBERED:
+        del known[next(iter(known))]
