@@ -13,22 +13,22 @@ _IMPORT = "docs/platform/fields.md#manifests"
 _ERRORS = {
     "convert-not-kubernetes": (
         "A document to convert is a Kubernetes resource: a mapping with apiVersion and kind.",
-        "Whatever else it is, nobody can say what it should become.",
+        "Other documents have no counterpart.",
     ),
     "convert-malformed": (
-        "A field has the type that Kubernetes gives it, and the fields that a resource cannot do without are there.",
-        "Kubernetes refuses such a resource, so what was meant is a guess.",
+        "A field has its type in Kubernetes, and the required fields are present.",
+        "Kubernetes refuses such a resource, so its conversion is a guess.",
     ),
     "convert-duplicate": (
-        "A resource is given once.",
+        "A resource occurs once.",
         "Of two with the same kind, namespace and name only one can be meant.",
     ),
     "import-not-a-manifest": (
-        "A document to import is a manifest of a kind that the platform has.",
-        "Whatever else it is, it cannot be applied.",
+        "A document to import is a manifest of a kind of the platform.",
+        "Other documents cannot be applied.",
     ),
     "import-duplicate": (
-        "A resource is given once.",
+        "A resource occurs once.",
         "Of two with the same kind, GVC and name only one can be meant.",
     ),
 }
@@ -36,35 +36,35 @@ _ERRORS = {
 _WARNINGS = {
     "convert-no-meaning": (
         "A kind of resource that has no counterpart is left out.",
-        "What it did in the cluster has to be done another way here, or is not needed.",
+        "The platform does its work in another way, or does not need it.",
     ),
     "convert-owned": (
-        "A resource that another one makes is left out.",
-        "The one that makes it is converted, or would make it again.",
+        "A resource that another one generates is left out.",
+        "The other one is converted, or would generate it again.",
     ),
     "convert-left-out": (
         "A field that has no counterpart is left out.",
-        "The workload runs without what the field asked for.",
+        "The workload runs without the effect of the field.",
     ),
     "convert-changed": (
-        "A value is carried over, but not with quite the same meaning.",
-        "Bounds and choices of the platform are not those of Kubernetes.",
+        "A value is carried over with a slightly different meaning.",
+        "The platform has other limits and options than Kubernetes.",
     ),
     "convert-name": (
-        "A name that the platform refuses, or that is taken already, is changed.",
-        "Who refers to it by name outside of these files has to follow.",
+        "A name that the platform refuses, or that is already in use, is changed.",
+        "References by name outside of these files must change too.",
     ),
     "convert-missing": (
-        "What a resource refers to is not among the files.",
-        "It has to exist under that name before the manifests can be applied.",
+        "The target of a reference is not among the files.",
+        "It must exist with that name before the manifests can be applied.",
     ),
     "convert-pull-secret": (
-        "Secrets that open registries belong to the GVC, not to a workload.",
+        "Secrets for registries belong to the GVC, not to a workload.",
         "Without them images of private registries cannot be pulled.",
     ),
     "convert-init-container": (
         "Containers that run before the others have no counterpart and are left out.",
-        "What they prepare has to be done in the image, or by the container's own command.",
+        "The image, or the container's own command, must do their work.",
     ),
     "convert-host-path": (
         "Directories of the machine cannot be mounted and are left out.",
@@ -72,7 +72,7 @@ _WARNINGS = {
     ),
     "convert-mount": (
         "A mount that the platform refuses is left out.",
-        "Mounts are absolute paths, neither reserved nor inside one another, each given once.",
+        "Mounts are absolute paths, neither reserved nor inside one another, each only once.",
     ),
     "convert-capacity": (
         "The capacity of a volume is within the bounds of its performance class.",
@@ -84,7 +84,7 @@ _WARNINGS = {
     ),
     "convert-binary": (
         "A value that is not plain text is written in base64.",
-        "Whoever reads it has to decode it.",
+        "Programs that read it must decode it.",
     ),
     "convert-job": (
         "A Job becomes a cron workload that is suspended, and is run on demand.",
@@ -92,34 +92,34 @@ _WARNINGS = {
     ),
     "import-no-data": (
         "A secret without data is left out.",
-        "Reading a secret returns no data; only revealing it does.",
+        "A secret is read without its data; only `reveal` returns it.",
     ),
     "import-gvc": (
         "A workload, identity or volume set names its GVC.",
-        "Else the GVC's manifest has to lie beside it or above, which only the one who places the file can see to.",
+        "Otherwise the GVC's manifest must be beside it or in a directory above.",
     ),
     "import-unknown": (
-        "A field that is not known is left as it is.",
-        "Nobody can say what it means, or whether its value is the default.",
+        "An unknown field stays unchanged.",
+        "Its meaning is unknown, and so is its default.",
     ),
     "import-built-in": (
-        "What the platform makes by itself is left out.",
+        "Resources that the platform makes by itself are left out.",
         "Built-in resources, tags and deployments exist without a manifest and cannot be changed by one.",
     ),
 }
 
 _NOTICES = {
     "convert-gvc": (
-        "The GVC of what is written is the one that --gvc names, else the namespace; it has to exist.",
-        "A GVC says at which locations its workloads run, which no Kubernetes file can.",
+        "The GVC of the manifests is that of --gvc, else the namespace; it must exist.",
+        "A GVC has the locations of its workloads, which no Kubernetes file names.",
     ),
     "convert-default": (
-        "Where Kubernetes and the platform have different defaults, that of the platform holds.",
-        "A workload may get less, or reach less, than it did.",
+        "If Kubernetes and the platform have different defaults, that of the platform applies.",
+        "A workload may get less, or reach less, than before.",
     ),
     "convert-service-name": (
         "A Service has no counterpart: workloads reach each other by their own names and ports.",
-        "Addresses in configuration and code have to follow.",
+        "Addresses in configuration and code must change.",
     ),
 }
 

@@ -62,7 +62,7 @@ def _account_of(bundle: Bundle, user: Item, pod: TrackedValue) -> Item | None:
 
 
 def _named_account(pod: TrackedValue) -> TrackedValue:
-    """Where a pod names its ServiceAccount; ``serviceAccount`` is the former word for it."""
+    """Where a pod names its ServiceAccount; ``serviceAccount`` is the former name of the field."""
     return pod["serviceAccountName"] or pod["serviceAccount"]
 
 

@@ -32,7 +32,7 @@ def job(item: Item) -> Body:
     body: Body = {"restartPolicy": restart.text(), "activeDeadlineSeconds": deadline}
     if item.kind == "CronJob":
         return {"job": without_empty({**_timing(item.spec), **body})}
-    item.root["kind"].add_note("convert-job", "a Job becomes a cron workload that only runs when it is told to",
+    item.root["kind"].add_note("convert-job", "a Job becomes a cron workload that runs only on demand",
                           "give it a schedule, or start it with the command runCronWorkload")  # fmt: skip
     return {"job": without_empty({"schedule": _NEVER, "suspend": True, **body})}
 
