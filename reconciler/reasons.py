@@ -308,7 +308,9 @@ class Reason(StrEnum):
     USER_NOT_FOUND = "UserNotFound", _workload("This host has no user of the name in `host.defaultUser`.")
     INVALID_IMAGE_NAME = ("InvalidImageName",
         _workload("The name of an image is not complete or not valid; the message has the form to write."))
+    IMAGE_CHANGED = "ImageChanged", _normal("A tag of a workload with `supportDynamicTags` means another image now.")
     IMAGE_PULL_FAILED = ("ImagePullFailed",
+        _warning("An image cannot be pulled; the old version goes on. The message has the words of the registry."),
         _workload("An image cannot be pulled: the message has the image and the words of its registry."))
     IMAGE_PLATFORM_MISMATCH = "ImagePlatformMismatch", _workload("An image is not made for the processor of this host.")
     NO_COMMAND = "NoCommand", _workload("A container has no `command`, and images are not used.")

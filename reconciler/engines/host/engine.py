@@ -24,6 +24,8 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
 from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
+from reconciler.engines.host.image_gate import ImageGate
+from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.probes.prober import Prober
@@ -62,7 +64,8 @@ class HostEngine:
     """Runs the workloads of one location with ``runtime``; all its files are below ``root``.
 
     ``perform`` sets the desired state and returns; ``observe`` shows the progress. A deletion is performed repeatedly:
-    its step waits with the reason Terminating until the resource is gone.
+    its step waits with the reason Terminating until the resource is gone. ``registry`` is asked in place of the
+    registries that images name.
     """
 
     name = "host"
@@ -70,7 +73,9 @@ class HostEngine:
     immediate = False
     can_drift = True
 
-    def __init__(self, site: EngineContext, root: Path, runtime: Runtime) -> None:
+    def __init__(
+        self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None = None
+    ) -> None:
         settings, clock = site.settings, site.clock
         self._context = site
         self._root = root
@@ -95,6 +100,7 @@ class HostEngine:
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
+        self._images = ImageGate(clock, self._reload, self._append_event, registry)
         self._working: list[asyncio.Task[None]] = []
         self._open_requested = False
         self._opening = asyncio.Lock()
@@ -125,6 +131,7 @@ class HostEngine:
         make_private(self._root)
         migrate_state(self._root)
         await self._controller.open()
+        self._images.open(self._context, self._root, self._runtime.image_store)
         records = self._records_here()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
@@ -137,7 +144,7 @@ class HostEngine:
             self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
         await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
-        work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files())
+        work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files(), self._images.run())
         self._working = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
@@ -146,6 +153,7 @@ class HostEngine:
             return
         await cancel_and_wait(self._working, f"the host engine of {self._context.location}")
         self._working = []
+        await self._images.close()
         await self._prober.close()
         await self._controller.close()
         await self._collector.collect()
@@ -156,6 +164,14 @@ class HostEngine:
             controller = self._controller.workloads.get(record.key)
             if controller is not None and controller.wanted is not None:
                 self._reload_workload(record)
+
+    def _reload(self, key: Key) -> None:
+        """Want the workload ``key`` again, unless it was deleted."""
+        record = self._claims.record(key)
+        controller = self._controller.workloads.get(key)
+        if record is not None and controller is not None and controller.wanted is not None:
+            self._reload_workload(record)
+        self._changed.set()
 
     def _reload_workload(self, record: Record) -> None:
         """Want the workload as it is recorded, with its current inputs; a failure affects no other workload."""
@@ -233,16 +249,20 @@ class HostEngine:
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=self._observation(step.key))
 
     def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
-        template = self._builder.of(key, spec, version, digest)
+        images = self._images.digests(key, version) if spec.support_dynamic_tags else ()
+        template = self._builder.of(key, spec, version, digest, images)
         self._runtime.prepare(template.desired)
         in_use = {(each.version, each.config_hash) for each in self._controller.replicas(key)}
         return self._templates.add(template, in_use)
 
     def _want(self, template: ReplicaTemplate) -> None:
         key = template.desired.key
-        self._controller.want(key, self._scaler.spec_at_scale(template, self._controller.replicas(key)))
+        replicas = self._controller.replicas(key)
+        wanted = self._scaler.spec_at_scale(template, replicas)
+        self._controller.want(key, self._images.admit(template, wanted, {each.version for each in replicas}))
 
     def _forget(self, key: Key) -> None:
+        self._images.forget(key)
         self._templates.forget(key)
         self._scaler.forget(key)
         self._advisor.forget(key)
@@ -259,7 +279,8 @@ class HostEngine:
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
         health, state = Health.UNKNOWN, b"{}"
         with contained(f"status of {key}"):
-            context = self._status_context(template, controller.last_error)
+            errors = filter(None, (self._images.error(key), controller.last_error))
+            context = self._status_context(template, "; ".join(errors))
             health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
         return Observation(key, location, health, state, wanted.digest, wanted.version)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtimes.protocol import (
@@ -125,6 +126,7 @@ class FakeRuntime:
     """The protocol of runtimes/protocol.py over ``programs``; several may follow each other over the same ones."""
 
     name = "fake"
+    image_store: ImageStore | None = None
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs

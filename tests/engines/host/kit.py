@@ -55,8 +55,10 @@ class Host(Bench):
         count = 0 if options.get("suspend") else 1
         await self.until(lambda found: [each.version for each in found if each.ready] == [version] * count)
 
-    async def ask(self, version: int, image: str = "plain", lifecycle: Any = None, **options: Any) -> None:
-        """Ask for a version."""
+    async def ask(
+        self, version: int, image: str = "plain", lifecycle: Any = None, dynamic: bool = False, **options: Any
+    ) -> None:
+        """Ask for a version; ``dynamic`` follows the tags of its images."""
         autoscaling = {"metric": "disabled", "minScale": 1, "maxScale": 1}
         container: dict[str, Any] = {
             "name": "main",
@@ -67,6 +69,7 @@ class Host(Bench):
         spec = {
             "type": "standard",
             "containers": [container],
+            "supportDynamicTags": dynamic,
             "defaultOptions": {"autoscaling": autoscaling, **options},
         }
         action = Action.UPDATE if self.recorded() else Action.CREATE

@@ -13,7 +13,7 @@ from reconciler.engines.host.provisioning.environment import environment, unset_
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.replica import Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import SecretReader
@@ -98,7 +98,7 @@ class Provisioner:
             command,
             tuple(args),
             env,
-            image=spec.image,
+            image=container_of(replica, container).wanted.image or spec.image,
             directory=view.directory,
             user=owner.user,
             group=owner.group,

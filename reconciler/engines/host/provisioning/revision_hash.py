@@ -37,12 +37,14 @@ class HashInputs(NamedTuple):
 
     ``gvc`` are the variables of the GVC. ``secrets`` maps the secrets in use to the digests of their records.
     ``restarts`` counts the requested restarts. ``runtime`` is the name of the runtime: a change of it is a rollout.
+    ``images`` are the images that its tags mean, if ``supportDynamicTags`` lets them change.
     """
 
     gvc: tuple[Variable, ...]
     secrets: Mapping[Key, str]
     restarts: int
     runtime: str
+    images: tuple[str, ...] = ()
 
 
 def config_hash(secret_key: bytes, spec: Specification, inputs: HashInputs) -> str:
@@ -50,9 +52,9 @@ def config_hash(secret_key: bytes, spec: Specification, inputs: HashInputs) -> s
 
     It uses the key of the records, so that its inputs cannot be guessed.
     """
-    gvc, secrets, restarts, runtime = inputs
+    gvc, secrets, restarts, runtime, images = inputs
     inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
     digests = [[str(key), digest] for key, digest in sorted(secrets.items())]
     return blake2b(
-        _encode([sorted(inherited), digests, restarts, runtime]), key=secret_key[:64], digest_size=8
+        _encode([sorted(inherited), digests, restarts, runtime, *images]), key=secret_key[:64], digest_size=8
     ).hexdigest()

@@ -17,6 +17,7 @@ from reconciler.engines.names import make_alias
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Record
 from reconciler.records.store import Records
@@ -28,14 +29,15 @@ _gvc = msgspec.json.Decoder(Gvc)
 class ReplicaTemplate(msgspec.Struct, frozen=True):
     """The specification with the least number of replicas, its source, and the platform's variables.
 
-    ``created`` is when this version of the workload was made, ISO 8601. It names secrets and never contains their
-    values.
+    ``created`` is when this version of the workload was made, ISO 8601. ``pull_secrets`` are those of its GVC. It names
+    secrets and never contains their values.
     """
 
     desired: WorkloadSpec
     spec: Specification
     env_context: PlatformEnvContext
     created: str = ""
+    pull_secrets: tuple[Key, ...] = ()
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """The specification with ``replicas``, unless the workload is suspended."""
@@ -67,13 +69,16 @@ class TemplateBuilder:
         self._fixed = fixed
         self._clock = clock
 
-    def of(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
-        """The current template of a workload. Raises EngineError and RecordsError."""
+    def of(
+        self, key: Key, spec: Specification, version: int, digest: str, images: tuple[str, ...] = ()
+    ) -> ReplicaTemplate:
+        """The current template of a workload, whose tags mean ``images``. Raises EngineError and RecordsError."""
         fixed = self._fixed
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
-        variables = _gvc.decode(gvc.body).spec.env if gvc is not None else ()
+        shared = _gvc.decode(gvc.body).spec if gvc is not None else GvcSpecification()
+        variables = shared.env
         digests = {secret: self._digest(secret) for secret in secrets_used(spec, variables)}
-        inputs = HashInputs(variables, digests, self._records.restarts.count(key), fixed.runtime)
+        inputs = HashInputs(variables, digests, self._records.restarts.count(key), fixed.runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
@@ -93,7 +98,9 @@ class TemplateBuilder:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return ReplicaTemplate(workload_spec(applied, hashed), spec, context, self._creation_time(key, version))
+        created = self._creation_time(key, version)
+        logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
+        return ReplicaTemplate(workload_spec(applied, hashed), spec, context, created, logins)
 
     def _creation_time(self, key: Key, version: int) -> str:
         """When ``version`` was made: as recorded in its deployment, otherwise now."""

@@ -30,6 +30,7 @@ class HandoverRuntime:
 
     def __init__(self, current: Runtime, former: Sequence[Runtime]) -> None:
         self.name = current.name
+        self.image_store = current.image_store
         self._current = current
         self._former = former
         self._owners: dict[tuple[Key, str], Runtime] = {}

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.settings import Settings
@@ -127,6 +128,8 @@ class Runtime(Protocol):
     """Runs the containers of one location. Every method may be repeated, and raises EngineError on failure."""
 
     name: str
+    image_store: ImageStore | None
+    """Holds the images of containers; None in a runtime without images."""
 
     async def open(self, on_end: OnEnd) -> None:
         """Discover and watch what runs. Must be called once, before all other methods."""

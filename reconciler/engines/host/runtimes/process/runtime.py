@@ -15,6 +15,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes import cgroups, exit_watch
 from reconciler.engines.host.runtimes.process import usage
 from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
@@ -57,6 +58,7 @@ class ProcessRuntime:
     """
 
     name = "process"
+    image_store: ImageStore | None = None
 
     def __init__(
         self, root: Path, location: str, clock: Clock, *, default_user: str = "nobody", limited: bool = True

@@ -1,0 +1,182 @@
+"""Holds a version back until its images are on this host, and pins each version to the digests of its tags."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
+from reconciler.engines.host.images.protocol import ImageError, ImageStore
+from reconciler.engines.host.images.refresh import WatchedTag
+from reconciler.engines.host.images.tags import RegistryClient
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError, ReconcilerError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.tasks import cancel_and_wait
+
+RETRY_SECONDS = 30.0
+"""Seconds until the images of a version are tried again, where the registry asks for no other time."""
+
+
+class ImageGate:
+    """Prepares the images of the workloads at one location.
+
+    ``changed`` is called when a workload must be wanted again: its images are ready, or a tag of it moved. ``registry``
+    is asked in place of the registries that images name.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        changed: Callable[[Key], None],
+        append_event: Callable[[EngineEvent], None],
+        registry: RegistryClient | None = None,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._changed = changed
+        self._append_event = append_event
+        self._service: ImageService | None = None
+        self._images: dict[Key, WorkloadImages] = {}
+        self._ready: set[Key] = set()
+        self._errors: dict[Key, str] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    def open(self, site: EngineContext, root: Path, store: ImageStore | None) -> None:
+        """Take images from ``store`` for the location at ``root``; without one, nothing is ever held back."""
+        if store is not None:
+            context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
+            events = ImageEvents(self._moved, self._failed, set)
+            self._service = ImageService(context, store, events, self._registry)
+
+    async def run(self) -> None:
+        """Follow tags and remove unused images, until cancelled."""
+        if self._service is not None:
+            await self._service.run()
+
+    async def close(self) -> None:
+        """Stop all preparations; the next daemon begins them again."""
+        await cancel_and_wait(self._tasks.values(), "the preparation of images")
+        self._tasks.clear()
+        if self._service is not None:
+            await self._service.close()
+
+    def error(self, key: Key) -> str:
+        """Why the images of the newest version are not ready; "" while nothing failed."""
+        return self._errors.get(key, "")
+
+    def digests(self, key: Key, version: int) -> tuple[str, ...]:
+        """The pinned references of a version, in order of its containers; empty before they are known."""
+        return tuple(image for _, image in sorted(self._pinned(key, version).items()))
+
+    def admit(self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int]) -> WorkloadSpec:
+        """``wanted`` with pinned images; pending until they are on this host.
+
+        ``running`` are the versions of existing replicas: their digests stay pinned.
+        """
+        if self._service is None or not any(each.image for each in wanted.containers) or not wanted.replicas:
+            return wanted
+        containers = {each.name: each.image for each in template.spec.containers}
+        images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
+        if self._images.get(wanted.key) != images:
+            self._begin(images, {*running, wanted.version})
+        pinned = self._pinned(wanted.key, wanted.version)
+        if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
+            return msgspec.structs.replace(wanted, pending=_pending(containers))
+        members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
+        return msgspec.structs.replace(wanted, containers=tuple(members))
+
+    def _moved(self, tag: WatchedTag, digest: str) -> None:
+        """Pull what a tag means now; when it is here, a rollout to it begins."""
+        images = self._images.get(tag.key)
+        if images is not None and tag.key in self._ready and images.version == tag.version:
+            message = f"{tag.reference} of {tag.container} is {digest} now"
+            self._append_event(EngineEvent(tag.key, Reason.IMAGE_CHANGED, message))
+            self._start(images, follow=True)
+
+    def _failed(self, key: Key, error: EngineError) -> None:
+        """Report that the tags of a workload cannot be followed; what runs goes on."""
+        self._append_event(_event(key, error))
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted workload. Raises EngineError."""
+        self._cancel(key)
+        self._images.pop(key, None)
+        if self._service is not None:
+            self._service.forget(key)
+
+    def _begin(self, images: WorkloadImages, versions: Collection[int]) -> None:
+        assert self._service is not None
+        self._service.forget(images.key, versions)
+        self._images[images.key] = images
+        self._start(images)
+
+    def _start(self, images: WorkloadImages, *, follow: bool = False) -> None:
+        self._cancel(images.key)
+        self._tasks[images.key] = asyncio.create_task(self._prepare(images, follow), name=f"images of {images.key}")
+
+    def _cancel(self, key: Key) -> None:
+        self._ready.discard(key)
+        self._errors.pop(key, None)
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def _prepare(self, images: WorkloadImages, follow: bool) -> None:
+        """Try until the images are here; each new error is an event."""
+        assert self._service is not None
+        while True:
+            try:
+                await self._service.ensure(images, follow=follow)
+            except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
+                wait = self._note(images.key, error)
+            else:
+                self._ready.add(images.key)
+                self._errors.pop(images.key, None)
+                self._changed(images.key)
+                return
+            await self._clock.sleep(wait)
+
+    def _note(self, key: Key, error: Exception) -> float:
+        """Record a failure; returns the seconds until the next try."""
+        known = error if isinstance(error, EngineError) else internal_error(error, f"images of {key}")
+        message = f"{known.reason}: {known}"
+        if message != self._errors.get(key):
+            self._errors[key] = message
+            self._append_event(_event(key, known))
+            self._changed(key)
+        wait = error.wait if isinstance(error, ImageError) else None
+        return max(1.0, wait) if wait is not None else RETRY_SECONDS
+
+    def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
+        pins = self._service.pinned(key, version) if self._service is not None else None
+        return {name: each.pinned for name, each in pins.containers.items()} if pins is not None else {}
+
+    def _ran_before(self, key: Key, version: int, containers: Mapping[str, str]) -> bool:
+        """Whether all images of the version were on this host before: its replicas need not wait for another look."""
+        pins = self._service.pinned(key, version) if self._service is not None else None
+        known = pins.containers if pins is not None else {}
+        return all(
+            name in known and known[name].image == image and known[name].pulled for name, image in containers.items()
+        )
+
+
+def _event(key: Key, error: ReconcilerError) -> EngineEvent:
+    if error.reason == Reason.IMAGE_PULL_FAILED:
+        return EngineEvent(key, Reason.IMAGE_PULL_FAILED, str(error))
+    return EngineEvent(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+
+
+def _pending(containers: Mapping[str, str]) -> str:
+    subject = "the image of {} is" if len(containers) == 1 else "the images of {} are"
+    return f"{subject.format(', '.join(containers))} being pulled"

@@ -1,0 +1,173 @@
+"""The images of a version come before its rollout: a missing one takes nothing down, and a version keeps its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.host.runtimes.protocol import ContainerStart
+from reconciler.reasons import Reason
+from tests.engines.host.fake import FakeRuntime, Programs
+from tests.engines.host.given.kit import vault
+from tests.engines.host.kit import WEB, Host
+from tests.support.images import FakeImageStore
+from tests.support.registry import FakeRegistry, digest_of, manifest, refused
+
+HOST = "r.example"
+
+
+class ImageRuntime(FakeRuntime):
+    """Runs any image that its store has, as a program that behaves plainly; ``images`` are those that it ran."""
+
+    def __init__(self, programs: Programs, store: FakeImageStore, images: list[str]) -> None:
+        super().__init__(programs)
+        self.image_store = store
+        self._images = images
+
+    async def start(self, launch: ContainerStart) -> None:
+        """Start a container whose image is here."""
+        assert self.image_store is not None
+        assert await self.image_store.inspect(launch.image) is not None, f"{launch.image} is not here"
+        self._images.append(launch.image)
+        await super().start(msgspec.structs.replace(launch, image="plain"))
+
+
+class ImageHost(Host):
+    """A host engine with images: a registry that has team/app:1 and :2."""
+
+    def __init__(self, path: Path) -> None:
+        self.registry = FakeRegistry()
+        for tag in ("1", "2"):
+            self.registry.push("team/app", tag, manifest(tag))
+        self.store = FakeImageStore(self.registry)
+        self.images: list[str] = []
+        super().__init__(path)
+
+    def _made(self) -> HostEngine:
+        context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
+        registry = Registry((), self.time, transport=self.registry.transport(HOST))
+        runtime = ImageRuntime(self.programs, self.store, self.images)
+        engine = HostEngine(context, self._path / "here", runtime, registry)
+        self.engines["here"] = engine
+        return engine
+
+    async def seen(self) -> dict[str, Any]:
+        """The status of the workload."""
+        [found] = [each for each in await self.engine.observe() if str(each.key) == WEB]
+        status: dict[str, Any] = msgspec.json.decode(found.state)["status"]
+        return {**status, "health": str(found.health)}
+
+    def serving(self) -> list[int]:
+        """The versions that run."""
+        return [self.programs.running[place].launch.version for place in self.programs.places()]
+
+
+def pinned(mark: str) -> str:
+    """The reference that runs the image pushed with ``mark``."""
+    return f"{HOST}/team/app@{digest_of(manifest(mark))}"
+
+
+def played(path: Path, story: Any) -> None:
+    """Play ``story`` with an engine that is closed at the end."""
+
+    async def whole() -> None:
+        host = ImageHost(path)
+        await host.engine.open()
+        try:
+            await story(host)
+        finally:
+            await host.engine.close()
+            host.records.close()
+
+    asyncio.run(whole())
+
+
+def test_replicas_of_a_version_run_the_digest_that_its_tag_meant(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        assert host.images == [pinned("1")]
+        host.registry.push("team/app", "1", manifest("another"))
+        [place] = host.programs.places()
+        host.programs.end(place, 1)
+        await host.time.advance(60.0)
+        assert host.images == [pinned("1")] * 2
+        await host.restart()
+        await host.time.advance(60.0)
+        assert host.serving() == [1]
+        assert host.images == [pinned("1")] * 2, "nothing starts anew because the daemon did"
+
+    played(tmp_path, story)
+
+
+def test_the_old_version_serves_until_the_image_of_the_new_one_is_here(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        host.store.hold = asyncio.Event()
+        await host.ask(2, f"{HOST}/team/app:2", rolloutOptions={"maxSurgeReplicas": "0", "maxUnavailableReplicas": "1"})
+        await host.time.advance(120.0)
+        assert host.serving() == [1]
+        status = await host.seen()
+        assert status["message"].startswith("the image of main is being pulled; 0 of 1 replicas updated")
+        assert status["health"] == "Loading"
+        host.store.hold.set()
+        await host.until(lambda found: [each.version for each in found if each.ready] == [2])
+        assert host.images == [pinned("1"), pinned("2")]
+
+    played(tmp_path, story)
+
+
+def test_a_missing_image_takes_nothing_down(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        host.registry.answer = lambda asked: refused(404, "MANIFEST_UNKNOWN", "manifest unknown")
+        await host.ask(2, f"{HOST}/team/app:none")
+        news = await host.event(Reason.IMAGE_PULL_FAILED)
+        assert f"{HOST}/team/app:none" in news.message
+        assert "404 Not Found" in news.message
+        status = await host.seen()
+        assert status["message"].startswith("ImagePullFailed: ")
+        assert status["health"] == "Unhealthy"
+        assert host.serving() == [1]
+
+        host.registry.answer = lambda asked: None
+        host.registry.push("team/app", "none", manifest("late"))
+        await host.time.advance(3600.0)
+        await host.until(lambda found: [each.version for each in found if each.ready] == [2])
+        assert (await host.seen())["health"] == "Healthy"
+        assert host.images == [pinned("1"), pinned("late")]
+
+    played(tmp_path, story)
+
+
+def test_a_tag_that_moved_is_a_rollout_where_the_workload_follows_tags(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1", dynamic=True)
+        host.registry.push("team/app", "1", manifest("moved"))
+        for _ in range(60):
+            await host.time.advance(10.0)
+        assert host.images == [pinned("1"), pinned("moved")]
+        assert host.serving() == [1]
+        assert (await host.event(Reason.IMAGE_CHANGED)).key.name == "web"
+
+    played(tmp_path, story)
+
+
+def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        host.store.hold = asyncio.Event()
+        await host.ask(1, f"{HOST}/team/app:1")
+        await host.time.advance(30.0)
+        assert host.images == []
+        while "applied" not in set((await host.delete()).values()):
+            await host.time.advance(5.0)
+        host.store.hold.set()
+        await host.time.advance(60.0)
+        assert host.images == []
+
+    played(tmp_path, story)
