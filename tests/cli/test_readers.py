@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -234,13 +234,14 @@ def test_whatever_is_sent_the_daemon_goes_on(served: Site, daemon: Running, sent
 
 def _children(daemon: Running, word: str) -> list[str]:
     """Command lines of the daemon's children with ``word``."""
-    found = []
+    pids: list[str] = []
     for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
+        with suppress(OSError):  # the thread ended meanwhile
+            pids += (task / "children").read_text().split()
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             found += [line] if word in line else []
     return found
 

@@ -61,7 +61,7 @@ def test_a_daemon_that_begins_with_a_refused_revision_reads_it_once(site: Site) 
     site.repo.commit({"shop/api.yaml": BROKEN})
     with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
         eventually(lambda: daemon.said("reconciled", outcome="refused"), "it is refused")
-        eventually(lambda: systemd.heard().count("STATUS=main: looking (poll)") >= 2, "it is looked at again")
+        eventually(lambda: systemd.heard().count("STATUS=main: reading (poll)") >= 2, "it is read again")
         good = site.repo.commit(SHOP)
         eventually(lambda: site.applied(good), "the next good one is applied")
         assert len(daemon.said("reconciled", outcome="refused")) == 1
