@@ -305,7 +305,7 @@ class Reason(StrEnum):
     MOUNT_REFUSED = "MountRefused", _workload("A volume names nothing that can be mounted, or lies inside another one.")
     ARGUMENT_TOO_LONG = "ArgumentTooLong", _workload("An argument is too long once its references are replaced.")
     VARIABLE_TOO_LONG = "VariableTooLong", _workload("A variable is too long once its references are replaced.")
-    USER_NOT_FOUND = "UserNotFound", _workload("This host has no user of the name in `host.defaultUser`.")
+    USER_NOT_FOUND = "UserNotFound", _workload("This host, or an image, has no user of the required name.")
     INVALID_IMAGE_NAME = ("InvalidImageName",
         _workload("The name of an image is not complete or not valid; the message has the form to write."))
     IMAGE_CHANGED = "ImageChanged", _normal("A tag of a workload with `supportDynamicTags` means another image now.")
@@ -314,8 +314,10 @@ class Reason(StrEnum):
         _workload("An image cannot be pulled: the message has the image and the words of its registry."))
     IMAGE_PLATFORM_MISMATCH = "ImagePlatformMismatch", _workload("An image is not made for the processor of this host.")
     NO_COMMAND = "NoCommand", _workload("A container has no `command`, and images are not used.")
-    PROGRAM_NOT_FOUND = "ProgramNotFound", _workload("The program of a container is not on this host.")
-    DIRECTORY_NOT_FOUND = "DirectoryNotFound", _workload("The working directory of a container is not on this host.")
+    PROGRAM_NOT_FOUND = ("ProgramNotFound",
+        _workload("The program of a container is not on this host, or not in its image."))
+    DIRECTORY_NOT_FOUND = ("DirectoryNotFound",
+        _workload("The working directory of a container is not on this host, or not in its image."))
     NOT_PERMITTED = ("NotPermitted",
         _workload("The user of a container may not execute its program, or enter its working directory."))
     PROCESS_LIMIT_REACHED = "ProcessLimitReached", _workload("The kernel starts no further process.")
@@ -325,6 +327,12 @@ class Reason(StrEnum):
     EXEC_FAILED = "ExecFailed", _workload("A probe or a hook could not be run.")
     NOT_RUNNING = "NotRunning", _workload("A probe or a hook was to be run in a container that has ended.")
     ALREADY_RUNNING = "AlreadyRunning", _workload("A container of the same name runs already.")
+    PORT_IN_USE = "PortInUse", _workload("Another program listens on a port of a replica; it gets another one.")
+    VARIABLE_REFUSED = "VariableRefused", _workload("A variable has a name or a value that no program can be given.")
+    IMAGE_NOT_FOUND = "ImageNotFound", _workload("The image of a container is not on this host, or is not one's name.")
+    RUNTIME_UNAVAILABLE = ("RuntimeUnavailable",
+        _workload("Podman does not answer, is too old, or lacks a part. What runs goes on; the rest waits."))
+    RUNTIME_FAILED = "RuntimeFailed", _workload("Podman refuses a request; the message has its words.")
 
     # The daemon, its records and its settings.
     DISK_FULL = ("DiskFull",

@@ -85,6 +85,7 @@ def sentences() -> list[str]:
     package = "reconciler/engines/host"
     found = [
         *_written(f"{package}/runtimes/process/limitations.py"),
+        *_written(f"{package}/runtimes/limitations.py"),
         *_written(f"{package}/provisioning/environment.py", "unset_variables"),
     ]
     return [text for text in found if " " in text]

@@ -13,11 +13,13 @@ from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host import runtimes
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.runtimes.plugins import runtime_plugin
+from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
+from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.contract import PROMISES, Factory, Subject, subject_of
+from tests.engines.host.podman.libpod import Libpod
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
 from tests.support.plans import Bench
@@ -40,11 +42,22 @@ def host(bench: Bench, path: Path, runtime: str) -> Engine:
     return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock, settings))
 
 
+def podman(bench: Bench, path: Path) -> Engine:
+    """The Podman runtime over a service in memory, which outlives the engine."""
+    service = SERVICES.setdefault(path, Libpod())
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
+    site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
+    runtime = PodmanRuntime(path / "here", "here", bench.clock, path / "socket", service.transport())
+    return HostEngine(site, path / "here", runtime)
+
+
+SERVICES: dict[Path, Libpod] = {}
 RUNTIMES = sorted(path.parent.name for path in Path(runtimes.__file__).parent.glob("*/plugin.py"))
 FACTORIES = {
     "recorded": Factory(recorded, FakeClock),
     "ledger": Factory(ledger, FakeClock),
-    **{f"host-{name}": Factory(partial(host, runtime=name), SystemClock) for name in RUNTIMES},
+    "host-process": Factory(partial(host, runtime="process"), SystemClock),
+    "host-podman": Factory(podman, SystemClock),
 }
 
 
@@ -55,7 +68,11 @@ def test_engines_keep_their_promises(promise: Callable[[Subject], None], name: s
         promise(subject)
 
 
-def test_the_settings_name_every_runtime_that_there_is_and_no_other() -> None:
+def test_every_runtime_keeps_the_promises_of_engines() -> None:
+    assert {f"host-{name}" for name in RUNTIMES} <= FACTORIES.keys()
+
+
+def test_the_settings_name_no_runtime_that_does_not_exist() -> None:
     location = load_schema("settings")["properties"]["locations"]["additionalProperties"]
-    assert location["properties"]["runtime"]["enum"] == RUNTIMES
+    assert set(location["properties"]["runtime"]["enum"]) <= {*RUNTIMES, AUTO}
     assert LocationSettings("host").runtime in RUNTIMES

@@ -107,6 +107,8 @@ class Provisioner:
             processes=self._settings.pids_limit,
             ports={port: replica.ports[port] for port in declared_ports(spec) if port in replica.ports},
             mounts=files.mounts,
+            replica_ports=replica.ports,
+            siblings=tuple(each.name for each in template.desired.containers),
         )
 
     def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:

@@ -49,6 +49,16 @@ def mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
     return [found for line in lines if (found := _parse_mount(line, own)) is not None]
 
 
+def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
+    """The top directories of all mounted hierarchies, those without useful controllers included."""
+    try:
+        lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    fields = [line.partition(" - ") for line in lines]
+    return [Path(left.split()[4]) for left, _, right in fields if right.split()[0] in ("cgroup", "cgroup2")]
+
+
 def limit(group: Path, limits: Limits) -> None:
     """Set the limits of a group. Raises OSError."""
     quota, memory = max(_LEAST_QUOTA, limits.cpu * _PERIOD // 1000), limits.memory

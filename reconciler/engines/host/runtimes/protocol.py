@@ -65,6 +65,9 @@ class ContainerView(msgspec.Struct, frozen=True):
 class ContainerStart(msgspec.Struct, frozen=True):
     """The inputs of one start of a container. ``ports`` maps a declared port to the assigned one.
 
+    ``replica_ports`` are those of all containers of the replica, and ``siblings`` the names of all its containers:
+    they share a network where they have one of their own. ``command`` is "" for that of the image.
+
     ``env`` and the files behind ``mounts`` may contain secrets: neither is ever logged. ``cpu`` is in millicores,
     ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the replica's:
     ``list`` returns them and ``ports``.
@@ -86,6 +89,8 @@ class ContainerStart(msgspec.Struct, frozen=True):
     processes: int = 2048
     ports: dict[int, int] = {}
     mounts: tuple[Mount, ...] = ()
+    replica_ports: dict[int, int] = {}
+    siblings: tuple[str, ...] = ()
 
 
 class RunningContainer(msgspec.Struct, frozen=True):

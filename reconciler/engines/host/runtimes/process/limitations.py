@@ -7,11 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import metric_of
-
-COUNTED = ("rps", "latency", "concurrency")
-"""Scaling metrics that require a view of the requests."""
+from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
+from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 
 
 class HostRights(msgspec.Struct, frozen=True):
@@ -28,10 +25,7 @@ class HostRights(msgspec.Struct, frozen=True):
 
 def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     """The parts of ``wanted`` that are not enforced, in a fixed order (docs/platform/workload.md#containers)."""
-    if wanted.type is Type.CRON:
-        yield "The schedule has no effect: this engine runs no executions yet."
-    else:
-        yield from _scale(wanted)
+    yield from schedule_and_scale(wanted)
     yield from _programs(wanted)
     if not rights.limited:
         yield (
@@ -50,13 +44,7 @@ def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
             "The firewall is not enforced: without firewallConfig the platform allows no traffic, but here the "
             "workload has the same network access as this host."
         )
-    yield from _stores(wanted)
-
-
-def _scale(wanted: WorkloadSpec) -> Iterator[str]:
-    metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
-    if metric in COUNTED and not wanted.suspended and scale.min_scale < scale.max_scale:
-        yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
+    yield from object_stores(wanted)
 
 
 def _programs(wanted: WorkloadSpec) -> Iterator[str]:
@@ -103,8 +91,3 @@ def _names(wanted: WorkloadSpec) -> Iterator[str]:
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
         yield f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS."
-
-
-def _stores(wanted: WorkloadSpec) -> Iterator[str]:
-    for at in wanted.stores:
-        yield f"{at.uri} is not mounted at {at.path}: this runtime mounts neither object stores nor file shares."

@@ -1,0 +1,1 @@
+"""What Podman answers, and the requests to it."""

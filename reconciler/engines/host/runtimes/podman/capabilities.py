@@ -1,0 +1,118 @@
+"""What the Podman service and this host offer, as /version and /info answer; nothing is guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes import cgroups
+from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, read
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
+from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
+from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+OLDEST = (4, 3)
+"""The oldest version of Podman that works: Debian 12 has it."""
+_MOST_FILES, _MOST_PROCESSES = 1 << 20, 1 << 17
+_NUMBER = re.compile(r"(\d+)\.(\d+)")
+_LIMIT = re.compile(r"^Max (open files|processes)\s+\S+\s+(\S+)", re.MULTILINE)
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """The service: its version, its user and its parts.
+
+    ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
+    control groups and network namespaces of the containers itself, as it and Podman are root on this host.
+    """
+
+    version: str
+    architecture: str
+    rootless: bool
+    direct: bool
+    controllers: frozenset[str]
+    cgroup_manager: str
+    cgroup_version: str
+    runtime_name: str
+    runtime_path: str
+    seccomp: bool
+    ulimits: Ulimits
+
+    @property
+    def runtime_root(self) -> str:
+        """The directory in which the OCI runtime keeps the state of containers."""
+        return f"/run/{self.runtime_name}"
+
+    def surroundings(self, labels: PodmanLabels) -> Surroundings:
+        """What the containers of a location have in common on this host."""
+        return Surroundings(labels, self.cgroup_parent(labels), self.ulimits, self.controllers)
+
+    def cgroup_parent(self, labels: PodmanLabels) -> str:
+        """The control group of all our containers; "" where Podman has to choose it."""
+        if self.rootless:
+            return ""
+        # Without a dash, at which systemd would nest the slice in another one.
+        name = f"reconciler_{labels.owner}"
+        return f"{name}.slice" if self.cgroup_manager == "systemd" else f"/{name}"
+
+    def cgroup_directories(self, labels: PodmanLabels) -> list[Path]:
+        """The directories of that control group, one in each hierarchy, whether they exist or not."""
+        parent = self.cgroup_parent(labels)
+        return [top / parent.lstrip("/") for top in cgroups.hierarchies()] if parent else []
+
+
+async def discover(client: PodmanClient, path: Path) -> Capabilities:
+    """The capabilities of the service at the socket ``path``. Raises EngineError if it is too old or not there."""
+    info = read(await client.get("info"), ServiceInfo)
+    found, host = _NUMBER.match(info.version.version), info.host
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        message = f"Podman {info.version.version or 'of an unknown version'} is too old: {oldest} or newer is needed"
+        raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
+    rootless = host.security.rootless
+    limited = not rootless or host.cgroup_version == "v2"
+    return Capabilities(
+        info.version.version,
+        host.arch,
+        rootless,
+        direct=os.geteuid() == 0 and not rootless and Path(host.oci_runtime.path).is_file(),
+        controllers=frozenset(host.cgroup_controllers or ()) if limited else frozenset(),
+        cgroup_manager=host.cgroup_manager,
+        cgroup_version=host.cgroup_version,
+        runtime_name=host.oci_runtime.name,
+        runtime_path=host.oci_runtime.path,
+        seccomp=host.security.seccomp_enabled,
+        ulimits=await asyncio.to_thread(_ulimits, path),
+    )
+
+
+def _ulimits(path: Path) -> Ulimits:
+    """The least of the hard limits of the daemon and of the service, without which no container starts."""
+    found = {
+        "open files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
+    }
+    most = {"open files": _MOST_FILES, "processes": _MOST_PROCESSES}
+    bounded = {name: most[name] if limit < 0 else min(limit, most[name]) for name, limit in found.items()}
+    with suppress(OSError):
+        for name, text in _LIMIT.findall(Path(f"/proc/{_peer(path)}/limits").read_text(encoding="ascii")):
+            bounded[name] = min(bounded[name], int(text)) if text.isdecimal() else bounded[name]
+    return Ulimits(bounded["open files"], bounded["processes"])
+
+
+def _peer(path: Path) -> int:
+    """The process behind the socket; with socket activation that is the service manager. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(1.0)
+        link.connect(str(path))
+        credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])

@@ -1,0 +1,100 @@
+"""How containers end: the kernel reports the end of their processes, Podman their codes.
+
+Podman calls a container running for ever if its monitor (conmon) was killed, so both processes are watched. A list
+finds what nobody reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from reconciler.engines.host.runtimes import cgroups
+from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
+from reconciler.engines.host.runtimes.podman.api.answers import Inspected, PodmanError
+from reconciler.engines.host.runtimes.podman.starting import Starter
+from reconciler.engines.host.runtimes.podman.sweep import Sweeper
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, HostProcess, Outcome, Tracked
+
+_PATIENCE = 2.0
+"""Seconds until Podman must have noticed the end of a container."""
+_PAUSE, _LONG_PAUSE = 0.02, 1.0
+
+
+class EndWatcher:
+    """Watches the processes of containers. ``on_suspicion`` is called with the ID when one of them has ended.
+
+    ``direct``: the processes of all containers are visible, so one that is not has ended.
+    """
+
+    def __init__(self, starter: Starter, sweeper: Sweeper, direct: bool, on_suspicion: Callable[[str], None]) -> None:
+        self._starter = starter
+        self._sweeper = sweeper
+        self._direct = direct
+        self._on_suspicion = on_suspicion
+        self._watcher = ExitWatcher()
+        self._out_of_memory: set[str] = set()
+
+    def watch(self, tracked: Tracked) -> None:
+        """Watch a container that runs."""
+        for each in (tracked.program, tracked.monitor):
+            if each.pid:
+                self._watcher.watch(each.pid, lambda: self._report(tracked))
+            elif self._direct:
+                asyncio.get_running_loop().call_soon(self._report, tracked)
+
+    def forget(self, tracked: Tracked) -> None:
+        """Stop watching a container."""
+        self._out_of_memory.discard(tracked.id)
+        for each in (tracked.program, tracked.monitor):
+            self._watcher.forget(each.pid)
+
+    def close(self) -> None:
+        """Stop watching all."""
+        self._watcher.close()
+
+    async def outcome(self, tracked: Tracked) -> Outcome | None:
+        """How a container ended; None if it runs. Waits for a service that does not answer."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                found = await self._starter.inspect(tracked.id)
+                if not found.running:
+                    return self._recorded(tracked, found)
+                orphaned, ended = self._is_gone(tracked.monitor), self._is_gone(tracked.program)
+                if orphaned or (ended and time.monotonic() > deadline):
+                    return await self._end_orphan(tracked, ended=ended)
+                if not ended:
+                    return None
+            except PodmanError as error:
+                if error.missing:
+                    return Outcome(None)
+                await asyncio.sleep(_LONG_PAUSE)
+            await asyncio.sleep(_PAUSE)
+
+    def _is_gone(self, found: HostProcess) -> bool:
+        return not found.alive and (found.pid > 0 or self._direct)
+
+    def _report(self, tracked: Tracked) -> None:
+        # Podman removes the control group within a few hundredths of a second.
+        if cgroups.out_of_memory(tracked.groups):
+            self._out_of_memory.add(tracked.id)
+        self._on_suspicion(tracked.id)
+
+    def _recorded(self, tracked: Tracked, found: Inspected) -> Outcome:
+        code = found.state.exit_code
+        memory = found.state.oom_killed or tracked.id in self._out_of_memory
+        return Outcome(code if code >= 0 else None, memory)
+
+    async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
+        """End a container without its monitor: nothing reads its output, and nothing would record its code."""
+        if not ended and tracked.program.alive:
+            # As the first process of its namespace it takes all others along.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(tracked.program.pid, signal.SIGKILL)
+        await self._sweeper.delete_wholly([tracked.id])
+        return Outcome(None if ended else KILLED)

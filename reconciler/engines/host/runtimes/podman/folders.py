@@ -1,0 +1,129 @@
+"""The directory of each container on disk: its output, its host names and a record of its last start.
+
+Adoption goes by Podman's labels; the record is for programs that show usage without asking Podman.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.directories import make_traversable
+from reconciler.engines.host.disk.ownership import Owner, chown_tree
+from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_file
+from reconciler.engines.host.runtimes.podman.tracked import HostProcess, Tracked
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount, RuntimeSnapshot, Usage
+from reconciler.model.key import Key, Kind
+from reconciler.private_files import make_directory
+
+_TOP, _OUTPUT, _HOSTS, _RECORD = "podman", "output", "hosts", "container.json"
+
+
+class _Record(msgspec.Struct, frozen=True):
+    place: ContainerId
+    id: str
+    program: HostProcess
+    groups: tuple[str, ...]
+
+
+_decoder = msgspec.json.Decoder(_Record)
+
+
+class ContainerFolders(msgspec.Struct, frozen=True):
+    """The directories of one location, whose directory is ``root``."""
+
+    root: Path
+
+    @property
+    def top(self) -> Path:
+        """The directory that contains all of them."""
+        return self.root / _TOP
+
+    def paths(self, place: ContainerId, endpoints: Path) -> ContainerPaths:
+        """The files of a container."""
+        folder = self._of(place)
+        return ContainerPaths(folder / _OUTPUT, folder / _HOSTS, endpoints / place.key.gvc)
+
+    def output(self, place: ContainerId) -> Path:
+        """The output file of a container."""
+        return self._of(place) / _OUTPUT
+
+    def prepare(self, launch: ContainerStart, paths: ContainerPaths) -> None:
+        """Make the files of the next start. The output of the last one stays. Raises OSError."""
+        make_directory(paths.output.parent)
+        os.close(os.open(paths.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        paths.hosts.write_text(hosts_file(launch), encoding="utf-8")
+        paths.hosts.chmod(0o644)
+        make_traversable(paths.endpoints)
+        paths.endpoints.chmod(0o755)
+
+    def write(self, tracked: Tracked) -> None:
+        """Record a start; on a full disk nothing is recorded."""
+        place = tracked.labelled.place
+        with suppress(OSError):
+            record = _Record(place, tracked.id, tracked.program, tracked.groups)
+            (self._of(place) / _RECORD).write_bytes(msgspec.json.encode(record))
+
+    def append(self, place: ContainerId, text: str, now: float) -> None:
+        """Add lines to the output, with the time ``now`` in the form of conmon; does nothing if that fails."""
+        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
+        lines = "".join(f"{stamp} stdout F {line}\n" for line in text.splitlines())
+        with suppress(OSError), self.output(place).open("a", encoding="utf-8") as file:
+            file.write(lines)
+
+    def remove(self, key: Key, replica: str) -> None:
+        """Delete the directories of a replica, and of its workload and GVC if they are empty. Raises OSError."""
+        folder = self.top / key.gvc / key.name / replica
+        if folder.exists():
+            shutil.rmtree(folder)
+        for parent in (folder.parent, folder.parent.parent, self.top):
+            with suppress(OSError):
+                parent.rmdir()
+
+    def replicas(self) -> list[tuple[Key, str]]:
+        """The workload and name of each replica that has a directory."""
+        found = (path.relative_to(self.top).parts for path in self.top.glob("*/*/*"))
+        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
+
+    def snapshot(self) -> RuntimeSnapshot:
+        """What runs, by the records and the kernel. Blocks while it reads files."""
+        usage: dict[tuple[ContainerId, str], Usage] = {}
+        ended = set()
+        for record in self._records():
+            if not record.program.alive:
+                ended.add(record.place)
+            elif (used := cgroups.usage(record.groups)) is not None:
+                usage[record.place, record.id] = Usage(*used)
+        return RuntimeSnapshot(usage, frozenset(ended), frozenset({procfs.boot_id()}))
+
+    def _of(self, place: ContainerId) -> Path:
+        return self.top / place.key.gvc / place.key.name / place.replica / place.container
+
+    def _records(self) -> Iterator[_Record]:
+        for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
+            with suppress(OSError, msgspec.DecodeError):
+                yield _decoder.decode(path.read_bytes())
+
+
+def give_mounts(mounts: tuple[Mount, ...], owner: Owner) -> None:
+    """Give the files behind ``mounts`` to the user of an image, unless another container's user has them.
+
+    Raises OSError.
+    """
+    for mount in mounts if os.geteuid() == 0 else ():
+        if mount.read_only:
+            _chown_all(mount.source, owner.uid)
+        elif mount.source.lstat().st_uid == 0:
+            chown_tree(mount.source, owner)
+
+
+def _chown_all(path: Path, user: int) -> None:
+    for each in (path, *(path.rglob("*") if path.is_dir() else ())):
+        os.chown(each, user, -1, follow_symlinks=False)

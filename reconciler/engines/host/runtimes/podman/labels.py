@@ -1,0 +1,146 @@
+"""The labels of our containers: whose they are, and everything that adopts them without records."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+
+import msgspec
+
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.model.key import Key, Kind
+
+_PREFIX = "io.gitops-reconciler."
+OWNER = f"{_PREFIX}owner"
+"""The daemon and location; nothing without this label, or with another one's, is ever touched."""
+LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, PORTS, NONCE = (
+    f"{_PREFIX}{name}"
+    for name in (
+        "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "ports",
+        "nonce",
+    )
+)  # fmt: skip
+"""Container is "" for a sandbox. Ports are JSON: declared to assigned. The nonce is new at every start."""
+
+# Names become paths of this host, and anybody with access to the socket sets labels.
+_NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]{0,252}")
+_COUNT = re.compile(r"-?[0-9]{1,9}")
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]")
+_NAME_LENGTH = 80
+
+
+class Labelled(msgspec.Struct, frozen=True):
+    """What the labels of a container mean. The place of a sandbox has the container ""."""
+
+    place: ContainerId
+    version: int
+    config_hash: str
+    index: int
+    ports: dict[int, int]
+    nonce: str
+
+
+class PodmanLabels(msgspec.Struct, frozen=True):
+    """Writes and reads the labels of one location. ``owner`` distinguishes it from all others on the same Podman."""
+
+    owner: str
+    location: str
+
+    @property
+    def network(self) -> str:
+        """The name of the location's network."""
+        return f"reconciler-{self.owner}"
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the names of all our containers."""
+        return f"rec-{self.owner}-"
+
+    def all_of_location(self) -> list[str]:
+        """A filter for all our containers."""
+        return [f"{OWNER}={self.owner}"]
+
+    def all_of_replica(self, key: Key, replica: str) -> list[str]:
+        """A filter for the containers of a replica, its sandbox included."""
+        return [f"{OWNER}={self.owner}", f"{GVC}={key.gvc}", f"{WORKLOAD}={key.name}", f"{REPLICA}={replica}"]
+
+    def name(self, place: ContainerId, nonce: str) -> str:
+        """A name that no container of another start has, even one that Podman lost."""
+        readable = _UNUSUAL.sub("_", f"{place.replica}-{place.container}".rstrip("-"))
+        return f"{self.prefix}{readable[:_NAME_LENGTH]}.{nonce}"
+
+    def container(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
+        """The labels of a container."""
+        _, _, digest = launch.image.partition("@")
+        return self._labels(launch, nonce) | {
+            CONTAINER: launch.place.container,
+            DIGEST: digest,
+            PORTS: _encode_ports(launch.ports),
+        }
+
+    def sandbox(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
+        """The labels of the sandbox of the replica that ``launch`` belongs to."""
+        return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", PORTS: _encode_ports(launch.replica_ports)}
+
+    def _labels(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
+        place = launch.place
+        return {
+            OWNER: self.owner,
+            LOCATION: self.location,
+            GVC: place.key.gvc,
+            WORKLOAD: place.key.name,
+            REPLICA: place.replica,
+            VERSION: str(launch.version),
+            CONFIG_HASH: launch.config_hash,
+            INDEX: str(launch.index),
+            NONCE: nonce,
+        }
+
+    def read(self, labels: Mapping[str, str] | None) -> Labelled | None:
+        """The meaning of ``labels``; None if they are not of this location, or not as we write them."""
+        found = labels or {}
+        if found.get(OWNER) != self.owner:
+            return None
+        names = [found.get(each, "") for each in (GVC, WORKLOAD, REPLICA)]
+        container = found.get(CONTAINER, "")
+        version, index = found.get(VERSION, ""), found.get(INDEX, "")
+        ports = _decode_ports(found.get(PORTS, ""))
+        if not all(map(_NAME.fullmatch, [*names, *([container] if container else [])])) or ports is None:
+            return None
+        if not (_COUNT.fullmatch(version) and _COUNT.fullmatch(index)):
+            return None
+        gvc, workload, replica = names
+        place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
+        return Labelled(place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, found.get(NONCE, ""))
+
+
+def labels_of(root: Path, location: str) -> PodmanLabels:
+    """The labels of the location in the directory ``root``."""
+    identity = os.fsencode(root.resolve()) + b"\0" + location.encode()
+    return PodmanLabels(blake2b(identity, digest_size=6).hexdigest(), location)
+
+
+def new_nonce() -> str:
+    """A name part that is different at every start."""
+    return token_hex(4)
+
+
+def label_filter(labels: list[str]) -> str:
+    """A filter for containers or networks that have all of ``labels``."""
+    return json.dumps({"label": labels})
+
+
+def _encode_ports(ports: Mapping[int, int]) -> str:
+    return json.dumps({str(declared): assigned for declared, assigned in sorted(ports.items())}, separators=(",", ":"))
+
+
+def _decode_ports(text: str) -> dict[int, int] | None:
+    try:
+        return msgspec.json.decode(text, type=dict[int, int])
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,99 @@
+"""Starts the containers of replicas: first the sandbox, then each container in its namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
+from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
+from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
+from reconciler.engines.host.runtimes.podman.labels import Labelled
+from reconciler.engines.host.runtimes.podman.service import Service
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body, quota_body
+from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+
+class Launcher:
+    """Starts containers of one location, whose files are in ``folders``."""
+
+    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock) -> None:
+        self._service = service
+        self._folders = folders
+        self._clock = clock
+
+    async def start_sandbox(self, launch: ContainerStart) -> Tracked:
+        """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
+        at = self._clock.monotonic()
+        found = await self._service.sandboxes.make(launch)
+        place = ContainerId(launch.place.key, launch.place.replica, "")
+        return track(found, _labelled(launch, place, launch.replica_ports), at)
+
+    async def start_container(self, launch: ContainerStart, sandbox: Tracked) -> Tracked:
+        """Start the container in the namespaces of ``sandbox``. Raises EngineError."""
+        at, service = self._clock.monotonic(), self._service
+        paths = self._folders.paths(launch.place, self._folders.root / ENDPOINTS)
+        try:
+            await asyncio.to_thread(self._folders.prepare, launch, paths)
+        except OSError as error:
+            place = launch.place
+            raise write_error(
+                f"the files of {place.replica}, container {place.container}, cannot be made", error
+            ) from None
+        if launch.user is not None and launch.user == service.users.known(launch.image):
+            # The name in the image has the groups of that user, too.
+            launch = msgspec.structs.replace(launch, user=None)
+
+        async def prepare(container: str) -> None:
+            await self._prepare(launch, sandbox, container)
+
+        found = await service.starter.run(
+            lambda around, nonce: container_body(launch, around, sandbox.id, paths, nonce), prepare
+        )
+        await self._limit(launch, found.id)
+        tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
+        await asyncio.to_thread(self._folders.write, tracked)
+        return tracked
+
+    async def _prepare(self, launch: ContainerStart, sandbox: Tracked, container: str) -> None:
+        """Give the mounts to the user of the image, and take the network from the restricted one."""
+        user = launch.user
+        if user is None:
+            user = await self._service.users.find(launch.image, container)
+            if user:
+                await asyncio.to_thread(_give, launch, Owner(user, launch.group))
+        if user == RESTRICTED_USER and sandbox.program.pid:
+            await self._service.sandboxes.restrict(sandbox.program.pid)
+
+    async def _limit(self, launch: ContainerStart, container: str) -> None:
+        """Set the quota of CPU. A container without it does not stay. Raises EngineError."""
+        service = self._service
+        body = quota_body(launch, service.capabilities.controllers)
+        if body is None:
+            return
+        try:
+            await service.client.send(Request("POST", f"containers/{container}/update", body=body), safe=True)
+        except PodmanError as error:
+            if not (await service.starter.inspect(container)).running:
+                return
+            await service.sweeper.delete_wholly([container])
+            raise EngineError(f"the limit of CPU cannot be set: {error}", reason=Reason.LIMITS_FAILED) from error
+
+
+def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, "")
+
+
+def _give(launch: ContainerStart, owner: Owner) -> None:
+    try:
+        give_mounts(launch.mounts, owner)
+    except OSError as error:
+        raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {owner.uid}", error) from None

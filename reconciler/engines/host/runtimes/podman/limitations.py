@@ -1,0 +1,67 @@
+"""The limitations of containers by Podman, a sentence each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
+from reconciler.engines.host.runtimes.podman.packet_filter import can_restrict
+from reconciler.engines.host.runtimes.podman.pause import occupies_ports
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
+from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
+
+_LIMITED = {"cpu": "CPU", "memory": "memory", "pids": "the number of processes"}
+
+
+def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[str]:
+    """The parts of ``wanted`` that are not enforced, in a fixed order.
+
+    ``known`` is what Podman offers here; None for what no Podman enforces.
+    """
+    yield from schedule_and_scale(wanted)
+    if known is not None:
+        yield from _limits(known)
+        yield from _rights(wanted, known)
+    if any(each.ports for each in wanted.containers):
+        name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
+        yield f"The name {name} is unknown to other workloads. RECONCILER_ENDPOINTS names the files with the replicas."
+    yield (
+        "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "
+        "at the same location."
+    )
+    yield from object_stores(wanted)
+
+
+def _limits(known: Capabilities) -> Iterator[str]:
+    if missing := [name for controller, name in _LIMITED.items() if controller not in known.controllers]:
+        yield f"Podman {known.version} cannot limit {' and '.join(missing)} here: its user has no such control groups."
+    if not known.seccomp:
+        yield "System calls are not filtered: this Podman has no seccomp."
+
+
+def _rights(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
+    if not occupies_ports(known.architecture):
+        yield "The blocked ports are not occupied on this kind of processor: a container can bind them."
+    if wanted.user != RESTRICTED_USER and not (known.direct and can_restrict()):
+        yield (
+            f"An image that runs as user {RESTRICTED_USER} has a network all the same: the daemon lacks nftables, or "
+            "the rights of root."
+        )
+    if not known.direct and any(map(_runs_programs, wanted.containers)):
+        yield (
+            "Each probe and hook that runs a program leaves two processes for a while: set exit_command_delay in the "
+            "section [engine] of containers.conf to 10."
+        )
+    if wanted.group and os.geteuid() != 0:
+        yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root may give them."
+
+
+def _runs_programs(container: ContainerSpec) -> bool:
+    probes = (container.readiness, container.liveness)
+    commands = [probe for probe in probes if probe is not None and probe.exec is not None]
+    return bool(commands or container.post_start or container.pre_stop)

@@ -1,0 +1,100 @@
+"""The plugin of the Podman runtime, which the settings select by name.
+
+What talks to Podman is imported when a location needs it: the HTTP client costs every command 60 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.clock import Clock
+from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.settings import Settings
+
+_ANSWER_SECONDS = 3.0
+"""Seconds in which the service must answer; one that systemd starts on demand takes a moment."""
+_PING = b"GET /_ping HTTP/1.0\r\nHost: podman\r\n\r\n"
+_HELPERS = {
+    "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
+    "conmon": (Path("/usr/bin/conmon"), Path("/usr/libexec/podman/conmon")),
+}
+_HYBRID = Path("/sys/fs/cgroup/unified")
+
+
+class PodmanPlugin:
+    """Containers of images, by Podman (see RuntimePlugin for the methods)."""
+
+    uses_images = True
+
+    def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
+        """The runtime of one location, whose directory is ``root``."""
+        from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+
+        return PodmanRuntime(root, location, clock, socket_path(settings))
+
+    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """What containers by Podman lack even where it has all rights."""
+        from reconciler.engines.host.runtimes.podman.limitations import limitations
+
+        return limitations(wanted, None)
+
+    def is_available(self, settings: Settings) -> bool:
+        """Whether Podman answers at its socket."""
+        return _answers(socket_path(settings))
+
+    def is_in_use(self, root: Path) -> bool:
+        """Whether a container has a directory at the location."""
+        return next((root / "podman").glob("*/*/*"), None) is not None
+
+    def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:  # noqa: ARG002
+        """The running containers, by the records of their starts; their usage comes from the kernel."""
+        from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
+
+        return ContainerFolders(root).snapshot()
+
+    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:  # noqa: ARG002
+        """Podman and its parts are required, its socket too; nftables is recommended."""
+        path = socket_path(settings)
+        if shutil.which("podman") is None:
+            yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
+        elif own_user and not _answers(path):
+            advice = "systemctl enable --now podman.socket, or set podman.socket"
+            yield HostProblem(f"Podman does not answer at {path}", advice, fatal=True)
+        for name, places in _HELPERS.items():
+            if shutil.which(name) is None and not any(place.exists() for place in places):
+                message = f"{name}, which Podman needs, is not installed"
+                yield HostProblem(message, f"apt-get install {name}", fatal=True)
+        if _HYBRID.is_dir() and shutil.which("runc") is None:
+            message = "this host has control groups of both versions, with which crun fails"
+            yield HostProblem(message, 'apt-get install runc, and set runtime = "runc" in containers.conf', fatal=True)
+        if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None:
+            message = "nft is not installed: a container that runs as user 1337 has a network"
+            yield HostProblem(message, "apt-get install nftables")
+
+
+def socket_path(settings: Settings) -> Path:
+    """The socket of the Podman service: that of the settings, otherwise the usual one of the daemon's user."""
+    if settings.podman.socket is not None:
+        return settings.podman.socket
+    below = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
+    return Path(below, "podman", "podman.sock")
+
+
+def _answers(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(_ANSWER_SECONDS)
+            link.connect(str(path))
+            link.sendall(_PING)
+            return b" 200 " in link.recv(64)
+    except OSError:
+        return False
+
+
+PLUGIN: RuntimePlugin = PodmanPlugin()
+"""The Podman runtime: containers are those of images, with file systems and a network of their own."""

@@ -1,0 +1,229 @@
+"""The Podman runtime: starts, adopts, watches and ends the containers of one location by Podman."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from signal import SIGKILL
+
+import httpx2
+
+from reconciler.clock import Clock
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.images.protocol import ImageStore
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
+from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
+from reconciler.engines.host.runtimes.podman.labels import labels_of
+from reconciler.engines.host.runtimes.podman.launching import Launcher
+from reconciler.engines.host.runtimes.podman.limitations import limitations
+from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
+from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
+from reconciler.engines.host.runtimes.podman.tracked import Tracked
+from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
+from reconciler.engines.host.runtimes.protocol import (
+    ContainerFiles,
+    ContainerId,
+    ContainerStart,
+    ContainerView,
+    ExecResult,
+    OnEnd,
+    RunningContainer,
+    Usage,
+)
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+
+
+class _Opened:
+    """What exists between ``open`` and ``close``."""
+
+    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
+        self.service = service
+        self.launcher = Launcher(service, folders, clock)
+        self.containers = TrackedContainers(service, clock, on_end)
+
+
+class PodmanRuntime:
+    """Containers of images, for one location (see Runtime for the methods).
+
+    ``root`` is the directory of the location on this host, ``socket`` that of the Podman service; ``transport``
+    replaces the socket in tests.
+    """
+
+    name = "podman"
+    image_store: ImageStore | None = None
+
+    def __init__(
+        self, root: Path, location: str, clock: Clock, socket: Path, transport: httpx2.AsyncBaseTransport | None = None
+    ) -> None:
+        root = root.resolve()
+        self._clock = clock
+        self._socket = socket
+        self._transport = transport
+        self._folders = ContainerFolders(root)
+        self._labels = labels_of(root, location)
+        self._open: _Opened | None = None
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
+        service = await connect(self._socket, self._labels, self._transport)
+        try:
+            adopted = await adopt(service, self._clock)
+        except BaseException:
+            await service.client.close()
+            raise
+        self._open = _Opened(service, self._folders, self._clock, on_end)
+        for tracked in adopted:
+            self._open.containers.add(tracked)
+
+    async def close(self) -> None:
+        """Stop watching; containers keep running."""
+        if self._open is None:
+            return
+        service, containers = self._open.service, self._open.containers
+        await containers.close()
+        if not containers.all():
+            await service.sweeper.release()
+        await service.client.close()
+        self._open = None
+
+    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
+        """The limitations of this Podman and this host, a sentence each."""
+        return tuple(limitations(wanted, self._open.service.capabilities if self._open is not None else None))
+
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Nothing: whoever may traverse the directories above them, files are mounted."""
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The user of the manifest, otherwise that of the images where it is known and the same for all."""
+        if wanted.user is not None or self._open is None:
+            return Owner(wanted.user, wanted.group)
+        users = {self._open.service.users.known(each.image) for each in wanted.containers}
+        return Owner((users.pop() if len(users) == 1 else None) or None, wanted.group)
+
+    def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:  # noqa: ARG002
+        """Mounts at their paths, and the declared ports, in a network of its own."""
+        return ContainerView("", ENDPOINTS_AT, {declared: declared for declared in ports}, directory)
+
+    def holds_ports(self, key: Key, replica: str) -> bool:
+        """As long as the sandbox runs: its monitor listens on the assigned ports."""
+        if self._open is None:
+            return False
+        sandbox = self._open.containers.get(ContainerId(key, replica, ""))
+        return sandbox is not None and sandbox.running.alive
+
+    async def start(self, launch: ContainerStart) -> None:
+        """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
+        await asyncio.shield(self._connected.containers.run(self._start(launch)))
+
+    async def signal(self, place: ContainerId, number: int) -> None:
+        """Send a signal to the first process of a container; with it, SIGKILL ends all of them. Raises EngineError."""
+        service, containers = self._connected.service, self._connected.containers
+        known = containers.get(place)
+        if known is None or not known.running.alive:
+            return
+        if number == SIGKILL:
+            containers.note_kill(known)
+        request = Request("POST", f"containers/{known.id}/kill", {"signal": str(int(number))})
+        try:
+            await service.client.send(request, safe=True)
+        except PodmanError as error:
+            if not error.status:
+                raise
+            # It has ended, or lost its monitor.
+            containers.suspect(known.id)
+
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+        """Run a program with the environment, directory, user and limits of a running container."""
+        known = self._connected.containers.get(place)
+        if known is None or not known.running.alive:
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+        return await self._connected.service.execution.run(known.id, argv, timeout)
+
+    async def stats(self) -> dict[ContainerId, Usage]:
+        """The usage of each running container, as far as it is known."""
+        running = [each for each in self._connected.containers.all() if each.running.alive]
+        return await usage(self._connected.service, running)
+
+    async def list(self) -> list[RunningContainer]:
+        """All containers that were started and not removed."""
+        return [each.running for each in self._connected.containers.all()]
+
+    def output(self, place: ContainerId) -> Path:
+        """The output file of the container."""
+        return self._folders.output(place)
+
+    def append_output(self, place: ContainerId, text: str) -> None:
+        """Append ``text`` to the output file, in the form in which conmon writes it."""
+        self._folders.append(place, text, self._clock.now())
+
+    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+        """The output file, and what the container wrote to its own file system."""
+        known: Tracked | None = self._open.containers.get(place) if self._open is not None else None
+        return (self.output(place), *((Path(known.upper),) if known is not None and known.upper else ()))
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Kill and delete the containers of a replica, its sandbox and its directory. Raises EngineError."""
+        service, containers = self._connected.service, self._connected.containers
+        async with containers.locks[key, replica]:
+            await service.sweeper.delete_replica(key, replica)
+            for place in containers.of_replica(key, replica):
+                containers.forget(place)
+            try:
+                await asyncio.to_thread(self._folders.remove, key, replica)
+            except OSError as error:
+                message = f"cannot delete the directory of {replica}: {error}"
+                raise EngineError(message, reason=Reason.REMOVAL_FAILED) from error
+        containers.locks.pop((key, replica), None)
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove other replicas, and what Podman forgot; the next start of the daemon retries failures."""
+        listed = await self._connected.service.sweeper.list_containers()
+        labelled = [self._labels.read(each.labels) for each in listed]
+        found = {(each.place.key, each.place.replica) for each in labelled if each is not None}
+        found.update(await asyncio.to_thread(self._folders.replicas))
+        for key, replica in sorted(found):
+            if (key, replica) not in replicas:
+                with contextlib.suppress(EngineError):
+                    await self.remove(key, replica)
+        with contextlib.suppress(EngineError):
+            await self._connected.service.sweeper.delete_leftovers()
+
+    @property
+    def _connected(self) -> _Opened:
+        if self._open is None:
+            raise EngineError("Podman is not connected", reason=Reason.RUNTIME_UNAVAILABLE)
+        return self._open
+
+    async def _start(self, launch: ContainerStart) -> None:
+        place, opened = launch.place, self._connected
+        async with opened.containers.locks[place.key, place.replica]:
+            known = opened.containers.get(place)
+            if known is not None and known.running.alive:
+                now = known.running
+                if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
+                    return
+                message = f"{place.container} runs already in version {now.version}"
+                raise EngineError(message, reason=Reason.ALREADY_RUNNING)
+            check_launch(launch)
+            sandbox = await self._sandbox(opened, launch)
+            if known is not None:
+                await opened.service.sweeper.delete_wholly([known.id])
+            opened.containers.add(await opened.launcher.start_container(launch, sandbox))
+
+    async def _sandbox(self, opened: _Opened, launch: ContainerStart) -> Tracked:
+        """The sandbox of the replica, started if none runs. Raises EngineError."""
+        key, replica = launch.place.key, launch.place.replica
+        known = opened.containers.get(ContainerId(key, replica, ""))
+        if known is not None and known.running.alive:
+            return known
+        if opened.containers.of_replica(key, replica):
+            await opened.service.sweeper.delete_replica(key, replica)
+        tracked = await opened.launcher.start_sandbox(launch)
+        opened.containers.add(tracked)
+        return tracked

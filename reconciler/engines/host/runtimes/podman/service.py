@@ -1,0 +1,129 @@
+"""A connection to the Podman service, and all that is done through it for one location."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+
+from reconciler.clock import Clock
+from reconciler.engines.host.runtimes import cgroups
+from reconciler.engines.host.runtimes.podman.api.answers import NEW, AllStats, Listed, PodmanError, read, wall_time
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
+from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
+from reconciler.engines.host.runtimes.podman.capabilities import Capabilities, discover
+from reconciler.engines.host.runtimes.podman.exec import Execution
+from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
+from reconciler.engines.host.runtimes.podman.sandbox import SandboxMaker
+from reconciler.engines.host.runtimes.podman.starting import Starter
+from reconciler.engines.host.runtimes.podman.sweep import Sweeper
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked, running_container, track
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+from reconciler.model.key import Key
+
+
+class Service(NamedTuple):
+    """The parts of a connection."""
+
+    client: PodmanClient
+    capabilities: Capabilities
+    labels: PodmanLabels
+    sweeper: Sweeper
+    starter: Starter
+    sandboxes: SandboxMaker
+    execution: Execution
+    users: ImageUsers
+
+
+async def connect(socket: Path, labels: PodmanLabels, transport: httpx2.AsyncBaseTransport | None = None) -> Service:
+    """Connect to the service at ``socket``. Raises EngineError if it does not answer, or is too old."""
+    client = PodmanClient(socket, transport)
+    try:
+        capabilities = await discover(client, socket)
+    except BaseException:
+        await client.close()
+        raise
+    sweeper = Sweeper(client, capabilities, labels)
+    starter = Starter(client, sweeper, capabilities.surroundings(labels))
+    sandboxes = SandboxMaker(client, starter, capabilities, labels)
+    users, execution = ImageUsers(client), Execution(client, capabilities)
+    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users)
+
+
+async def adopt(service: Service, clock: Clock) -> list[Tracked]:
+    """All containers of the location, by their labels; halves of starts are deleted. Raises EngineError.
+
+    A container without a sandbox that runs has lost its network: its whole replica is ended.
+    """
+    listed = await service.sweeper.list_containers()
+    pairs = [(each, labelled) for each in listed if (labelled := service.labels.read(each.labels)) is not None]
+    found = await asyncio.gather(*(_adopt_one(service, clock, each, labelled) for each, labelled in pairs))
+    newest: dict[ContainerId, Tracked] = {}
+    surplus = [each.id for each, tracked in zip((one for one, _ in pairs), found, strict=True) if tracked is None]
+    for tracked in sorted(filter(None, found), key=_age_order):
+        if (older := newest.get(tracked.running.place)) is not None:
+            surplus.append(older.id)
+        newest[tracked.running.place] = tracked
+    await service.sweeper.delete_wholly(surplus)
+    adopted = list(newest.values())
+    open_replicas = {_replica(each) for each in adopted if each.running.alive and not each.running.place.container}
+    lost = {_replica(each) for each in adopted} - open_replicas
+    for key, replica in sorted(lost):
+        await service.sweeper.delete_replica(key, replica)
+    return [_end_if_lost(each, lost) for each in adopted if _replica(each) not in lost or each.running.place.container]
+
+
+async def usage(service: Service, running: Sequence[Tracked]) -> dict[ContainerId, Usage]:
+    """The usage of ``running``: from their control groups, of those whose groups are not visible from Podman."""
+    found = await asyncio.to_thread(_usage_of_groups, running)
+    rest = {each.id: each.running.place for each in running if each.running.place not in found}
+    if rest:
+        with contextlib.suppress(PodmanError):
+            # One answer for all containers of the socket: a single unknown name would spoil a choice.
+            answer = await service.client.get("containers/stats", {"stream": "false"})
+            for each in read(answer, AllStats).stats or ():
+                if each.id in rest:
+                    found[rest[each.id]] = Usage(each.cpu / 1e9, each.memory)
+    return found
+
+
+def _usage_of_groups(running: Sequence[Tracked]) -> dict[ContainerId, Usage]:
+    known = {each.running.place: cgroups.usage(each.groups) for each in running if each.groups}
+    return {place: Usage(*used) for place, used in known.items() if used is not None}
+
+
+async def _adopt_one(service: Service, clock: Clock, listed: Listed, labelled: Labelled) -> Tracked | None:
+    """A container that runs or has ended; None if it was never started, or is gone meanwhile."""
+    if listed.running:
+        try:
+            found = await service.starter.inspect(listed.id)
+        except PodmanError as error:
+            if error.missing:
+                return None
+            raise
+        return track(found, labelled, clock.monotonic() - (clock.now() - wall_time(found.state.started_at)))
+    if listed.state in NEW and listed.started_at <= 0:
+        return None
+    # The last boot of the machine took with it what is new in spite of a time of its start.
+    code = None if listed.state in NEW or listed.exit_code < 0 else listed.exit_code
+    started = clock.monotonic() - (clock.now() - listed.started_at)
+    return Tracked(listed.id, labelled, running_container(labelled, started)).ended(Outcome(code))
+
+
+def _age_order(tracked: Tracked) -> tuple[bool, float]:
+    """Those that run are newer than those that have ended."""
+    return tracked.running.alive, tracked.running.started
+
+
+def _replica(tracked: Tracked) -> tuple[Key, str]:
+    return tracked.running.place.key, tracked.running.place.replica
+
+
+def _end_if_lost(tracked: Tracked, lost: set[tuple[Key, str]]) -> Tracked:
+    if tracked.running.alive and _replica(tracked) in lost:
+        return tracked.ended(Outcome(KILLED))
+    return tracked

@@ -1,0 +1,91 @@
+"""A container as the daemon knows it: its processes on this host, and how it ended."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.exit_watch import is_alive
+from reconciler.engines.host.runtimes.podman.api.answers import Inspected
+from reconciler.engines.host.runtimes.podman.labels import Labelled
+from reconciler.engines.host.runtimes.protocol import RunningContainer
+from reconciler.reasons import Reason
+
+KILLED = 128 + signal.SIGKILL
+
+
+class HostProcess(msgspec.Struct, frozen=True):
+    """A process of this host; ``start`` in ticks distinguishes it from a later one of its number. 0: not visible."""
+
+    pid: int = 0
+    start: int = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is visible and alive."""
+        return self.pid > 0 and is_alive(self.pid, self.start)
+
+
+class Tracked(msgspec.Struct, frozen=True):
+    """A container as the daemon knows it. ``groups`` are its control groups; ``upper`` is what it writes to itself.
+
+    ``monitor`` is its conmon.
+    """
+
+    id: str
+    labelled: Labelled
+    running: RunningContainer
+    program: HostProcess = HostProcess()
+    monitor: HostProcess = HostProcess()
+    groups: tuple[str, ...] = ()
+    upper: str = ""
+
+    def ended(self, outcome: Outcome, *, killed: bool = False) -> Tracked:
+        """The same container, ended; if we ``killed`` it, memory was not the reason."""
+        reason = Reason.COMPLETED if outcome.code == 0 else Reason.ERROR
+        if outcome.out_of_memory and outcome.code == KILLED and not killed:
+            reason = Reason.OUT_OF_MEMORY
+        running = msgspec.structs.replace(self.running, alive=False, code=outcome.code, reason=reason)
+        return msgspec.structs.replace(self, running=running)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a container ended; ``code`` is None if nothing recorded it."""
+
+    code: int | None
+    out_of_memory: bool = False
+
+
+def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
+    """A container that runs, with its processes as far as they are visible from here, or one that has ended."""
+    tracked = Tracked(found.id, labelled, running_container(labelled, started))
+    if not found.running:
+        code = found.state.exit_code
+        return tracked.ended(Outcome(code if code >= 0 else None, found.state.oom_killed))
+    program = _host_process(found.state.pid)
+    hierarchies = cgroups.mounts(program.pid) if program.pid else []
+    groups = tuple(filter(None, (_group_of(found.id, mounted.own) for mounted in hierarchies)))
+    # Without one, another process has this number in our namespace.
+    monitor = _host_process(found.state.conmon_pid) if groups else HostProcess()
+    return msgspec.structs.replace(
+        tracked, program=program if groups else HostProcess(), monitor=monitor, groups=groups, upper=found.upper
+    )
+
+
+def running_container(labelled: Labelled, started: float) -> RunningContainer:
+    """A container with these labels, which has run since ``started``."""
+    names = (labelled.place, labelled.version, labelled.config_hash, labelled.index)
+    return RunningContainer(*names, alive=True, started=started, ports=labelled.ports)
+
+
+def _group_of(container: str, own: Path) -> str:
+    """The control group of a container that contains ``own``; "" if none does."""
+    return next((str(each) for each in (own, *own.parents) if container in each.name), "")
+
+
+def _host_process(pid: int) -> HostProcess:
+    found = procfs.find_process(pid) if pid > 0 else None
+    return HostProcess(pid, found.start) if found is not None and found.alive else HostProcess()

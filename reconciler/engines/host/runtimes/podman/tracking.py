@@ -1,0 +1,175 @@
+"""The containers of a location as the daemon knows them, from their start or adoption to their removal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.runtimes.podman.api.answers import Event
+from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.ends import EndWatcher
+from reconciler.engines.host.runtimes.podman.service import Service
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked
+from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.tasks import cancel_and_wait, wait_at_most
+
+REFRESH_SECONDS = 30.0
+"""Seconds between two full lists, which find what no process and no event has reported."""
+_AGAIN_SECONDS = 1.0
+_ENDS = ["died", "remove"]
+
+
+class TrackedContainers:
+    """Knows and watches containers; sandboxes are among them, as containers called "".
+
+    ``on_end`` is called once for each container that has ended, and not for sandboxes: with those the whole replica
+    ends. ``locks`` let one thing at a time happen to a replica.
+    """
+
+    def __init__(self, service: Service, clock: Clock, on_end: OnEnd) -> None:
+        self.locks: defaultdict[tuple[Key, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._service = service
+        self._clock = clock
+        self._on_end: OnEnd | None = on_end
+        self._watcher = EndWatcher(service.starter, service.sweeper, service.capabilities.direct, self.suspect)
+        self._by_place: dict[ContainerId, Tracked] = {}
+        self._by_id: dict[str, ContainerId] = {}
+        self._killed: set[str] = set()
+        self._checking: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loops = [asyncio.create_task(each) for each in (self._refresh(), self._follow_events())]
+
+    async def close(self) -> None:
+        """Stop watching. Work that has begun goes on for a moment."""
+        self._on_end = None
+        await cancel_and_wait(self._loops, "the lists and events of Podman")
+        self._watcher.close()
+        await wait_at_most(self._tasks, "the Podman runtime")
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do ``work``, whoever stops waiting for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def get(self, place: ContainerId) -> Tracked | None:
+        """The container at ``place``, running or ended; None if there is none."""
+        return self._by_place.get(place)
+
+    def all(self) -> list[Tracked]:
+        """All containers in order of their places, without sandboxes."""
+        return [each for place, each in sorted(self._by_place.items()) if place.container]
+
+    def of_replica(self, key: Key, replica: str) -> list[ContainerId]:
+        """The containers of a replica, with its sandbox."""
+        return [place for place in self._by_place if (place.key, place.replica) == (key, replica)]
+
+    def add(self, tracked: Tracked) -> None:
+        """Know a container from now on, and watch it if it runs; report it if it has ended already."""
+        place = tracked.running.place
+        self._by_place[place] = tracked
+        self._by_id[tracked.id] = place
+        if tracked.running.alive:
+            self._watcher.watch(tracked)
+        else:
+            asyncio.get_running_loop().call_soon(self._report, place)
+
+    def forget(self, place: ContainerId) -> None:
+        """Know a removed container no longer."""
+        tracked = self._by_place.pop(place, None)
+        if tracked is not None:
+            self._watcher.forget(tracked)
+            self._by_id.pop(tracked.id, None)
+            self._killed.discard(tracked.id)
+
+    def note_kill(self, tracked: Tracked) -> None:
+        """Remember that we kill a container, so that its end is not put down to its memory."""
+        self._killed.add(tracked.id)
+
+    def suspect(self, container: str) -> None:
+        """Check whether the container of that ID has ended; for IDs of others, do nothing."""
+        if container in self._by_id and container not in self._checking:
+            self._checking.add(container)
+            self.run(self._check(container))
+
+    async def _check(self, container: str) -> None:
+        tracked = self._by_place[self._by_id[container]]
+        try:
+            outcome = await self._watcher.outcome(tracked) if tracked.running.alive else None
+        finally:
+            self._checking.discard(container)
+        place = tracked.running.place
+        if outcome is None or self._by_place.get(place) is not tracked:
+            return
+        if place.container:
+            self._end(tracked, outcome)
+        else:
+            await self._lose(tracked)
+
+    def _end(self, tracked: Tracked, outcome: Outcome) -> None:
+        self._watcher.forget(tracked)
+        place, killed = tracked.running.place, tracked.id in self._killed
+        self._killed.discard(tracked.id)
+        self._by_place[place] = tracked.ended(outcome, killed=killed)
+        self._report(place)
+
+    async def _lose(self, sandbox: Tracked) -> None:
+        """End the replica of a sandbox that has ended: nothing comes back into its network."""
+        place = sandbox.running.place
+        async with self.locks[place.key, place.replica]:
+            if self._by_place.get(place) is not sandbox:
+                return
+            self.forget(place)
+            members = [self._by_place[each] for each in self.of_replica(place.key, place.replica)]
+            running = [each for each in members if each.running.alive]
+            for each in running:
+                self._watcher.forget(each)
+                self._by_place[each.running.place] = each.ended(Outcome(KILLED), killed=True)
+            # A start that follows deletes what this cannot.
+            with contextlib.suppress(EngineError):
+                await self._service.sweeper.delete_replica(place.key, place.replica)
+        for each in running:
+            self._report(each.running.place)
+
+    def _report(self, place: ContainerId) -> None:
+        if self._on_end is not None and place.container:
+            self._on_end(place)
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH_SECONDS)
+            with contained("the list of Podman's containers"), contextlib.suppress(EngineError):
+                await self._service.sweeper.retry()
+                running = {each.id for each in await self._service.sweeper.list_containers() if each.running}
+                for tracked in list(self._by_place.values()):
+                    if tracked.running.alive and tracked.id not in running:
+                        self.suspect(tracked.id)
+
+    async def _follow_events(self) -> None:
+        """Check containers that Podman reports as ended; events may be missing, and none is required."""
+        labels = self._service.labels.all_of_location()
+        filters = msgspec.json.encode({"type": ["container"], "event": _ENDS, "label": labels}).decode()
+        request = Request("GET", "events", {"stream": "true", "filters": filters})
+        while True:
+            with contained("the events of Podman"), contextlib.suppress(EngineError):
+                await self._read_events(request)
+            await self._clock.sleep(_AGAIN_SECONDS)
+
+    async def _read_events(self, request: Request) -> None:
+        rest = b""
+        async with self._service.client.stream(request) as parts:
+            async for part in parts:
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    with contextlib.suppress(msgspec.DecodeError):
+                        self.suspect(msgspec.json.decode(line, type=Event).actor.id)

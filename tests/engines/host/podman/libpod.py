@@ -1,0 +1,288 @@
+"""A Podman service in memory: what the runtime asks of it, behind the real client; containers run nothing.
+
+A sandbox listens on its ports of this host, so that probes of them succeed. ``lose`` breaks a request: its connection
+breaks before or after it is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import httpx2
+
+API = "/v4.0.0/libpod/"
+INFO = {
+    "host": {
+        "arch": "amd64",
+        "cgroupManager": "cgroupfs",
+        "cgroupVersion": "v2",
+        "cgroupControllers": ["cpu", "memory", "pids"],
+        "ociRuntime": {"name": "none", "path": "/nonexistent"},
+        "security": {"rootless": False, "seccompEnabled": True},
+    },
+    "version": {"Version": "4.3.1"},
+}
+
+
+class Box:
+    """A container of the service."""
+
+    def __init__(self, number: int, body: dict[str, Any]) -> None:
+        self.id = f"{number:064x}"
+        self.body = body
+        self.state = "created"
+        self.code = 0
+        self.listeners: list[socket.socket] = []
+        self.updates: list[dict[str, Any]] = []
+
+    def listed(self) -> dict[str, Any]:
+        """As in a list."""
+        return {
+            "Id": self.id,
+            "Names": [self.body["name"]],
+            "State": self.state,
+            "Pid": 1 if self.state == "running" else 0,
+            "ExitCode": self.code,
+            "StartedAt": 1 if self.state in ("running", "exited") else -62135596800,
+            "Labels": self.body.get("labels"),
+        }
+
+    def inspected(self) -> dict[str, Any]:
+        """In detail."""
+        state = {"Status": self.state, "Pid": 0, "ExitCode": self.code, "StartedAt": "2026-01-02T03:04:05.678901234Z"}
+        return {"Id": self.id, "Image": "i" * 64, "State": state}
+
+
+class Refusal(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, cause: str, message: str = "") -> None:
+        super().__init__(cause)
+        self.answer = httpx2.Response(status, json={"cause": cause, "message": message or cause, "response": status})
+
+
+class Libpod:
+    """The service; ``requests`` are those that arrived, as METHOD path."""
+
+    def __init__(self, info: dict[str, Any] | None = None) -> None:
+        self.info = info or INFO
+        self.boxes: dict[str, Box] = {}
+        self.networks: dict[str, dict[str, Any]] = {}
+        self.images: dict[str, str] = {}
+        self.requests: list[str] = []
+        self.refuse: Callable[[str, dict[str, Any]], None] = lambda request, body: None
+        self._lost: list[tuple[str, str]] = []
+        self._watchers: set[asyncio.Queue[bytes]] = set()
+        self._count = itertools.count(1)
+
+    def transport(self) -> httpx2.MockTransport:
+        """What a client uses in place of the socket."""
+        return httpx2.MockTransport(self._handle)
+
+    def lose(self, request: str, *, when: str) -> None:
+        """Break the next request that matches ``request``, ``before`` or ``after`` it is carried out."""
+        self._lost.append((request, when))
+
+    def answer_again(self) -> None:
+        """Break no further request."""
+        self._lost.clear()
+
+    def end(self, box: Box, code: int) -> None:
+        """The program of a container ends; the service reports it."""
+        if box.state == "running":
+            box.state, box.code = "exited", code
+            self._close(box)
+            self._report("died", box)
+
+    def named(self, part: str) -> Box:
+        """The newest container with ``part`` in its name."""
+        return [box for box in self.boxes.values() if part in box.body["name"]][-1]
+
+    async def _handle(self, request: httpx2.Request) -> httpx2.Response:
+        path = request.url.raw_path.decode().partition("?")[0].removeprefix(API)
+        name = f"{request.method} {path}"
+        self.requests.append(name)
+        lost = next((each for each in self._lost if re.fullmatch(each[0], name)), None)
+        if lost is not None:
+            self._lost.remove(lost)
+            if lost[1] == "before":
+                raise httpx2.ConnectError("connection refused")
+        query = {key: values[0] for key, values in parse_qs(request.url.query.decode()).items()}
+        content = await request.aread()
+        plain = request.headers.get("content-type") == "application/json"
+        try:
+            answer = self._answer(name, query, json.loads(content) if plain else {})
+        except Refusal as refusal:
+            answer = refusal.answer
+        if lost is not None:
+            raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
+        return answer
+
+    def _answer(self, name: str, query: dict[str, str], body: dict[str, Any]) -> httpx2.Response:
+        self.refuse(name, body)
+        for pattern, method in ROUTES:
+            if match := re.fullmatch(pattern, name):
+                parts = [unquote(each) for each in match.groups()]
+                found = method(self, query, body, *parts)
+                return found if isinstance(found, httpx2.Response) else httpx2.Response(200, json=found)
+        raise AssertionError(f"no such request: {name}")
+
+    def _box(self, name: str) -> Box:
+        for box in self.boxes.values():
+            if name in (box.id, box.body["name"]):
+                return box
+        raise Refusal(404, "no such container", f'no container with name or ID "{name}" found')
+
+    def _get_info(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        return self.info
+
+    def _image_exists(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        if name not in self.images:
+            raise Refusal(404, "no such image")
+        return httpx2.Response(204)
+
+    def _load(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        from reconciler.engines.host.runtimes.podman.pause import pause_image
+        from reconciler.model.platform import BLOCKED_PORTS
+
+        made = pause_image("amd64", BLOCKED_PORTS)
+        assert made is not None
+        self.images[made.reference] = ""
+        return {"Names": [made.reference]}
+
+    def _inspect_image(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        return {"Id": name, "Config": {"User": self.images.get(name, "")}}
+
+    def _network_exists(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        if name not in self.networks:
+            raise Refusal(404, "network not found")
+        return httpx2.Response(204)
+
+    def _create_network(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        self.networks[body["name"]] = body
+        return body
+
+    def _list_networks(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        return [each for each in self.networks.values() if _matches(query, each["labels"])]
+
+    def _delete_network(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        del self.networks[name]
+        return []
+
+    def _create(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        for network in body.get("networks", ()):
+            self._network_exists({}, {}, network)
+        if any(box.body["name"] == body["name"] for box in self.boxes.values()):
+            raise Refusal(500, "that name is already in use")
+        box = Box(next(self._count), body)
+        self.boxes[box.id] = box
+        return httpx2.Response(201, json={"Id": box.id, "Warnings": []})
+
+    def _start(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        box = self._box(name)
+        if box.state == "running":
+            return httpx2.Response(304)
+        for port in box.body.get("portmappings", ()):
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            box.listeners.append(listener)
+            try:
+                listener.bind((port["host_ip"], port["host_port"]))
+            except OSError as error:
+                self._close(box)
+                raise Refusal(500, "address already in use", str(error)) from None
+            listener.listen()
+        box.state = "running"
+        return httpx2.Response(204)
+
+    def _kill(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        box = self._box(name)
+        if box.state != "running":
+            raise Refusal(500, "container state improper")
+        self.end(box, 128 + int(query["signal"]))
+        return httpx2.Response(204)
+
+    def _update(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        self._box(name).updates.append(body)
+        return httpx2.Response(201, content=name)
+
+    def _inspect(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        return self._box(name).inspected()
+
+    def _list(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        found = [box.listed() for box in self.boxes.values()]
+        return [each for each in found if _matches(query, each["Labels"] or {})]
+
+    def _delete(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        box = self._box(name)
+        members = [each for each in self.boxes.values() if each.body["netns"].get("value") == box.id]
+        if members and "depend" not in query:
+            raise Refusal(500, "has dependent containers")
+        for each in (*members, box):
+            self._close(each)
+            del self.boxes[each.id]
+            self._report("remove", each)
+        return [{"Id": box.id}]
+
+    def _stats(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        running = [box for box in self.boxes.values() if box.state == "running"]
+        return {
+            "Error": None,
+            "Stats": [{"ContainerID": box.id, "CPUNano": 2 * 10**9, "MemUsage": 4096} for box in running],
+        }
+
+    def _events(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        return httpx2.Response(200, content=self._lines())
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._watchers.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watchers.discard(queue)
+
+    def _report(self, action: str, box: Box) -> None:
+        line = json.dumps({"Action": action, "Type": "container", "Actor": {"ID": box.id}}).encode() + b"\n"
+        for queue in self._watchers:
+            queue.put_nowait(line)
+
+    def _close(self, box: Box) -> None:
+        for listener in box.listeners:
+            listener.close()
+        box.listeners.clear()
+
+
+def _matches(query: dict[str, str], labels: dict[str, str]) -> bool:
+    wanted = json.loads(query.get("filters", "{}")).get("label", [])
+    return all(labels.get(each.partition("=")[0]) == each.partition("=")[2] for each in wanted)
+
+
+ONE = "([^/]+)"
+ROUTES: list[tuple[str, Callable[..., Any]]] = [
+    ("GET info", Libpod._get_info),
+    (f"GET images/{ONE}/exists", Libpod._image_exists),
+    (f"GET images/{ONE}/json", Libpod._inspect_image),
+    ("POST images/load", Libpod._load),
+    (f"GET networks/{ONE}/exists", Libpod._network_exists),
+    ("GET networks/json", Libpod._list_networks),
+    ("POST networks/create", Libpod._create_network),
+    (f"DELETE networks/{ONE}", Libpod._delete_network),
+    ("POST containers/create", Libpod._create),
+    (f"POST containers/{ONE}/start", Libpod._start),
+    (f"POST containers/{ONE}/kill", Libpod._kill),
+    (f"POST containers/{ONE}/update", Libpod._update),
+    ("GET containers/json", Libpod._list),
+    ("GET containers/stats", Libpod._stats),
+    (f"GET containers/{ONE}/json", Libpod._inspect),
+    (f"DELETE containers/{ONE}", Libpod._delete),
+    ("GET events", Libpod._events),
+]

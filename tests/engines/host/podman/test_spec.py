@@ -1,0 +1,145 @@
+"""What is asked of Podman for each container, and what never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.runtimes.podman.api.image_users import user_number
+from reconciler.engines.host.runtimes.podman.labels import PodmanLabels, labels_of
+from reconciler.engines.host.runtimes.podman.pause import pause_image
+from reconciler.engines.host.runtimes.podman.spec import (
+    ContainerPaths,
+    Surroundings,
+    Ulimits,
+    container_body,
+    hosts_file,
+    quota_body,
+    sandbox_body,
+)
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount
+from reconciler.errors import EngineError
+from reconciler.model.platform import BLOCKED_PORTS
+from tests.engines.host.podman.kit import KEY, launch, place
+from tests.support.cases import cases
+
+LABELS = PodmanLabels("0123456789ab", "here")
+ALL = frozenset({"cpu", "memory", "pids"})
+AROUND = Surroundings(LABELS, "/parent", Ulimits(4096, 2048), ALL)
+PATHS = ContainerPaths(Path("/state/output"), Path("/state/hosts"), Path("/state/endpoints"))
+
+
+def launch_of(fields: dict[str, Any]) -> ContainerStart:
+    mounts = tuple(Mount(**{**each, "source": Path(each["source"])}) for each in fields.pop("mounts", ()))
+    at = ContainerId(KEY, fields.pop("replica", "r"), "main")
+    return launch(*fields.pop("args", ()), at=at, mounts=mounts, **{"image": "localhost/app:1", **fields})
+
+
+@pytest.mark.parametrize("case", cases("podman/containers.yaml"))
+def test_a_container_is_asked_for_as_its_manifest_says(case: dict[str, Any]) -> None:
+    body = container_body(launch_of({**case["launch"]}), AROUND, "box", PATHS, "n1")
+    body = msgspec.json.decode(msgspec.json.encode(body))
+    assert {name: body.get(name) for name in case["body"]} == case["body"]
+    assert not body.keys() & set(case.get("absent", ()))
+    labels = {name.rpartition(".")[2]: value for name, value in body["labels"].items()}
+    assert labels.items() >= case.get("labels", {}).items()
+
+
+@pytest.mark.parametrize("case", cases("podman/refused.yaml"))
+def test_what_is_hostile_is_never_asked_for(case: dict[str, Any]) -> None:
+    with pytest.raises(EngineError, match=case["message"]) as refused:
+        container_body(launch_of({**case["launch"]}), AROUND, "box", PATHS, "n1")
+    assert not refused.value.retry
+
+
+def test_more_variables_than_the_kernel_takes_are_refused_and_ten_thousand_are_not() -> None:
+    many = {f"V{number}": "x" * 400 for number in range(10_000)}
+    assert container_body(launch(env=many), AROUND, "box", PATHS, "n")["env"] == many
+    with pytest.raises(EngineError, match="6 MiB"):
+        container_body(launch(env=dict.fromkeys(many, "x" * 700)), AROUND, "box", PATHS, "n")
+
+
+def test_a_sandbox_publishes_the_ports_of_the_whole_replica_on_this_host_alone() -> None:
+    start = launch(ports={80: 25001}, replica_ports={80: 25001, 90: 25002}, siblings=("main", "side"))
+    body = sandbox_body(start, AROUND, "localhost/pause:1", "n1")
+    published = [(each["host_ip"], each["host_port"], each["container_port"]) for each in body["portmappings"]]
+    assert published == [("127.0.0.1", 25001, 80), ("127.0.0.1", 25002, 90)]
+    assert body["networks"] == {LABELS.network: {}}
+    assert (body["cap_drop"], body["read_only_filesystem"], body["hostname"]) == (["ALL"], True, "r")
+    assert hosts_file(start).splitlines()[-3:] == ["127.0.0.1 r r.api", "127.0.0.1 main", "127.0.0.1 side"]
+
+
+def test_user_1337_has_no_network() -> None:
+    body = sandbox_body(launch(user=1337, replica_ports={80: 25001}), AROUND, "localhost/pause:1", "n1")
+    assert body["netns"] == {"nsmode": "none"}
+    assert not body.keys() & {"networks", "portmappings"}
+
+
+@pytest.mark.parametrize(("cpu", "quota"), [(50, 5_000), (1_000, 100_000), (4_000, 400_000), (1, 1_000)])
+def test_a_quota_of_cpu_follows_the_start(cpu: int, quota: int) -> None:
+    assert quota_body(launch(cpu=cpu), ALL) == {"cpu": {"quota": quota, "period": 100_000}}
+    assert quota_body(launch(cpu=cpu), frozenset()) is None
+
+
+def test_limits_that_this_podman_cannot_set_are_not_asked_for() -> None:
+    around = msgspec.structs.replace(AROUND, controllers=frozenset({"memory"}), cgroup_parent="")
+    body = container_body(launch(), around, "box", PATHS, "n1")
+    assert body["resource_limits"].keys() == {"memory"}
+    assert "cgroup_parent" not in body
+
+
+def test_labels_say_everything_that_an_adoption_needs() -> None:
+    start = launch(version=3, config_hash="a/b", index=2, ports={80: 25001}, replica_ports={80: 25001, 90: 25002})
+    found = LABELS.read(LABELS.container(start, "n1"))
+    assert found is not None
+    assert (found.place, found.version, found.config_hash, found.index) == (place(), 3, "a/b", 2)
+    assert (found.ports, found.nonce) == ({80: 25001}, "n1")
+    sandbox = LABELS.read(LABELS.sandbox(start, "n2"))
+    assert sandbox is not None
+    assert (sandbox.place.container, sandbox.ports) == ("", {80: 25001, 90: 25002})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": "another"}, {"gvc": ".."}, {"replica": "a/b"}, {"container": "a\nb"}, {"version": "x"},
+        {"index": ""}, {"ports": "no"}, {"workload": ""},
+    ],
+)  # fmt: skip
+def test_labels_that_we_did_not_write_mean_nothing(change: dict[str, str]) -> None:
+    labels = LABELS.container(launch(), "n1")
+    (prefix,) = {name.rpartition(".")[0] for name in labels}
+    assert LABELS.read(labels | {f"{prefix}.{name}": value for name, value in change.items()}) is None
+    assert LABELS.read(None) is None
+
+
+def test_each_location_and_each_state_directory_is_an_owner_of_its_own(tmp_path: Path) -> None:
+    owners = {labels_of(tmp_path / root, location).owner for root in "ab" for location in ("here", "there")}
+    assert len(owners) == 4
+
+
+def test_the_image_of_sandboxes_is_the_same_bytes_each_time() -> None:
+    first, second = (pause_image("amd64", BLOCKED_PORTS) for _ in range(2))
+    other = pause_image("amd64", [8012])
+    assert first == second
+    assert first is not None
+    assert other is not None
+    assert first.reference.startswith("localhost/reconciler-pause:")
+    assert other.reference != first.reference
+
+
+def test_a_user_that_an_image_names_is_read_from_its_own_files() -> None:
+    import io
+    import tarfile
+
+    content = b"root:x:0:0::/:/bin/sh\nbroken\napp:x:1000:1000::/:/bin/sh\n"
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        entry = tarfile.TarInfo("passwd")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    assert [user_number(out.getvalue(), name) for name in ("app", "root", "nobody")] == [1000, 0, 0]
+    assert user_number(b"no archive", "app") == 0
