@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+
+import msgspec
 
 from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo
 from tests.support.registry import FakeRegistry
@@ -19,6 +21,7 @@ class FakeImageStore:
         self.pulls: list[str] = []
         self.logins: list[Credentials | None] = []
         self.removed: list[str] = []
+        self.claims: list[str] = []
         self.in_use: set[str] = set()
         self.running = 0
         self.most = 0
@@ -62,12 +65,37 @@ class FakeImageStore:
         """All images."""
         return list(self.images.values())
 
-    async def remove(self, reference: str) -> bool:
-        """Remove one."""
-        assert not self.running, "an image is removed during a pull"
+    async def claim(self, reference: str) -> None:
+        """Keep one."""
         await asyncio.sleep(0)
-        if reference in self.in_use:
-            return False
-        self.removed.append(reference)
-        self.images.pop(reference, None)
-        return True
+        if reference not in self.images:
+            raise ImageError(f"{reference}: image not known", missing=True)
+        self.claims.append(reference)
+
+    async def release(self, reference: str) -> bool:
+        """End its claims; it goes if its name went before."""
+        await asyncio.sleep(0)
+        self.claims = [each for each in self.claims if each != reference]
+        image = self.images.get(reference)
+        return image is None or bool(image.references) or self._delete(reference)
+
+    async def remove(self, reference: str, ours: Collection[str]) -> bool:
+        """Remove one that nobody else has a name for."""
+        assert reference not in self.claims, "it was not released"
+        await asyncio.sleep(0)
+        image = self.images.get(reference)
+        return image is None or bool({*image.references} - {*ours}) or self._delete(reference)
+
+    def untag(self, reference: str) -> None:
+        """Let somebody else remove the image under its name."""
+        if reference in self.claims:
+            self.images[reference] = msgspec.structs.replace(self.images[reference], references=())
+        else:
+            del self.images[reference]
+
+    def _delete(self, reference: str) -> bool:
+        assert not self.running, "an image is removed during a pull"
+        if reference not in self.in_use:
+            self.removed.append(reference)
+            del self.images[reference]
+        return reference not in self.in_use

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 import msgspec
@@ -72,17 +73,20 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class ImageInfo(msgspec.Struct, frozen=True):
-    """An image in a store: the ``references`` by which it can be used, its platform, and its size in bytes."""
+    """An image in a store: all its names but claims, its platform ("" in a list), and its size in bytes."""
 
     id: str
     references: tuple[str, ...]
-    os: str
-    architecture: str
+    os: str = ""
+    architecture: str = ""
     size: int = 0
 
 
 class ImageStore(Protocol):
-    """Holds images on this host. References are full, with a digest. All methods raise ImageError."""
+    """Holds images on this host, which others use too. References are full, with a digest.
+
+    A claim is a name of the image that only this location has. All methods raise ImageError.
+    """
 
     async def pull(self, reference: str, credentials: Credentials | None) -> None:
         """Pull the image; cancelling it stops the pull and leaves nothing."""
@@ -93,5 +97,14 @@ class ImageStore(Protocol):
     async def list(self) -> list[ImageInfo]:
         """All images."""
 
-    async def remove(self, reference: str) -> bool:
-        """Remove the image under ``reference``; False if a container uses it. Does nothing if there is none."""
+    async def claim(self, reference: str) -> None:
+        """Keep the image when others remove theirs; the error is ``missing`` if it is not here any more."""
+
+    async def release(self, reference: str) -> bool:
+        """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
+
+    async def remove(self, reference: str, ours: Collection[str]) -> bool:
+        """Remove an image that was pulled here and released, unless it has other names than ``ours``.
+
+        False if a container uses it.
+        """

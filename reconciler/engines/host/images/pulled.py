@@ -1,4 +1,4 @@
-"""The record of the images that this location pulled: nothing else is ever removed."""
+"""The record of the images that this location pulled or claimed: no other image is ever touched."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from reconciler.logs import log
 
 
 class PulledImage(msgspec.Struct, frozen=True):
-    """An image that was pulled, or was about to be; ``unused_since`` in seconds since the epoch, None while in use."""
+    """An image that was claimed, or was about to be; ``unused_since`` in seconds since the epoch, None while in use.
+
+    ``pulled``: it was not here before.
+    """
 
     unused_since: float | None = None
+    pulled: bool = True
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -34,10 +38,11 @@ class PulledImages:
         """All images."""
         return dict(self._images)
 
-    def add(self, reference: str) -> None:
-        """Record ``reference`` before it is pulled: a pull that a crash interrupts may have been the last word."""
-        if reference not in self._images:
-            self.replace({**self._images, reference: PulledImage()})
+    def add(self, reference: str, *, pulled: bool) -> None:
+        """Record ``reference`` before it is pulled or claimed, so that a crash leaves nothing that nobody removes."""
+        known = self._images.get(reference)
+        if known is None or known.pulled < pulled:
+            self.replace({**self._images, reference: PulledImage(pulled=pulled)})
 
     def replace(self, images: dict[str, PulledImage]) -> None:
         """Record exactly ``images``."""

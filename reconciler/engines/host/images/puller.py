@@ -30,6 +30,7 @@ class Puller:
         self._flights: SingleFlight[None] = SingleFlight("the pull of an image")
         self._views: SingleFlight[ImageInfo | None] = SingleFlight("the inspection of an image")
         self._digests: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._claimed: set[str] = set()
         self._slots = asyncio.Semaphore(PARALLEL)
         self._removal = asyncio.Lock()
         self._running = 0
@@ -50,7 +51,12 @@ class Puller:
         async with self._removal:
             if self._running or not unused():
                 return False
-            return await self._store.remove(reference)
+            image = self._pulled.images()[reference]
+            self._claimed.discard(reference)
+            released = await self._store.release(reference)
+            if not released or not image.pulled:
+                return released
+            return await self._store.remove(reference, self._pulled.images())
 
     async def close(self) -> None:
         """Stop all pulls."""
@@ -70,8 +76,28 @@ class Puller:
             check_platform(str(reference), (Platform(image.os, image.architecture),), self._host)
 
     async def _inspect(self, reference: ImageReference) -> ImageInfo | None:
+        name = str(reference)
         async with self._removal:
-            return await self._store.inspect(str(reference))
+            image = await self._store.inspect(name)
+            if image is None:
+                self._claimed.discard(name)
+                return None
+            # Others may remove what they pulled: it is ours too from now on.
+            self._pulled.add(name, pulled=False)
+            return image if await self._claim(name) else None
+
+    async def _claim(self, name: str) -> bool:
+        """Claim an image that is here, once for each life of the daemon; whether it still is here."""
+        if name in self._claimed:
+            return True
+        try:
+            await self._store.claim(name)
+        except ImageError as error:
+            if error.missing:
+                return False
+            raise
+        self._claimed.add(name)
+        return True
 
     async def _attempt(
         self, reference: ImageReference, credentials: Credentials | None, check: Check | None
@@ -93,9 +119,10 @@ class Puller:
         async with self._removal:
             self._running += 1
         try:
-            self._pulled.add(str(reference))
-            await self._store.pull(str(reference), credentials)
-            image = await self._store.inspect(str(reference))
+            name = str(reference)
+            self._pulled.add(name, pulled=True)
+            await self._store.pull(name, credentials)
+            image = await self._store.inspect(name) if await self._claim(name) else None
         finally:
             self._running -= 1
         if image is None:

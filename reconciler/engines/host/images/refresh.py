@@ -39,7 +39,7 @@ class WatchedTag(msgspec.Struct, frozen=True):
 OnMoved = Callable[[WatchedTag, str], None]
 """Called with a tag that moved and its new digest; after each request, as long as the tag is watched with another."""
 OnError = Callable[[Key, EngineError], None]
-"""Called for a workload whose tag cannot be asked for; what runs stays."""
+"""Called for a workload whose tag cannot be asked for, once for the same error in a row; what runs stays."""
 
 
 class _Turn(NamedTuple):
@@ -59,6 +59,7 @@ class TagRefresh:
         self._rng = rng
         self._watched: dict[Key, tuple[WatchedTag, ...]] = {}
         self._turns: dict[ImageReference, _Turn] = {}
+        self._errors: dict[ImageReference, str] = {}
 
     def watch(self, key: Key, tags: Sequence[WatchedTag]) -> None:
         """Follow ``tags`` and no others of the workload."""
@@ -76,6 +77,7 @@ class TagRefresh:
                 for tag in tags:
                     by_reference.setdefault(tag.reference, []).append(tag)
             self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
+            self._errors = {each: error for each, error in self._errors.items() if each in by_reference}
             due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
             await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
 
@@ -106,5 +108,9 @@ class TagRefresh:
                 wait = error.wait or 0.0 if isinstance(error, ImageError) else 0.0
                 turn = self._turns[reference]
                 self._turns[reference] = turn._replace(due=max(turn.due, self._clock.monotonic() + wait))
-                for key in {tag.key for tag in tags}:
-                    on_error(key, error)
+                if self._errors.get(reference) != str(error):
+                    self._errors[reference] = str(error)
+                    for key in sorted({tag.key for tag in tags}):
+                        on_error(key, error)
+            else:
+                self._errors.pop(reference, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageInfo, ImageStore
+from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.images.pulled import PulledImage, PulledImages
 from reconciler.engines.host.images.puller import Puller
 
@@ -16,8 +16,8 @@ SWEEP_SECONDS = 600.0
 class ImageSpace:
     """Sweeps the images that ``pulled`` records: ``keep`` in seconds, ``budget`` in bytes, None for no bound.
 
-    ``in_use`` returns the references that must stay. Images of others are never removed, and neither is one of ours
-    that somebody gave another name to.
+    ``in_use`` returns the references that must stay. Images of others are never touched. One of ours that somebody else
+    has a name for is only released: it takes room as long as they want.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class ImageSpace:
         here = {name: image for image in await self._store.list() for name in image.references}
         images = self._observe(here)
         self._pulled.replace(images)
-        ours = {name: image for name, image in images.items() if name in here and self._is_ours(here[name], images)}
-        unused = sorted((image.unused_since, name) for name, image in ours.items() if image.unused_since is not None)
-        excess = sum({here[name].id: here[name].size for name in ours}.values()) - (budget or 0)
+        unused = sorted((image.unused_since, name) for name, image in images.items() if image.unused_since is not None)
+        sizes = {name: here[name].size for name in images if name in here and images.keys() >= {*here[name].references}}
+        excess = sum({here[name].id: size for name, size in sizes.items()}.values()) - (budget or 0)
         removed = []
         for since, name in unused:
-            is_over = budget is not None and excess > 0
+            is_over = budget is not None and excess > 0 and name in sizes
             if (is_over or self._clock.now() - since >= keep) and await self._remove(name):
-                excess -= here[name].size
+                excess -= sizes.get(name, 0)
                 removed.append(name)
         if removed:
             rest = self._pulled.images()
@@ -54,22 +54,20 @@ class ImageSpace:
         return removed
 
     def _observe(self, here: Collection[str]) -> dict[str, PulledImage]:
-        """The recorded images that are here, each with the time since which it is unused."""
+        """The recorded images, each with the time since which it is unused."""
         now, used = self._clock.now(), self._in_use()
         found = {}
         for name, image in self._pulled.images().items():
             since = image.unused_since
             if name in used:
-                found[name] = PulledImage()
+                found[name] = PulledImage(pulled=image.pulled)
             elif name in here:
                 # A clock that was set back must not make an image older than it is.
-                found[name] = PulledImage(now if since is None else min(since, now))
+                found[name] = PulledImage(now if since is None else min(since, now), image.pulled)
+            else:
+                # Others removed it, or it never came. A claim may be left, which goes at once.
+                found[name] = PulledImage(0.0, image.pulled)
         return found
-
-    def _is_ours(self, found: ImageInfo, images: Collection[str]) -> bool:
-        """Whether no other name of the image shows that somebody else uses it: a tag, or another repository."""
-        repositories = {name.partition("@")[0] for name in images}
-        return all(name.partition("@")[0] in repositories and "@" in name for name in found.references)
 
     async def _remove(self, name: str) -> bool:
         return await self._puller.remove(name, lambda: name not in self._in_use())

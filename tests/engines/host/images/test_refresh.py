@@ -164,7 +164,8 @@ def test_a_registry_that_fails_is_reported_and_asked_once_an_interval(tmp_path: 
         asked = stage.registry.count()
         await stage.clock.advance(3600.0)
         assert stage.registry.count() - asked <= 3600 / 180
-        assert {key for key, _ in stage.errors} == {WEB, API}
+        # The first answer has no words; all later ones have the same.
+        assert [key for key, _ in stage.errors] == [API, WEB] * 2
         assert "broken" in stage.errors[-1][1]
         stage.registry.answer = lambda asked: None
         stage.registry.push("team/app", "1", manifest("two"))

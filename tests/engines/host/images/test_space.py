@@ -130,14 +130,78 @@ def test_images_of_others_are_never_removed(tmp_path: Path) -> None:
     played(tmp_path, story, keep=0.0, budget=1)
 
 
-def test_an_index_and_its_image_are_both_ours(tmp_path: Path) -> None:
+def test_what_was_here_before_is_claimed_and_released(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        name = await stage.ensure()
-        stage.store.add(name, pinned("its image"))
+        stage.store.add(pinned("one"))
+        for _ in range(2):
+            await stage.ensure()
+        assert stage.store.claims == [pinned("one")]
+        stage.store.untag(pinned("one"))
+        assert await stage.ensure() == pinned("one")
+        assert stage.store.pulls == []
+        stage.run()
+        stage.service.forget(WEB)
+        await stage.clock.advance(1200.0)
+        assert (stage.store.removed, stage.store.images) == ([pinned("one")], {})
+
+    played(tmp_path, story)
+
+
+def test_what_others_want_too_is_only_released(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.ensure()
+        stage.store.add(pinned("one"), "localhost/mine:1")
         stage.run()
         stage.service.forget(WEB)
         await stage.clock.advance(DAY + 1200.0)
-        assert stage.store.removed == [name]
+        assert (stage.store.removed, stage.store.claims) == ([], [])
+        assert json.loads((tmp_path / "images" / "pulled.json").read_bytes()) == {"images": {}}
+
+    played(tmp_path, story)
+
+
+def test_an_image_of_two_repositories_goes_with_the_second(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.registry.push("copy", "1", manifest("one"))
+        copy = pinned("one", f"{HOST}/copy")
+        await stage.ensure()
+        await stage.ensure(f"{HOST}/copy:1", key=API)
+        both = (pinned("one"), copy)
+        for name in both:
+            stage.store.add(name, *(each for each in both if each != name))
+        stage.run()
+        stage.service.forget(WEB)
+        stage.service.forget(API)
+        await stage.clock.advance(DAY + 1200.0)
+        assert sorted(stage.store.removed) == sorted(both)
+
+    played(tmp_path, story)
+
+
+def test_a_claim_that_a_crash_prevented_is_made_up_for(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.ensure()
+        stage.store.claims.clear()
+        await stage.restart()
+        await stage.ensure()
+        assert stage.store.claims == [pinned("one")]
+
+    played(tmp_path, story)
+
+
+def test_an_image_that_goes_before_it_is_claimed_is_pulled(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.store.add(pinned("one"))
+        claim = stage.store.claim
+
+        async def late(reference: str) -> None:
+            stage.store.claim = claim  # type: ignore[method-assign]
+            del stage.store.images[reference]
+            await claim(reference)
+
+        stage.store.claim = late  # type: ignore[method-assign]
+        assert await stage.ensure() == pinned("one")
+        assert stage.store.pulls == stage.store.claims == [pinned("one")]
 
     played(tmp_path, story)
 
