@@ -52,9 +52,13 @@ class FakeImageStore:
 
     def add(self, reference: str, *more: str) -> None:
         """Let an image be here, whoever brought it."""
-        self.images[reference] = ImageInfo(
-            reference.partition("@")[2], (reference, *more), "linux", self.architecture, self.size
-        )
+        digest = reference.partition("@")[2]
+        self.images[reference] = ImageInfo(digest, (reference, *more), "linux", self.architecture, self.size, digest)
+
+    def build(self, name: str, tag: str, digest: str) -> None:
+        """Let an image be here under a tag and a digest, as one that was built here."""
+        self.add(f"{name}@{digest}")
+        self.images[f"{name}:{tag}"] = self.images[f"{name}@{digest}"]
 
     async def inspect(self, reference: str) -> ImageInfo | None:
         """The image, if it is here."""

@@ -19,7 +19,7 @@ from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
 from reconciler.engines.host.images.manifests import Platform, host_platform
 from reconciler.engines.host.images.protocol import ImageError, ImageReference, ImageStore
 from reconciler.engines.host.images.pulled import PulledImages
-from reconciler.engines.host.images.puller import Puller
+from reconciler.engines.host.images.puller import Puller, missing_here
 from reconciler.engines.host.images.reference import parse_reference
 from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
 from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
@@ -157,7 +157,9 @@ class ImageService:
 
     async def _ask(self, wanted: WorkloadImages, name: str, reference: ImageReference, follow: bool) -> _Resolved:
         text, is_index, digest = wanted.containers[name], False, reference.digest
-        if not digest:
+        if not digest and reference.is_local:
+            digest = await self._puller.digest(reference)
+        elif not digest:
             login = self._keychain.find(reference, wanted.pull_secrets)
             manifest = await self._resolver.resolve(reference, login, FOLLOWED_SECONDS if follow else SHARED_SECONDS)
             digest, is_index = manifest.digest, manifest.is_index
@@ -168,6 +170,8 @@ class ImageService:
         pinned = self._parse(found.pin.pinned)
         if await self._puller.is_present(pinned):
             return
+        if reference.is_local:
+            raise missing_here(pinned)
         login = self._keychain.find(reference, wanted.pull_secrets)
         try:
             await self._puller.pull(pinned, login, self._resolver.check_platform if found.is_index else None)
@@ -188,7 +192,7 @@ class ImageService:
                 wanted.key, wanted.version, name, reference, self._parse(pins[name].pinned).digest, wanted.pull_secrets
             )
             for name, reference in references.items()
-            if wanted.dynamic and not reference.digest
+            if wanted.dynamic and not reference.digest and not reference.is_local
         ]
         self._refresh.watch(wanted.key, tags)
 

@@ -15,6 +15,10 @@ DOCKER_HUB = "docker.io"
 DOCKER_HOST = "registry-1.docker.io"
 
 
+LOCAL = "localhost"
+"""In place of a registry: the image was built or loaded on this host, and is never pulled."""
+
+
 class ImageError(EngineError):
     """An image cannot be provided. ``wait`` is how many seconds the registry asks to wait, None if it does not.
 
@@ -53,6 +57,11 @@ class ImageReference(msgspec.Struct, frozen=True, order=True):
         """The host, and the port if there is one, that serves the registry."""
         return DOCKER_HOST if self.registry == DOCKER_HUB else self.registry
 
+    @property
+    def is_local(self) -> bool:
+        """Whether no registry has the image."""
+        return self.registry == LOCAL
+
     def at(self, digest: str) -> ImageReference:
         """The image with exactly ``digest``."""
         return ImageReference(self.registry, self.repository, digest=digest)
@@ -73,13 +82,14 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class ImageInfo(msgspec.Struct, frozen=True):
-    """An image in a store: all its names but claims, its platform ("" in a list), and its size in bytes."""
+    """An image in a store: all its names but claims, and its size in bytes; platform and digest are "" in a list."""
 
     id: str
     references: tuple[str, ...]
     os: str = ""
     architecture: str = ""
     size: int = 0
+    digest: str = ""
 
 
 class ImageStore(Protocol):

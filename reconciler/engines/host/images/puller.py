@@ -41,6 +41,13 @@ class Puller:
         self._check(reference, image)
         return image is not None
 
+    async def digest(self, reference: ImageReference) -> str:
+        """The digest of an image of this host. Raises ImageError if it is not here."""
+        image = await self._store.inspect(str(reference))
+        if image is None or not image.digest:
+            raise missing_here(reference)
+        return image.digest
+
     async def pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> None:
         """Pull ``reference``, which has a digest, unless it is here; ``check`` is called before. Raises EngineError."""
         work = (reference, credentials)
@@ -128,3 +135,10 @@ class Puller:
         if image is None:
             raise ImageError(f"the image {reference} was pulled and is not here: another program removed it")
         return image
+
+
+def missing_here(reference: ImageReference) -> ImageError:
+    """The error for an image that only this host could have, and has not."""
+    return ImageError(
+        f"the image {reference} is not on this host: build or load it here, or write the registry that has it"
+    )

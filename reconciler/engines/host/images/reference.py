@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from reconciler.engines.host.images.protocol import DOCKER_HOST, DOCKER_HUB, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import DOCKER_HOST, DOCKER_HUB, LOCAL, ImageError, ImageReference
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 
@@ -52,7 +52,7 @@ def _parse_full(full: str, text: str) -> ImageReference:
         if not _TAG.fullmatch(tag):
             _refuse(text, "a tag has at most 128 letters, digits, `_`, `-` and `.`, and begins with neither - nor .")
     registry, slash, repository = name.partition("/")
-    if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
+    if not slash or not ("." in registry or ":" in registry or registry == LOCAL):
         _refuse_short(name, rest.removeprefix(name) + at + digest, text)
     found = _REGISTRY.fullmatch(registry)
     if found is None or int(found["port"] or 0) > _HIGHEST_PORT:

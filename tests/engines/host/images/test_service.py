@@ -377,6 +377,22 @@ def test_a_pull_that_failed_is_tried_again_by_its_digest_after_a_wait(tmp_path: 
     played(tmp_path, story)
 
 
+def test_an_image_of_this_host_is_pinned_and_never_asked_for(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        for _ in range(2):
+            assert "the image localhost/app:1 is not on this host" in str(await stage.refused("localhost/app:1"))
+        stage.store.build("localhost/app", "1", digest("one"))
+        assert await stage.ensure("localhost/app:1", dynamic=True) == pinned("one", "localhost/app")
+        stage.store.build("localhost/app", "1", digest("two"))
+        assert await stage.ensure("localhost/app:1") == pinned("one", "localhost/app")
+        assert await stage.ensure("localhost/app:1", version=2) == pinned("two", "localhost/app")
+        del stage.store.images[pinned("one", "localhost/app")]
+        assert "is not on this host: build or load it here" in str(await stage.refused("localhost/app:1"))
+        assert (stage.registry.asked, stage.store.pulls) == ([], [])
+
+    played(tmp_path, story)
+
+
 def test_the_digests_of_versions_are_forgotten_with_them(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         for version in (1, 2, 3):

@@ -35,7 +35,7 @@ class PodmanPlugin:
         """The runtime of one location, whose directory is ``root``."""
         from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 
-        return PodmanRuntime(root, location, clock, socket_path(settings))
+        return PodmanRuntime(root, location, clock, socket_path(settings), insecure=settings.images.insecure)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What containers by Podman lack even where it has all rights."""

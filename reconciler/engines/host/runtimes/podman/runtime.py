@@ -16,6 +16,7 @@ from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import Request
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
+from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
@@ -52,14 +53,19 @@ class PodmanRuntime:
     """Containers of images, for one location (see Runtime for the methods).
 
     ``root`` is the directory of the location on this host, ``socket`` that of the Podman service; ``transport``
-    replaces the socket in tests.
+    replaces the socket in tests. Registries in ``insecure`` are asked without TLS.
     """
 
     name = "podman"
-    image_store: ImageStore | None = None
 
     def __init__(
-        self, root: Path, location: str, clock: Clock, socket: Path, transport: httpx2.AsyncBaseTransport | None = None
+        self,
+        root: Path,
+        location: str,
+        clock: Clock,
+        socket: Path,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        insecure: Collection[str] = (),
     ) -> None:
         root = root.resolve()
         self._clock = clock
@@ -67,6 +73,8 @@ class PodmanRuntime:
         self._transport = transport
         self._folders = ContainerFolders(root)
         self._labels = labels_of(root, location)
+        self._images = PodmanImages(socket, self._labels.owner, insecure, transport)
+        self.image_store: ImageStore | None = self._images
         self._open: _Opened | None = None
 
     async def open(self, on_end: OnEnd) -> None:
@@ -83,6 +91,7 @@ class PodmanRuntime:
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""
+        await self._images.close()
         if self._open is None:
             return
         service, containers = self._open.service, self._open.containers

@@ -38,12 +38,19 @@ class _ErrorBody(msgspec.Struct):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request below ``API``. ``body`` is sent as JSON, or as a tar archive if it is bytes."""
+    """A request below ``API``. ``body`` is sent as JSON, or as a tar archive if it is bytes.
+
+    ``headers`` may have a login, so it never shows them.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = {}
     body: object = None
+    headers: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path})"
 
     @property
     def url(self) -> str:
@@ -131,10 +138,10 @@ def _pauses() -> Any:
 
 def _content(request: Request) -> dict[str, Any]:
     if request.body is None:
-        return {}
+        return {"headers": request.headers}
     if isinstance(request.body, bytes):
-        return {"content": request.body, "headers": {"Content-Type": TAR}}
-    return {"content": msgspec.json.encode(request.body), "headers": {"Content-Type": JSON}}
+        return {"content": request.body, "headers": {**request.headers, "Content-Type": TAR}}
+    return {"content": msgspec.json.encode(request.body), "headers": {**request.headers, "Content-Type": JSON}}
 
 
 def _check(status: int, content: bytes) -> None:

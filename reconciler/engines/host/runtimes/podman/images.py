@@ -1,0 +1,206 @@
+"""The images in Podman's storage, for one location: pulled, claimed by a name of their own, released and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import httpx2
+import msgspec
+
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, read
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.printable import printable
+from reconciler.reasons import Reason
+
+PULL_SECONDS = 1800.0
+"""Seconds in which a pull must end: one that hangs would keep others waiting."""
+_ANSWER_BYTES = 1 << 20
+_WORDS = 400
+_IN_USE = 409
+_WRONG_PLATFORM = "no image found in"
+_NO_MANIFEST = re.compile(r"(?:initializing source|reading manifest).*(?:unknown|not found|404)", re.IGNORECASE)
+"""In the words of Podman if the registry answers that it has no such manifest."""
+
+
+class _Pascal(msgspec.Struct, frozen=True, rename="pascal"):
+    """Fields are named as in Go."""
+
+
+class _Listed(_Pascal, frozen=True):
+    id: str
+    names: list[str] | None = None
+    repo_tags: list[str] | None = None
+    size: int = 0
+
+    @property
+    def all_names(self) -> list[str]:
+        return self.names or self.repo_tags or []
+
+
+_AllImages = list[_Listed]
+
+
+class _Inspected(_Pascal, frozen=True):
+    id: str
+    digest: str = ""
+    architecture: str = ""
+    os: str = ""
+    size: int = 0
+    repo_tags: list[str] | None = None
+    repo_digests: list[str] | None = None
+
+
+class _Pulled(msgspec.Struct, frozen=True):
+    error: str = ""
+    id: str = ""
+
+
+class PodmanImages:
+    """Images in Podman's storage (see ImageStore for the methods).
+
+    ``owner`` distinguishes the location from all others that use the same storage; its claims are names of images.
+    Registries in ``insecure`` are asked without TLS. ``transport`` replaces the socket in tests.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        owner: str,
+        insecure: Collection[str] = (),
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._socket = socket
+        self._claims = f"localhost/reconciler-{owner}"
+        self._insecure = frozenset(insecure)
+        self._transport = transport
+        self._made: PodmanClient | None = None
+
+    async def close(self) -> None:
+        """Close the connections, which pulls have for themselves."""
+        client, self._made = self._made, None
+        if client is not None:
+            await client.close()
+
+    async def pull(self, reference: str, credentials: Credentials | None) -> None:
+        """Pull the image; cancelling it stops the pull and leaves nothing."""
+        query = {"reference": reference, "policy": "missing", "quiet": "true"}
+        if reference.partition("/")[0] in self._insecure:
+            query["tlsVerify"] = "false"
+        request = Request("POST", "images/pull", query, headers=_login(credentials))
+        answer = bytearray()
+        try:
+            with _worded(f"the image {reference}"):
+                async with asyncio.timeout(PULL_SECONDS), self._client.stream(request) as parts:
+                    async for part in parts:
+                        answer = (answer + part)[-_ANSWER_BYTES:]
+        except TimeoutError:
+            raise ImageError(f"the image {reference} was not pulled within {PULL_SECONDS / 60:.0f} minutes") from None
+        _check_pulled(reference, bytes(answer))
+
+    async def inspect(self, reference: str) -> ImageInfo | None:
+        """The image under ``reference``, None if there is none."""
+        with _worded(f"the image {reference}"):
+            try:
+                found = read(await self._client.get(f"images/{segment(reference)}/json"), _Inspected)
+            except PodmanError as error:
+                if error.missing:
+                    return None
+                raise
+        names = (*(found.repo_tags or ()), *(found.repo_digests or ()))
+        return ImageInfo(found.id, self._without_claims(names), found.os, found.architecture, found.size, found.digest)
+
+    async def list(self) -> list[ImageInfo]:
+        """All images."""
+        with _worded("the list of images"):
+            listed = await self._all()
+        return [ImageInfo(each.id, self._without_claims(each.all_names), size=each.size) for each in listed]
+
+    async def claim(self, reference: str) -> None:
+        """Keep the image when others remove theirs; the error is ``missing`` if it is not here any more."""
+        repository, _, tag = self._claim_of(reference).rpartition(":")
+        request = Request("POST", f"images/{segment(reference)}/tag", {"repo": repository, "tag": tag})
+        with _worded(f"the image {reference}"):
+            await self._client.send(request, safe=True)
+
+    async def release(self, reference: str) -> bool:
+        """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
+        return await self._untag(self._claim_of(reference), reference)
+
+    async def remove(self, reference: str, ours: Collection[str]) -> bool:
+        """Remove an image that was pulled here and released, unless it has other names than ``ours``.
+
+        Only names are removed: by its id, an image would go with the names that others gave it.
+        """
+        with _worded(f"the image {reference}"):
+            names = next((each.all_names for each in await self._all() if reference in each.all_names), None)
+        if names is None or not {*self._without_claims(names)} <= {reference, *ours}:
+            return True
+        return await self._untag(reference, reference)
+
+    @property
+    def _client(self) -> PodmanClient:
+        if self._made is None:
+            self._made = PodmanClient(self._socket, self._transport)
+        return self._made
+
+    async def _all(self) -> _AllImages:
+        return read(await self._client.get("images/json"), _AllImages)
+
+    async def _untag(self, name: str, reference: str) -> bool:
+        with _worded(f"the image {reference}"):
+            try:
+                await self._client.delete(f"images/{segment(name)}")
+            except PodmanError as error:
+                if error.status == _IN_USE:
+                    return False
+                raise
+        return True
+
+    def _claim_of(self, reference: str) -> str:
+        """A name that no other location and no other reference has."""
+        return f"{self._claims}:{sha256(reference.encode()).hexdigest()[:32]}"
+
+    def _without_claims(self, names: Collection[str]) -> tuple[str, ...]:
+        return tuple(each for each in names if not each.startswith((f"{self._claims}:", f"{self._claims}@")))
+
+
+@contextmanager
+def _worded(subject: str) -> Iterator[None]:
+    """Let an error of Podman name its subject."""
+    try:
+        yield
+    except PodmanError as error:
+        message = f"{subject}: {error}"
+        raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
+
+
+def _login(credentials: Credentials | None) -> dict[str, str]:
+    if credentials is None:
+        return {}
+    words = {"username": credentials.username, "password": credentials.password}
+    if credentials.identity_token:
+        words["identitytoken"] = credentials.identity_token
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(msgspec.json.encode(words)).decode()}
+
+
+def _check_pulled(reference: str, answer: bytes) -> None:
+    """Raise ImageError unless the end of ``answer`` is a success; its status always is one."""
+    lines = answer.split()
+    try:
+        last = msgspec.json.decode(answer.splitlines()[-1] if lines else b"{}", type=_Pulled)
+    except msgspec.MsgspecError:
+        last = _Pulled()
+    if last.id and not last.error:
+        return
+    words = printable(" ".join(last.error.split()))[:_WORDS] or "Podman ended the pull without a result"
+    if _WRONG_PLATFORM in words:
+        message = f"the image {reference} is not made for this host: {words}"
+        raise ImageError(message, reason=Reason.IMAGE_PLATFORM_MISMATCH, retry=False)
+    raise ImageError(f"the image {reference}: {words}", missing=_NO_MANIFEST.search(words) is not None)

@@ -1,0 +1,402 @@
+"""Images in Podman's storage: what is pulled, claimed and removed there, and in which words that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from reconciler.engines.host.images.protocol import Credentials, ImageError
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.reasons import Reason
+from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
+from tests.support.programs import only_root, tool
+from tests.support.registry import Asked, FakeRegistry, Reply
+
+root = only_root("Podman's storage of the tests is that of root")
+
+
+class Service:
+    """A Podman service with a storage of its own below ``path``; it runs nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.socket = path / "podman.sock"
+        places = {"root": "root", "runroot": "run", "tmpdir": "tmp", "network-config-dir": "net"}
+        flags = [word for name, folder in places.items() for word in (f"--{name}", str(path / folder))]
+        flags += ["--volumepath", str(path / "volumes"), "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
+        self._command = [tool("podman", "podman"), *flags, "system", "service", "--time", "0", f"unix://{self.socket}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Let it answer."""
+        with (self.path / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        while not self._answers():
+            assert self._process.poll() is None, (self.path / "log").read_text()
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """End it at once."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        transport = httpx2.HTTPTransport(uds=str(self.socket), verify=False)
+        try:
+            with httpx2.Client(transport=transport, trust_env=False) as client:
+                return client.get("http://podman/_ping").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    found = Service(tmp_path_factory.mktemp("podman"))
+    found.start()
+    yield found
+    found.kill()
+    subprocess.run(["umount", "-l", str(found.path / "root" / "overlay")], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
+    with docker_registry(tmp_path_factory.mktemp("registry") / "open") as found:
+        yield found
+
+
+class Two:
+    """The stores of two locations that share the storage of ``service``, and a client that shows what is there."""
+
+    def __init__(self, service: Service, registry: DockerRegistry) -> None:
+        self.registry = registry
+        self.ours = PodmanImages(service.socket, "a1", [registry.host])
+        self.theirs = PodmanImages(service.socket, "b2", [registry.host])
+        self.podman = PodmanClient(service.socket)
+
+    def push(self, name: str, *images: Image) -> str:
+        """The reference of an image in the registry."""
+        return f"{self.registry.host}/{name}@{self.registry.push(name, '1', *images)}"
+
+    async def names(self, reference: str) -> set[str]:
+        """All names in the storage with the digest of ``reference``."""
+        listed = json.loads(await self.podman.get("images/json"))
+        digest = reference.partition("@")[2]
+        return {name for each in listed if each["Digest"] == digest for name in each["Names"] or ()}
+
+    async def drop(self, store: PodmanImages, reference: str) -> bool:
+        """Release and remove."""
+        return await store.release(reference) and await store.remove(reference, [reference])
+
+    async def close(self) -> None:
+        """Close all."""
+        await self.ours.close()
+        await self.theirs.close()
+        await self.podman.close()
+
+
+def played(service: Service, registry: DockerRegistry, story: Callable[[Two], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        two = Two(service, registry)
+        try:
+            await story(two)
+        finally:
+            await two.close()
+
+    asyncio.run(whole())
+
+
+@root
+def test_an_image_is_pulled_claimed_and_removed(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        one = image("one", size=100_000)
+        name = two.push("team/app", one)
+        assert await two.ours.inspect(name) is None
+        await two.ours.pull(name, None)
+        found = await two.ours.inspect(name)
+        assert found is not None
+        assert (found.os, found.architecture, found.digest, found.references) == ("linux", "amd64", one.digest, (name,))
+        assert found.size > 100_000
+        for _ in range(2):
+            await two.ours.claim(name)
+        [listed] = [each for each in await two.ours.list() if each.id == found.id]
+        assert listed.references == (name,)
+        assert len(await two.names(name)) == 2
+        for _ in range(2):
+            assert await two.drop(two.ours, name)
+        assert await two.names(name) == set()
+        with pytest.raises(ImageError) as error:
+            await two.ours.claim(name)
+        assert error.value.missing
+
+    played(service, registry, story)
+
+
+@root
+def test_the_image_of_an_index_is_that_of_this_host(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        name = two.push("many", image("arm", "arm64"), image("amd"))
+        await two.ours.pull(name, None)
+        await two.ours.claim(name)
+        found = await two.ours.inspect(name)
+        assert found is not None
+        assert found.architecture == "amd64"
+        assert (name,) in [each.references for each in await two.ours.list()]
+        assert await two.drop(two.ours, name)
+        assert await two.ours.inspect(name) is None
+
+        foreign = two.push("foreign", image("arm", "arm64"), image("s390", "s390x"))
+        with pytest.raises(ImageError, match=r"not made for this host: .*no image found in") as error:
+            await two.ours.pull(foreign, None)
+        assert error.value.reason is Reason.IMAGE_PLATFORM_MISMATCH
+
+    played(service, registry, story)
+
+
+@root
+def test_two_locations_never_remove_what_the_other_one_needs(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        name = two.push("shared", image("shared"))
+        await two.ours.pull(name, None)
+        for store in (two.ours, two.theirs):
+            await store.claim(name)
+        assert await two.drop(two.ours, name)
+        assert await two.theirs.inspect(name) is not None
+        assert await two.theirs.release(name)
+        assert await two.theirs.remove(name, [name])
+        assert await two.theirs.inspect(name) is None
+
+    played(service, registry, story)
+
+
+@root
+def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        name = two.push("removed", image("removed"))
+        await two.ours.pull(name, None)
+        await two.ours.claim(name)
+        await two.podman.delete(f"images/{segment(name)}")
+        assert await two.ours.inspect(name) is not None
+        assert await two.drop(two.ours, name)
+        assert await two.names(name) == set()
+
+    played(service, registry, story)
+
+
+@root
+def test_an_image_with_a_name_of_somebody_stays(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        name = two.push("tagged", image("tagged"))
+        await two.ours.pull(name, None)
+        await two.ours.claim(name)
+        await two.podman.post(f"images/{segment(name)}/tag", query={"repo": "localhost/mine", "tag": "1"})
+        assert await two.drop(two.ours, name)
+        assert await two.names(name) == {name, "localhost/mine:1"}
+        assert "localhost/mine:1" in [each for one in await two.theirs.list() for each in one.references]
+
+    played(service, registry, story)
+
+
+@root
+def test_an_image_that_a_container_uses_stays(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        name = two.push("used", image("used"))
+        await two.ours.pull(name, None)
+        await two.ours.claim(name)
+        made = await two.podman.post("containers/create", {"image": name, "netns": {"nsmode": "none"}})
+        assert not await two.drop(two.ours, name)
+        assert await two.ours.inspect(name) is not None
+        await two.podman.delete(f"containers/{json.loads(made)['Id']}")
+        assert await two.drop(two.ours, name)
+
+    played(service, registry, story)
+
+
+@root
+def test_a_failed_pull_has_the_words_of_the_registry(service: Service, registry: DockerRegistry) -> None:
+    async def failure(two: Two, name: str) -> ImageError:
+        with pytest.raises(ImageError) as error:
+            await two.ours.pull(name, None)
+        assert str(error.value).startswith(f"the image {name}: ")
+        assert error.value.reason is Reason.IMAGE_PULL_FAILED
+        assert await two.ours.inspect(name) is None
+        return error.value
+
+    async def story(two: Two) -> None:
+        missing = await failure(two, f"{registry.host}/never@{image('never').digest}")
+        assert "manifest unknown" in str(missing)
+        assert missing.missing
+
+        without, cut = image("without a blob", size=50_000), image("a cut blob", size=50_000)
+        names = [two.push("without", without), two.push("cut", cut)]
+        registry.blob(without.layer).unlink()
+        registry.blob(cut.layer).write_bytes(registry.blob(cut.layer).read_bytes()[:1000])
+        for name, words in zip(names, ("404 (Not Found)", "Digest did not match"), strict=True):
+            error = await failure(two, name)
+            assert words in str(error)
+            assert not error.missing
+
+    played(service, registry, story)
+
+
+@root
+def test_a_login_reaches_the_registry_and_nothing_else(
+    service: Service, registry: DockerRegistry, tmp_path: Path
+) -> None:
+    with docker_registry(tmp_path / "closed", login=True) as closed:
+
+        async def story(two: Two) -> None:
+            name = two.push("secret", image("behind a login"))
+            for login in (None, Credentials(USER, "wrong")):
+                with pytest.raises(ImageError, match="authentication required"):
+                    await two.ours.pull(name, login)
+            await two.ours.pull(name, Credentials(USER, PASSWORD))
+            assert await two.ours.inspect(name) is not None
+
+        played(service, closed, story)
+    login = base64.b64encode(f"{USER}:{PASSWORD}".encode())
+    files = [path for path in service.path.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert [path for path in files if login in path.read_bytes()] == []
+
+
+def paused(fake: FakeRegistry, one: Image) -> asyncio.Event:
+    """Let the layer of an image come only when the event is set; everything else comes at once."""
+    pause = asyncio.Event()
+
+    def answer(asked: Asked) -> Reply | None:
+        digest = asked.path.rpartition("/")[2]
+        if digest not in one.blobs:
+            return None
+        return Reply(body=one.blobs[digest], pause=pause if digest == one.layer else None)
+
+    fake.answer = answer
+    return pause
+
+
+async def until_asked(fake: FakeRegistry, digest: str, times: int = 1) -> None:
+    while sum(each.path.endswith(digest) for each in fake.asked) < times:
+        await asyncio.sleep(0.01)
+
+
+@root
+def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Service) -> None:
+    async def story() -> None:
+        one = image("during a pull")
+        async with FakeRegistry() as fake:
+            store = PodmanImages(service.socket, "a1", [fake.host])
+            pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
+            pull = asyncio.create_task(store.pull(name, None))
+            await until_asked(fake, one.layer)
+            service.kill()
+            with pytest.raises(ImageError) as error:
+                await pull
+            assert error.value.reason is Reason.RUNTIME_UNAVAILABLE
+            service.start()
+            pause.set()
+            await store.pull(name, None)
+            assert await store.inspect(name) is not None
+            await store.close()
+
+    asyncio.run(story())
+
+
+@root
+def test_a_pull_that_is_cancelled_leaves_nothing(service: Service) -> None:
+    async def story() -> None:
+        one = image("to be cancelled")
+        async with FakeRegistry() as fake:
+            store = PodmanImages(service.socket, "a1", [fake.host])
+            pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
+            pull = asyncio.create_task(store.pull(name, None))
+            await until_asked(fake, one.layer)
+            pull.cancel()
+            await asyncio.wait([pull])
+            assert pull.cancelled()
+            assert await store.inspect(name) is None
+            pause.set()
+            await store.pull(name, None)
+            assert await store.inspect(name) is not None
+            await store.close()
+
+    asyncio.run(story())
+
+
+def answered(handle: Callable[[httpx2.Request], httpx2.Response]) -> PodmanImages:
+    """A store whose service answers by ``handle``."""
+    return PodmanImages(Path("/nowhere"), "a1", transport=httpx2.MockTransport(handle))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "Podman ended the pull without a result"),
+        (b"{}", "Podman ended the pull without a result"),
+        (b"<html>", "Podman ended the pull without a result"),
+        (b'{"images": ["x"], "id": "x"}\n{"error": "no space left on device"}\n', "no space left on device"),
+        (b'{"error": "\\u001b[31mred\\n' + b"x" * 9000 + b'"}', "\\u001b[31mred x"),
+    ],
+)
+def test_only_a_result_is_a_success(body: bytes, words: str) -> None:
+    async def story() -> None:
+        store = answered(lambda request: httpx2.Response(200, content=body))
+        with pytest.raises(ImageError) as error:
+            await store.pull("r.example/app@sha256:1", None)
+        assert words in str(error.value)
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 500
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
+    seen: list[httpx2.Request] = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, json={"images": ["x"], "id": "x"})
+
+    async def story() -> None:
+        store = answered(handle)
+        await store.pull("r.example/a&policy=always@sha256:1", Credentials("ann", "secret"))
+        assert dict(seen[0].url.params) == {
+            "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
+        }  # fmt: skip
+        assert "X-Registry-Auth" in seen[0].headers
+        await store.close()
+
+    asyncio.run(story())
+    assert "secret" not in repr(Request("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
+
+
+def test_an_error_of_podman_names_the_image() -> None:
+    async def story() -> None:
+        cause = {"cause": "storage is locked", "message": "acquiring lock: storage is locked", "response": 500}
+        store = answered(lambda request: httpx2.Response(500, json=cause))
+        for work in (
+            store.pull("r/a@sha256:1", None), store.inspect("r/a@sha256:1"), store.claim("r/a@sha256:1"),
+            store.release("r/a@sha256:1"), store.remove("r/a@sha256:1", []),
+        ):  # fmt: skip
+            with pytest.raises(ImageError, match="the image r/a@sha256:1: Podman: acquiring lock: storage is locked"):
+                await work
+        with pytest.raises(ImageError, match="storage is locked"):
+            await store.list()
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_the_tests_have_a_podman_where_nothing_may_be_missing() -> None:
+    if os.environ.get("CI"):
+        assert tool("podman", "podman")
