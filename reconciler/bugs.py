@@ -12,15 +12,15 @@ from reconciler.logs import log
 
 PACKAGE = Path(__file__).parent
 MAX_FRAMES = 40
-"""Innermost calls of a logged traceback; an endless recursion has a thousand."""
+"""The most calls of a logged traceback, the innermost; an endless recursion has a thousand."""
 MAX_LOGGED = 1000
-"""Bugs remembered as logged. A full list is emptied, and each bug may be logged a second time."""
+"""The most bugs remembered as logged. A full list is emptied, and each bug may be logged a second time."""
 
 _logged: set[tuple[str, str, str]] = set()
 
 
 def internal_error(error: BaseException, part: str = "", revision: str = "") -> InternalError:
-    """``error`` as an InternalError; where ``part`` names the part of the program, the traceback is logged.
+    """``error`` as an InternalError; if ``part`` names the part of the program, the traceback is logged.
 
     Each part, place and revision is logged once, so that a retry at every poll does not fill the log.
     """

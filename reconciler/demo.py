@@ -93,7 +93,7 @@ STEPS = (
 def prepare(directory: Path) -> Path:
     """Create a trial in ``directory``, or reuse the trial there; returns its settings file.
 
-    Raises UsageError where the directory holds something else.
+    Raises UsageError if the directory contains something else.
     """
     settings = directory / "settings.yaml"
     if settings.exists() and (directory / "manifests").is_dir():
@@ -108,7 +108,7 @@ def prepare(directory: Path) -> Path:
 
 
 def _introduce(repository: Path) -> None:
-    """Set an author for this repository where Git has none, since the guide's commands make commits."""
+    """Set an author for this repository if Git has none, since the guide's commands make commits."""
     git = ["git", "-C", str(repository)]
     if subprocess.run([*git, "var", "GIT_AUTHOR_IDENT"], capture_output=True, check=False).returncode:
         for name, value in (("user.name", "Trial"), ("user.email", "trial@localhost")):
@@ -157,7 +157,7 @@ def answering(state: Path) -> dict[str, list[str]]:
 async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     """Run the daemon and print the ready addresses; stop the replicas at the end.
 
-    Raises LockedError where another daemon runs this trial; its replicas then stay.
+    Raises LockedError if another daemon runs this trial; its replicas then stay.
     """
     from reconciler.daemon.service import serve
 
@@ -225,7 +225,7 @@ def command(directory: Path | None) -> None:
 
 
 def main() -> None:
-    """Run the trial and exit: 0 after a stop, 1 or 2 with a message where it cannot start."""
+    """Run the trial and exit: 0 after a stop, 1 or 2 with a message if it cannot start."""
     try:
         command(prog_name="reconciler.demo")
     except ReconcilerError as error:

@@ -1,4 +1,4 @@
-"""The tree of expected errors; any other error is a bug, which becomes an InternalError where it is contained.
+"""The tree of expected errors; any other error is a bug, and becomes an InternalError where it is contained.
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something impossible (exit 2)
@@ -22,7 +22,7 @@ ReconcilerError
 │   └── ImageError          an image cannot be provided (engines/host/images/protocol.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/http.py)
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
-├── ParseError            a text does not have the form that is required
+├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
 │   ├── QueryError          of a query for logs (logql/query.py)
@@ -47,7 +47,7 @@ from reconciler.reasons import Reason
 
 
 class ReconcilerError(Exception):
-    """An expected failure: ``reason`` is for conditions and programs, ``str()`` is for people."""
+    """An expected failure: ``reason`` is for conditions and programs, ``str()`` for people."""
 
     reason: Reason = Reason.FAILED
 
@@ -59,13 +59,13 @@ class UsageError(ReconcilerError):
 
 
 class RefusedError(ReconcilerError):
-    """A rule forbids it; the message names the rule and a way out."""
+    """A rule forbids it; the message names the rule and a remedy."""
 
     reason = Reason.REFUSED
 
 
 class NotFoundError(RefusedError):
-    """No such thing; the message has the nearest name, or all that exist."""
+    """The object does not exist; the message has the nearest name, or all names."""
 
     reason = Reason.NOT_FOUND
 
@@ -92,7 +92,7 @@ class RecordsError(ReconcilerError):
 
 
 class DiskFull(RecordsError):
-    """The disk of the records is full; what was committed is safe."""
+    """The disk of the records is full; committed data is safe."""
 
     reason = Reason.DISK_FULL
 
@@ -122,7 +122,7 @@ class SourceUnreachable(SourceError):
 
 
 class SourceNotFound(SourceError):
-    """The repository, branch, tag, commit or path does not exist, or no longer."""
+    """The repository, branch, tag, commit or path does not exist, or no longer exists."""
 
     reason = Reason.SOURCE_NOT_FOUND
 
@@ -163,7 +163,7 @@ class EngineError(ReconcilerError):
 
 
 class ParseError(ReconcilerError):
-    """A text does not have the form that is required; the message names what is wrong with it."""
+    """A text does not have the required form; the message names the fault."""
 
 
 class EncryptionError(ReconcilerError):

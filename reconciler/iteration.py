@@ -9,7 +9,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MOST_NAMED = 10
-"""Limit of names that one message lists."""
+"""The most names that one message lists."""
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -20,5 +20,5 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """``names`` with commas for a message; of more than ``MOST_NAMED`` the first ones, and "and more"."""
+    """``names`` with commas for a message: at most the first ``MOST_NAMED``, then "and more"."""
     return ", ".join(names[:MOST_NAMED]) + (" and more" if len(names) > MOST_NAMED else "")

@@ -23,7 +23,7 @@ _MASK = "***"
 
 
 class _Forgiving:
-    """A stream that drops what it cannot write: its reader has gone, it is closed, or its disk is full."""
+    """A stream that drops text that it cannot write: its reader has gone, it is closed, or its disk is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,7 +40,7 @@ class _Forgiving:
 def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
     """Log events of ``level`` (debug, info, warning, error) and above to ``stream`` (default: standard error).
 
-    ``format`` is console, json, or auto: console where the stream is a terminal. May be called again.
+    ``format`` is console, json, or auto: console if the stream is a terminal. May be called again.
     """
     import structlog
 

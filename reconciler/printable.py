@@ -25,7 +25,7 @@ _TO_TERMINAL = re.compile(
 )
 """Unsafe for a terminal; the sequences of colours and live tables are safe."""
 _COMMAND = re.compile(r"^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)", re.MULTILINE)
-"""Text that a CI runner treats as a command in a job log, except our own annotations."""
+"""Text that a CI runner executes as a command in a job log, except our own annotations."""
 _MESSAGE_LENGTH = 500
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 
@@ -84,7 +84,7 @@ def code_span(value: str) -> str:
 
 
 def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> None:
-    """Make ``stream`` escape what would control a terminal or a CI runner, except this program's own sequences.
+    """Make ``stream`` escape text that controls a terminal or a CI runner, except this program's own sequences.
 
     The last line of defence, for text that arrives unescaped.
     """

@@ -19,9 +19,9 @@ def set_locked(directory: Path, locked: bool) -> None:
 
 
 def make_directory(path: Path, mode: int = 0o700) -> None:
-    """Make the directory ``path`` where it is missing, and those above it, all with ``mode``.
+    """Make the directory ``path`` if it is missing, and its parents, all with ``mode``.
 
-    ``Path.mkdir(parents=True)`` would give those above the modes of the umask, open to all. Raises OSError, also below
+    ``Path.mkdir(parents=True)`` would give the parents the modes of the umask, open to all. Raises OSError, also below
     a locked state directory that was deleted: it is never made a second time.
     """
     check_state_exists(path)
@@ -32,14 +32,14 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
 
 
 def check_state_exists(path: Path) -> None:
-    """Raise FileNotFoundError where ``path`` is below a locked state directory that was deleted."""
+    """Raise FileNotFoundError if ``path`` is below a locked state directory that was deleted."""
     for directory in _locked:
         if directory in path.parents and not directory.exists():
             raise FileNotFoundError(errno.ENOENT, "the state directory was deleted", str(directory))
 
 
 def remove_own(path: Path, inode: int) -> bool:
-    """Remove ``path`` if it still has ``inode``; whether it did. Another process may have replaced it."""
+    """Remove ``path`` if it still has ``inode``; returns whether it had. Another process may have replaced it."""
     with suppress(OSError):
         if path.lstat().st_ino == inode:
             path.unlink()
@@ -48,7 +48,7 @@ def remove_own(path: Path, inode: int) -> bool:
 
 
 def check_regular(path: Path) -> None:
-    """Raise UsageError where ``path`` is not a regular file; a missing one is fine.
+    """Raise UsageError if ``path`` exists and is not a regular file.
 
     Raises OSError where its status cannot be read.
     """
@@ -68,9 +68,9 @@ def refuse_irregular(path: Path, found: os.stat_result) -> None:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open the file ``path``, created with mode 0600 where ``flags`` have O_CREAT; follows no link.
+    """Open the file ``path``, created with mode 0600 if ``flags`` have O_CREAT; follows no link.
 
-    Raises UsageError where ``path`` is not a regular file with one name, and OSError.
+    Raises UsageError if ``path`` is not a regular file with one name, and OSError.
     """
     check_regular(path)
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)

@@ -17,7 +17,7 @@ class EventType(StrEnum):
 
 
 class Use(StrEnum):
-    """Where a reason stands; each is a table of docs/status.md."""
+    """The use of a reason; each is a table of docs/status.md."""
 
     RESOURCE = "condition of a resource"
     SOURCE = "condition of a source"
@@ -70,7 +70,7 @@ def _other(meaning: str) -> Text:
 
 
 class ConditionType(StrEnum):
-    """The type of a condition; ``meaning`` says what is so where it is true, or else what False means."""
+    """The type of a condition; ``meaning`` explains True, or, for types that are normally true, False."""
 
     meaning: str
 
@@ -82,7 +82,7 @@ class ConditionType(StrEnum):
 
     @property
     def abnormal(self) -> bool:
-        """Whether an operator should look where it is true; for the others, where it is false."""
+        """Whether True needs attention; for the other types, False does."""
         normal = (self.READY, self.PLACED, self.SOURCE_REACHABLE, self.STATUS_PUSHED, self.SETTINGS_LOADED)
         return self not in normal
 
@@ -115,7 +115,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why, in one CamelCase word: of conditions, events, failures, and of what ends.
+    """A reason in one CamelCase word: of conditions, events, failures, and ended containers.
 
     ``texts`` has the text of each use, ``event_type`` is the type of events. Failures become events too: warnings.
     """
@@ -294,7 +294,7 @@ class Reason(StrEnum):
     LIVENESS_FAILED = "LivenessFailed", _container("Its liveness probe failed, so it was killed.")
     OUT_OF_MEMORY = "OutOfMemory", _container("It used more memory than its limit.")
 
-    # Why an action on a workload fails.
+    # Failed actions on workloads.
     PERMISSION_DENIED = "PermissionDenied", _workload("The daemon's user may not write, own or hand over a file.")
     STATE_WRITE_FAILED = "StateWriteFailed", _workload("A file cannot be written, for another reason.")
     NO_FREE_PORT = "NoFreePort", _workload("Every port from `host.firstPort` to `host.lastPort` is in use.")

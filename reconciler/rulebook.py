@@ -19,7 +19,7 @@ from reconciler.source import changes
 
 @cache
 def rulebook() -> dict[str, Rule]:
-    """All rules by id. Raises ValueError where two have one id."""
+    """All rules by id. Raises ValueError if two have the same id."""
     return rule.rulebook(each for section in sections().values() for each in section)
 
 

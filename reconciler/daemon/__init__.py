@@ -1,1 +1,1 @@
-"""The daemon: what wakes the pipeline, how often it retries, how it stops."""
+"""The daemon: wake-ups of the pipeline, retries, and shutdown."""

@@ -1,4 +1,4 @@
-"""A fetch during a run: it finds a newer revision, which pre-empts the run."""
+"""A fetch during a run: a newer revision that it finds pre-empts the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.source.source import Source
 
 
 class BackgroundFetch:
-    """Runs at most one fetch at a time. Two fetches into one mirror conflict, so a run waits for the fetch first."""
+    """Runs at most one fetch at a time. Two fetches into one mirror conflict, so a run first waits for the fetch."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""Joins the changes that engines notice by themselves into few wake-ups."""
+"""Combines the changes that engines notice by themselves into few wake-ups."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ CHECK_SECONDS = 5.0
 """Seconds between checks while the disk is full, and between attempts to write the records."""
 
 AT_ONCE = 0.05
-"""Seconds until the next attempt where the reserve was released for it."""
+"""Seconds until the next attempt after the reserve was released for it."""
 
 
 class DiskMonitor:
@@ -37,7 +37,7 @@ class DiskMonitor:
         return AT_ONCE if self._runner.records.reserve.was_released() else CHECK_SECONDS
 
     def check(self) -> None:
-        """Restore the reserve where there is room; report a change by a condition and an event. Raises RecordsError."""
+        """Restore the reserve if there is room; report a change by a condition and an event. Raises RecordsError."""
         reserve = self._runner.records.reserve
         reserve.restore()
         if reserve.full:

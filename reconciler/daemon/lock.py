@@ -1,4 +1,4 @@
-"""The lock on the state directory: one process at a time may write there, and others can read which."""
+"""The lock on the state directory: one process at a time may write there, and others can see which one."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ class StateLock:
     def acquire(self, command: str = "") -> None:
         """Take the lock for ``command`` (default: this process's command line).
 
-        Raises LockedError naming the holder, UsageError where the state directory cannot be written or the file is a
-        link.
+        Raises LockedError naming the holder, UsageError if the state directory cannot be written or the file is a link.
         """
         try:
             make_directory(self._state.parent)
@@ -86,7 +85,7 @@ class StateLock:
         self._directory, self._file = directory, file
         set_locked(self._state, True)
         words = command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        # On a full disk the lock holds all the same, and the records report the full disk.
+        # On a full disk the lock still holds, and the records report the full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
@@ -108,7 +107,7 @@ class StateLock:
         return UsageError(f"the state directory {self._state} cannot be written: {error.strerror}")
 
     def check(self) -> None:
-        """Raise StateLostError where the locked directory, or the file in it, was deleted or replaced."""
+        """Raise StateLostError if the locked directory, or the file in it, was deleted or replaced."""
         if self._directory is None or self._file is None:
             return
         for path, locked in ((self._state, self._directory), (self._state / "lock", self._file)):
@@ -120,7 +119,7 @@ class StateLock:
                 )
 
     def release(self) -> None:
-        """Release the lock; without effect where it is not held."""
+        """Release the lock; does nothing if this process does not hold it."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
@@ -143,7 +142,7 @@ class StateLock:
 
 
 def abstract_name(state: Path) -> bytes:
-    """The address for the directory ``state``, which need not exist. Raises OSError where its parent does not exist."""
+    """The address for the directory ``state``, which need not exist. Raises OSError if its parent does not exist."""
     place = os.path.realpath(state)
     above = os.stat(os.path.dirname(place))
     last = hashlib.blake2b(os.fsencode(os.path.basename(place)), digest_size=16).hexdigest()
@@ -155,9 +154,9 @@ def _take_name(state: Path) -> int | None:
 
     The name contains the user, the parent directory and the last part of the path, so only processes that use the same
     path share it. Any user of the host can bind it first. The kernel reports the owner of the socket: another user, or
-    a container that shares only the network, does not count. Then, and where there are no abstract sockets, the result
-    is None, and only ``StateLock.check`` detects a second process, within a second. Raises LockedError where a process
-    of this user still has the name after a moment, in which it could have ended.
+    a container that shares only the network, does not count. Then, and if there are no abstract sockets, the result is
+    None, and only ``StateLock.check`` detects a second process, within a second. Raises LockedError if a process of
+    this user still has the name after a moment, in which it could have ended.
     """
     address = abstract_name(state)
     deadline = time.monotonic() + _PATIENCE
@@ -216,9 +215,9 @@ def holder(state: Path) -> Holder | None:
 
 
 def _take(file: int) -> bool:
-    """Take the exclusive lock; False where another process has it.
+    """Take the exclusive lock; False if another process has it.
 
-    ``holder`` shares the lock for an instant. A caller that can share it as well has met only such a query, and tries
+    ``holder`` shares the lock for an instant. If this process can share it too, it has met only such a query, and tries
     again.
     """
     deadline = time.monotonic() + _PATIENCE
@@ -244,7 +243,7 @@ def _read(file: int) -> Holder | None:
 
 
 def _identity(place: Path | int) -> _Identity | None:
-    """Device and inode of a path or an open file; None where it does not exist."""
+    """Device and inode of a path or an open file; None if it does not exist."""
     try:
         found = os.fstat(place) if isinstance(place, int) else os.stat(place)
     except OSError:

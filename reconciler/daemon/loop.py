@@ -29,7 +29,7 @@ from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
-"""Polls are delayed by up to this part of their interval, so that many hosts do not fetch at once."""
+"""Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
 RESTART = "restart"
 """Reason: check again the restarts that operators requested."""
 BACKGROUND = frozenset({"poll", "ref", "apply", RESTART})
@@ -41,7 +41,7 @@ DRIFT = "/drift"
 PAUSE = 0.25
 """Seconds from a change that an engine noticed to the check, so that many changes cause one check."""
 OVERDUE = 5.0
-"""Seconds until the next round for a step whose attempt was due, but not made, in the last round."""
+"""Seconds until the next round if a step's attempt was due, but not made, in the last one."""
 
 
 class Daemon:
@@ -201,7 +201,7 @@ class Daemon:
             self._fetch.start(source)
 
     async def _reconcile_source(self, name: str, reasons: set[str]) -> None:
-        """Run the source for an operator, a start or a retry; for background reasons only where the source changed."""
+        """Run the source for an operator, a start or a retry; for background reasons only if the source changed."""
         self.notifier.status(f"{name}: reading ({', '.join(sorted(reasons))})")
         began = self.clock.monotonic()
         await self._fetch.wait()
@@ -287,7 +287,7 @@ class Daemon:
             self.timers.after("resume", max(0.05, end - self.clock.now()), partial(self.wakes.add, None, "resume"))
         due = self.runner.next_attempt()
         if due is not None:
-            # Only a clock that was set back since makes a wait longer than the cap.
+            # A wait longer than the cap means that the clock was set back since.
             left = min(due - self.clock.now(), self.runner.settings.retry.cap)
             wait = max(0.05, left) if due > began else OVERDUE
             self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))

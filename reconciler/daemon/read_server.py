@@ -1,6 +1,6 @@
 """Serves users with read-only access: their commands run here, as the daemon's user.
 
-So these users need no right to any file of the state directory. They see what the commands show: never the data of a
+These users need no access to any file of the state directory. They see what the commands show: never the data of a
 secret, unless a workload wrote it into its logs.
 """
 
@@ -29,7 +29,7 @@ from reconciler.tasks import cancel_and_wait
 NAME = "read.sock"
 """The socket in the state directory. Every user who may write to it is served; the kernel enforces that."""
 MAX_COMMANDS = 16
-"""Limit of concurrent commands, for all users together."""
+"""The most concurrent commands of all users together."""
 MAX_COMMANDS_PER_USER = 4
 PATIENCE = 5.0
 """Seconds in which a client must send its command."""
@@ -169,7 +169,7 @@ class ReadOnlyServer:
     async def _admit(
         self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Run the command, where the user may have one more."""
+        """Run the command, if the user may start another one."""
         user = _user(writer.get_extra_info("socket"))
         refusal, ousted = self._slots.admit(user)
         if refusal:

@@ -41,7 +41,7 @@ class Reload:
         return self._last_read == before != self._last_tried
 
     def try_reload(self, make: Callable[[Settings], Runner]) -> Runner | None:
-        """Return a runner for the current settings; None where they are unchanged or invalid.
+        """Return a runner for the current settings; None if they are unchanged or invalid.
 
         Invalid settings are reported by a condition of the host, an event and the log: once per content of the file.
         """

@@ -1,4 +1,4 @@
-"""Log lines of runs: one line each, at level debug where nothing changed."""
+"""Log lines of runs: one line each, at level debug if nothing changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REMINDER = 3600.0
 
 
 class RunLog:
-    """Remembers what was last logged of each source: a state is logged when it changes, a bad one again every hour."""
+    """Logs the state of each source when it changes, and a bad state again every hour."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class RunLog:
         self._unseen: dict[str, str] = {}
 
     def run(self, report: Report, reason: str, seconds: float) -> None:
-        """Log a run; at level debug where it changed nothing and ended like the last one."""
+        """Log a run; at level debug if it changed nothing and ended like the last one."""
         last = self._last.get(report.source)
         self._last[report.source] = report
         bad = _bad(report)
@@ -50,14 +50,14 @@ class RunLog:
         getattr(log(), level)("reconciled", source=report.source, seconds=round(seconds, 4), **facts)
 
     def idle(self, name: str) -> None:
-        """Log a poll that found nothing to do, only where the last one could not read the source."""
+        """Log a poll that found nothing to do, only if the last one could not read the source."""
         last = self._last.get(name)
         if last is not None and last.outcome == "unreadable":
             del self._last[name]
             log().info("reconciled", source=name, reason="poll", outcome="unchanged", revision=last.revision)
 
     def status(self, records: Records, name: str) -> None:
-        """Log whether status can be written, when that changes."""
+        """Log a change in whether the status can be written."""
         found = next((each for each in records.conditions.get(name) if each.type == ConditionType.STATUS_PUSHED), None)
         trouble = "" if found is None or found.status else found.reason
         if trouble == self._status.get(name, ""):
@@ -69,7 +69,7 @@ class RunLog:
             log().info("status", source=name, pushed=True)
 
     def unseen(self, places: Mapping[str, str]) -> None:
-        """Log which locations are unreachable (location → reason), when that changes."""
+        """Log changes of the unreachable locations ``places`` (location → reason)."""
         for place in sorted(places.keys() | self._unseen.keys()):
             if place not in places:
                 log().info("location", location=place, reachable=True)

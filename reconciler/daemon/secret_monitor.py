@@ -1,4 +1,4 @@
-"""Checks secrets whose values the records do not hold: those of this host, and those that did not decrypt."""
+"""Checks secrets whose values are not recorded: those of this host, and those that could not be decrypted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from reconciler.records.tables.suspensions import source_target
 
 
 class HostSecretMonitor:
-    """Checks the values that secrets read from this host.
-    ``views`` makes, by source, a view of the desired state alone. ``filler`` retries secrets that did not decrypt.
+    """Checks the values that secrets read from this host. ``views`` makes, by source, a view of the desired state
+    alone. ``filler`` retries secrets that could not be decrypted.
     """
 
     def __init__(

@@ -134,7 +134,7 @@ class Service:
 async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
     """Run the daemon until a signal ends it; reload ``file``, the source of ``settings``, when it changes.
 
-    Raises LockedError where another daemon uses the state directory, StateLostError where that is deleted meanwhile.
+    Raises LockedError if another daemon uses the state directory, StateLostError if that is deleted meanwhile.
     """
     clock = SystemClock()
     with StateLock(settings.state) as lock:

@@ -11,9 +11,9 @@ from reconciler.clock import Clock
 
 
 class SystemdNotifier:
-    """Sends states to the service manager; does nothing where ``NOTIFY_SOCKET`` is not set.
+    """Sends states to the service manager; does nothing if ``NOTIFY_SOCKET`` is not set.
 
-    Never raises and never blocks: a daemon that cannot report still has its work to do.
+    Never raises and never blocks, since the daemon works without it too.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -57,7 +57,7 @@ class Watchdog:
     """Feeds the service manager's watchdog only while the loop makes progress, so that a hung daemon is restarted.
 
     The loop calls ``progress`` at every step of real work and ``idle`` before it waits for a wake-up; a timer calls
-    ``ping`` every ``interval`` seconds. ``interval`` is 0 where the unit sets no watchdog.
+    ``ping`` every ``interval`` seconds. ``interval`` is 0 if the unit sets no watchdog.
     """
 
     def __init__(self, notifier: SystemdNotifier, clock: Clock, limit: float = 0.0) -> None:
@@ -88,7 +88,7 @@ class Watchdog:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """The watchdog timeout of the service manager; 0 where it has none, or watches another process."""
+    """The watchdog timeout of the service manager; 0 if it has none, or watches another process."""
     usec, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not usec.isdecimal() or (pid and pid != str(os.getpid())):
         return 0.0

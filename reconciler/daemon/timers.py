@@ -21,7 +21,7 @@ class _Timer(msgspec.Struct, frozen=True):
 class LoopTimers:
     """Calls on the event loop that runs at ``start``; use it from that loop's thread only.
 
-    The interval counts from the last call: one call makes up for all missed ones (a stopped process, a busy loop, a
+    The interval counts from the last call: one call replaces all missed ones (a stopped process, a busy loop, a
     suspended machine). A call that raises is logged, and made again when it is next due.
     """
 
@@ -39,7 +39,7 @@ class LoopTimers:
         self._add(name, _Timer(call, seconds))
 
     def cancel(self, name: str) -> None:
-        """Remove the timer ``name``; without effect where it does not exist."""
+        """Remove the timer ``name``; does nothing if it does not exist."""
         self._timers.pop(name, None)
         handle = self._handles.pop(name, None)
         if handle is not None:

@@ -1,4 +1,4 @@
-"""Wake-ups: many are joined into one, and other processes send them through a socket in the state directory."""
+"""Wake-ups: several become one, and other processes send them through a socket in the state directory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class WakeSocket:
         asyncio.get_running_loop().add_reader(receiver, self._receive, receiver, call)
 
     def close(self) -> None:
-        """Stop listening; without effect where it is not open."""
+        """Stop listening; does nothing if it is not open."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -87,7 +87,7 @@ class WakeSocket:
 
 
 def wake(state: Path, source: str | None = None, reason: str = "operator") -> bool:
-    """Wake the daemon on ``state`` for ``source`` (None: all); False when none listens. Never blocks."""
+    """Wake the daemon on ``state`` for ``source`` (None: all); False if no daemon listens. Never blocks."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         try:

@@ -57,7 +57,7 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def holds_secrets(decoded: Decoded) -> bool:
-    """Whether a file has secrets, whole or broken, or anything encrypted; such a file is never cached."""
+    """Whether a file has secrets, valid or not, or anything encrypted; such a file is never cached."""
     if Kind.SECRET in [manifest.kind for manifest in decoded.manifests]:
         return True
     if not decoded.broken and not decoded.faults:

@@ -1,4 +1,4 @@
-"""Decode blobs: from the cache, in this process, or where there are many in parallel short-lived processes."""
+"""Decodes blobs: from the cache, in this process, or, if there are many, in parallel short-lived processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange
 
 LARGE = LIMITS.document_bytes
-"""Files of more bytes are decoded in this process, one at a time: many at once would fill the memory."""
+"""Larger files (in bytes) are decoded in this process, one at a time: many at once would fill the memory."""
 MANY = 900
-"""From this number of files on processes pay; to start them takes 0.1 s, as long as 500 files."""
+"""Processes save time from this number of files on: their start takes 0.1 s, as long as 500 files."""
 
 
 def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:

@@ -1,4 +1,4 @@
-"""What a decoded document depends on besides its bytes, as one name."""
+"""A name for everything that a decoded document depends on besides its bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.manifests.normalize import ManifestContext
 
 @cache
 def _build() -> str:
-    """Names this build of all that decodes: another schema or rule may find other faults in the same bytes."""
+    """Name this build of the decoder: another schema or rule may find other faults in the same bytes."""
     package = Path(reconciler.__file__).parent
     folders = [package / name for name in ("documents", "manifests", "model", "sops")]
     found = (path for folder in (*folders, shipped("schemas")) for path in folder.rglob("*"))
@@ -24,6 +24,6 @@ def _build() -> str:
 
 
 def decoder_fingerprint(dialect: ManifestContext) -> str:
-    """Names everything that a decoded document depends on besides its bytes; what has to be opened is never kept."""
+    """Name everything that a decoded document depends on besides its bytes; an encrypted document is never cached."""
     text = f"{__version__} {_build()} {dialect.org} {dialect.scheme} {dialect.secrets}"
     return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Decode many blobs in short-lived processes, and cache the results meanwhile."""
+"""Decodes many blobs in short-lived processes, and caches the results meanwhile."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
 MAX_WORKERS = 9
-"""Processes at most: MANY files are a batch for each."""
+"""The most processes: with MANY files, each gets one batch."""
 BATCH = 100
 BATCH_BYTES = 1 << 20
-"""Bytes of a batch: batches that wait for a worker fit into memory."""
+"""Bytes of a batch: small enough that the batches that wait for a worker fit into memory."""
 CHUNK = 5000
 """Decoded files that are written to the cache in one transaction."""
 MAX_BATCHES_AHEAD = 8
-"""Batches that a worker has at once: 0.15 s of work, so it continues while a write to the cache delays the reader."""
+"""Batches that a worker has at once: 0.15 s of work, which bridges a write to the cache that delays the reader."""
 PIPE = 1 << 20
-"""Bytes that fit into a pipe: several answers. The usual 64 KB would block a worker."""
+"""Bytes that fit into a pipe: several answers. The default of 64 KB would block a worker."""
 
 EncodedFile = tuple[FileChange, bytes]
 """A file and its encoded content."""
@@ -52,8 +52,8 @@ def decode_in_processes(
 class _CacheWriter:
     """Writes to the cache in a thread of its own, one chunk at a time.
 
-    In the thread that feeds the workers each write would leave them without work (2 s for 100,000 manifests). No other
-    thread uses the records until the end.
+    In the thread that feeds the workers, each write would leave them idle (2 s for 100,000 manifests). No other thread
+    uses the records until the end.
     """
 
     def __init__(self, put: Callable[[list[tuple[str, bytes]]], None]) -> None:
@@ -108,7 +108,7 @@ def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Bat
 
 
 def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
-    """Each worker that answers gets the next batch; several wait at each, so that none is idle."""
+    """Each worker that answers gets the next batch; several batches wait at each worker, so that none is idle."""
     rest = read_in_batches(changes, blobs)
     answers: Answers = SimpleQueue()
     workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]

@@ -44,7 +44,7 @@ def main() -> None:
     """Read one frame with the ManifestContext, then batches (msgpack lists of files), and answer each batch."""
     gc.disable()
     install_lean_events()
-    # Only now: these take the classes of events as they are.
+    # Imported late, since these modules copy the classes of YAML events when they are imported.
     from reconciler.manifests.decoder import decode
     from reconciler.manifests.normalize import ManifestContext
 

@@ -1,4 +1,4 @@
-"""Takes observations between two steps into the records: health and state of resources, and events of engines."""
+"""Records observations between two steps: health and state of resources, and events of engines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEALTH_NEWS = {
 
 
 class ObservationRecorder:
-    """Updates the records from observations. A repeated observation costs nothing."""
+    """Updates the records from observations. A repeated observation writes nothing."""
 
     def __init__(self, records: Records, settings: Settings) -> None:
         self._records = records
@@ -29,7 +29,7 @@ class ObservationRecorder:
         self._known: dict[str, dict[str, Observation]] = {}
 
     def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
-        """Record changed observations; returns whether any resource changed its health or is gone.
+        """Record changed observations; returns whether the health of any resource changed, or any resource is gone.
 
         Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
@@ -75,7 +75,7 @@ class ObservationRecorder:
 
 
 def _is_of(record: Record, seen: Observation) -> bool:
-    """Whether ``seen`` differs from the record of the same version; an engine without state changes nothing."""
+    """Whether ``seen`` differs from the record of the same version; an observation without a state changes nothing."""
     same = (record.location, record.digest, record.version) == (seen.location, seen.digest, seen.version)
     return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
 

@@ -1,1 +1,1 @@
-"""The nouns of the project: frozen values without behaviour that touches the world."""
+"""The data types of the project: frozen values without side effects."""

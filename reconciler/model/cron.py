@@ -1,6 +1,6 @@
-"""A cron expression as a value: which minutes it names, and the next of them (docs/platform/fields.md#schedules).
+"""A cron expression as a value: its minutes, and the next of them (docs/platform/fields.md#schedules).
 
-Times are whole minutes since 1970-01-01 00:00 UTC: nothing here asks a clock.
+Times are whole minutes since 1970-01-01 00:00 UTC; this module reads no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reconciler.errors import ParseError
 HOUR = 60
 DAY = 24 * HOUR
 MONTHS_SEARCHED = 400 * 12 + 1
-"""The calendar repeats itself after 400 years: what has not come by then never comes."""
+"""The calendar repeats after 400 years: a day that is not found by then does not exist."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_DAY = date(MAXYEAR - 1, 12, 31).toordinal() - _EPOCH
@@ -25,7 +25,7 @@ _QUOTED = 30
 
 
 class CronError(ParseError):
-    """The text is no cron expression; the message names the field and the part, ``suggestion`` a way out."""
+    """The text is no cron expression; the message names the field and the part, ``suggestion`` a correction."""
 
     def __init__(self, message: str, suggestion: str = "") -> None:
         super().__init__(message)
@@ -58,13 +58,13 @@ SHORTHANDS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-"""What other schedulers take for five fields, written out."""
+"""Shorthands of other schedulers, with their five fields."""
 
 
 class Cron(msgspec.Struct, frozen=True, gc=False):
-    """The minutes that an expression names; each field is a number whose bit N stands for the value N.
+    """The minutes that an expression selects; each field is a number whose bit N stands for the value N.
 
-    ``either`` says that both days are restricted, so that a day is meant when one of the two fits.
+    ``either`` means that both day fields are restricted: a day then matches if one of the two does.
     """
 
     minutes: int
@@ -76,32 +76,32 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Five fields: minute, hour, day of month, month, day of week (0 and 7 are Sunday); names in any case.
+        """Parse five fields: minute, hour, day of month, month, day of week (0 and 7 are Sunday); names in any case.
 
-        A field is a list of ``*``, values and ranges; ``/N`` after ``*`` or a range takes every Nth value.
-        Raises CronError.
+        A field is a list of ``*``, values and ranges; ``/N`` after ``*`` or a range selects every Nth value. Raises
+        CronError.
         """
         parts = text.split()
         if len(parts) != len(FIELDS):
             raise _miscounted(parts)
         minutes, hours, days, months, weekdays = (_bits(part, field) for part, field in zip(parts, FIELDS, strict=True))
-        # As cron has it, a field is open when it begins with a star, whatever follows.
+        # As in cron, a field is unrestricted if it begins with a star.
         either = not parts[2].startswith("*") and not parts[4].startswith("*")
         return cls(minutes, hours, days, months, (weekdays | weekdays >> 7) & 0x7F, either)
 
     @property
     def runs_an_hour(self) -> int:
-        """How often it comes in an hour in which it comes at all."""
+        """The number of runs in each hour that has any."""
         return self.minutes.bit_count()
 
     @property
     def comes(self) -> bool:
-        """Whether it ever comes, as 30 February does not."""
-        # A day that every month has comes in the end, whatever day of the week it must be.
+        """Whether any minute matches; for 30 February, none does."""
+        # A day that every month has falls on every day of the week sooner or later.
         return bool(self.days & _IN_EVERY_MONTH) or self.next_after(0) is not None
 
     def next_after(self, minute: int) -> int | None:
-        """The first minute named that is later than ``minute``; None where none ever comes, such as 30 February."""
+        """The first matching minute after ``minute``; None if there is none, as for 30 February."""
         day, time = divmod(minute + 1, DAY)
         found = self._day_from(day)
         if found == day:
@@ -112,7 +112,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return None if found is None else found * DAY + _lowest(self.hours) * HOUR + _lowest(self.minutes)
 
     def _time_from(self, time: int) -> int | None:
-        """The first time of day, in minutes, that is not before ``time``."""
+        """The first matching time of day, in minutes, at or after ``time``."""
         hour, minute = divmod(time, HOUR)
         minutes = _from(self.minutes, minute)
         if minutes and self.hours >> hour & 1:
@@ -121,7 +121,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return _lowest(hours) * HOUR + _lowest(self.minutes) if hours else None
 
     def _day_from(self, day: int) -> int | None:
-        """The first day named, counted from 1970-01-01, that is not before ``day``."""
+        """The first matching day, counted from 1970-01-01, at or after ``day``."""
         if day > _LAST_DAY:
             return None
         begin = date.fromordinal(_EPOCH + day)
@@ -140,7 +140,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def _days_of(self, weekday: int, length: int) -> int:
-        """The days named of the month of ``length`` days that begins on ``weekday``, 0 for Monday."""
+        """The matching days of a month of ``length`` days that begins on ``weekday``, 0 for Monday."""
         weekdays = self.weekdays * _WEEKS >> (weekday + 1) % 7 << 1
         named = self.days | weekdays if self.either else self.days & weekdays
         return named & (1 << length + 1) - 2
@@ -212,7 +212,7 @@ def _value(text: str, part: str, field: _Field) -> int:
 
 
 def _number(text: str) -> int | None:
-    """Digits as a number; one that is far too long is as wrong as 999."""
+    """Digits as a number; a very long one becomes 999, which no field allows."""
     if not text.isdecimal() or not text.isascii():
         return None
     return int(text) if len(text) <= 4 else 999
@@ -232,14 +232,14 @@ def _unabbreviated(name: str, field: _Field) -> str:
 
 
 def _turned(start: int, end: int, field: _Field) -> str:
-    """``22-2`` → ``22-23,0-2``: the range that was meant, as cron wants it."""
+    """``22-2`` → ``22-23,0-2``: the probable range, in the syntax of cron."""
     first = f"{start}-{_last(field)}" if start < _last(field) else str(start)
     second = f"{field.low}-{end}" if end > field.low else str(end)
     return f"write `{first},{second}`"
 
 
 def _last(field: _Field) -> int:
-    """The last value of a field; Sunday is the first day of a week, not its last too."""
+    """The last value of a field; Sunday counts only as the first day of a week."""
     return 6 if field.names is _WEEKDAYS else field.high
 
 

@@ -1,4 +1,4 @@
-"""Faults and findings: what is wrong, where, and what to do about it."""
+"""Faults and findings: a problem, its place, and a suggestion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """How bad a finding is; only an error refuses the revision."""
+    """The severity of a finding; only an error refuses the revision."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -18,14 +18,14 @@ class Severity(StrEnum):
 
 
 Pointer = tuple[str | int, ...]
-"""The steps that lead to a value of a document: ``("spec", "containers", 0, "name")``."""
+"""The path to a value in a document: ``("spec", "containers", 0, "name")``."""
 
 
 class Flaw(NamedTuple):
-    """What a rule finds in a document; its caller adds the rule's id and the line.
+    """A breach that a rule finds in a document; its caller adds the rule's id and the line.
 
-    ``at`` leads to the value as it is written (``on_key``: to its key). ``also`` leads to further values that the
-    verdict depends on: it is dropped where one of them could not be read.
+    ``at`` is the path to the value as written (``on_key``: to its key). ``also`` has further values on which the result
+    depends: if one of them cannot be read, the flaw is dropped.
     """
 
     at: Pointer
@@ -36,9 +36,9 @@ class Flaw(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A question of a rule about another resource: ``target`` is its key as text.
+    """A rule's lookup of another resource: ``target`` is its key as text.
 
-    ``at`` leads to the value that the answer concerns; ``detail`` is passed on to the check of the answer.
+    ``at`` is the path to the value that refers to it; ``detail`` is passed on to the check of the result.
     """
 
     at: Pointer
@@ -47,7 +47,7 @@ class Lookup(NamedTuple):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """Something wrong in one file; line and column count from 1, 0 means the whole file."""
+    """A problem in one file; line and column count from 1, 0 means the whole file."""
 
     rule: str
     message: str

@@ -11,17 +11,17 @@ from reconciler.model.kinds.table import TABLE, Kind
 __all__ = ["GVC_SCOPED", "KINDS", "PLACED", "Key", "Kind"]
 
 KINDS = {str(kind): kind for kind in Kind}
-"""Text to kind, for the border."""
+"""Text to kind, for parsing input."""
 
 GVC_SCOPED = frozenset(kind for kind, traits in TABLE.items() if traits.in_gvc)
-"""Kinds that live in a GVC; every other belongs to the org."""
+"""Kinds whose resources belong to a GVC; those of every other kind belong to the org."""
 
 PLACED = frozenset(kind for kind, traits in TABLE.items() if traits.placed)
 """Kinds that exist once per location of their GVC."""
 
 
 class Key(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Identity of a resource: ``workload/shop/api``, or ``gvc/shop`` and ``secret/db`` for what the org owns."""
+    """Identity of a resource: ``workload/shop/api``, or ``gvc/shop`` and ``secret/db`` for resources of the org."""
 
     kind: Kind
     gvc: str
@@ -32,7 +32,7 @@ class Key(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``workload/shop/api`` → Key. Raises ValueError that says what a key looks like."""
+        """``workload/shop/api`` → Key. Raises ValueError whose message shows the form of a key."""
         parts = text.split("/")
         kind = KINDS.get(parts[0])
         if kind is not None and all(parts):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from reconciler.model.key import Kind
 
 SPELLING = "platform"
-"""How the platform is called in the normal form; manifests may use another spelling (the setting ``scheme``)."""
+"""The name of the platform in the normal form; manifests may use another one (the setting ``scheme``)."""
 
 PLATFORM_URI = f"{SPELLING}://"
 SECRET_URI = f"{PLATFORM_URI}secret/"
 VOLUMESET_URI = f"{PLATFORM_URI}volumeset/"
-"""How the URIs of secrets and volume sets begin in normal form."""
+"""The beginnings of the URIs of secrets and volume sets in normal form."""
 
 SCRATCH = "scratch"
 SCRATCH_URI = f"{SCRATCH}://"
-"""How the URI of a directory begins that lives as long as its replica."""
+"""The beginning of the URI of a directory that is deleted with its replica."""
 
 STORE_PROVIDERS = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
 """Schemes of object stores and file shares, each with its cloud provider."""
@@ -34,7 +34,7 @@ RESERVED_CONTAINER_PREFIXES = (f"{SPELLING}-", "debugger-")
 """Names of containers that the platform adds to replicas (docs/platform/workload.md#container-names)."""
 
 OWN_PROVIDER = "byok"
-"""The provider of a location of one's own."""
+"""The provider of the organization's own locations."""
 LOCATION_PROVIDERS = frozenset({"aws", "azure", "gcp", OWN_PROVIDER})
 """Providers of locations (docs/platform/fields.md#location)."""
 
@@ -45,7 +45,7 @@ PLATFORM_VARIABLES = (
 )  # fmt: skip
 """Variables of every container, without VARIABLE_PREFIX (docs/platform/workload.md#built-in-variables)."""
 RESERVED_VARIABLES = ("K_SERVICE", "K_CONFIGURATION", "K_REVISION")
-"""Variables that no manifest sets; neither does one set those that begin with VARIABLE_PREFIX."""
+"""Variables that no manifest may set, in addition to those that begin with VARIABLE_PREFIX."""
 BUILT_IN_VARIABLES = frozenset({"PORT", *RESERVED_VARIABLES, *(VARIABLE_PREFIX + name for name in PLATFORM_VARIABLES)})
 """All variables that every container has."""
 
@@ -60,4 +60,4 @@ _GROUPS = ("superusers", "viewers")
 BUILT_IN_RESOURCES = frozenset(
     {f"group/{group}" for group in _GROUPS} | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
 )
-"""Keys of what exists in every org without a manifest (docs/platform/fields.md#group)."""
+"""Keys of the resources that exist in every org without a manifest (docs/platform/fields.md#group)."""

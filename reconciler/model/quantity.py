@@ -1,4 +1,4 @@
-"""Quantities: the texts in which manifests say how much CPU and memory a container gets, as whole numbers."""
+"""Quantities: amounts of CPU and memory in manifests, as whole numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import lru_cache
 MIB = 1024**2
 GIB = 1024**3
 _DIGITS = 15
-"""More than any machine has of anything; the limit keeps every sum with quantities small."""
+"""The most digits, enough for any machine; the limit keeps every sum of quantities small."""
 
 
 @lru_cache(2048)
 def millicores(text: str) -> int:
     """``500m`` → 500, ``2`` → 2000: thousandths of a core (docs/platform/workload.md#cpu-and-memory).
 
-    Raises ValueError where ``text`` is neither millicores nor whole cores.
+    Raises ValueError if ``text`` is neither millicores nor whole cores.
     """
     return _whole(text[:-1], text) if text.endswith("m") else 1000 * _whole(text, text)
 
@@ -23,7 +23,7 @@ def millicores(text: str) -> int:
 def memory_bytes(text: str) -> int:
     """``256Mi`` → 268435456: bytes (docs/platform/workload.md#cpu-and-memory).
 
-    Raises ValueError where ``text`` is not a whole number of Mi or Gi.
+    Raises ValueError if ``text`` is not a whole number of Mi or Gi.
     """
     if text.endswith("Mi"):
         return MIB * _whole(text[:-2], text)

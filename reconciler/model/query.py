@@ -1,15 +1,15 @@
-"""A typed view of a query: which resources of a kind are meant (docs/platform/fields.md#queries)."""
+"""A typed view of a query, which selects resources of a kind (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 
 from reconciler.model.kinds.base import View
 
 UNARY = frozenset({"exists", "!exists"})
-"""Operators that compare with nothing."""
+"""Operators without a value."""
 
 
 class Term(View, frozen=True):
-    """One condition on a property, a relation or a tag; ``value`` is None where it is left out."""
+    """One condition on a property, a relation or a tag; ``value`` is None if it is omitted."""
 
     property: str = ""
     rel: str = ""
@@ -26,7 +26,7 @@ class Conditions(View, frozen=True):
 
 
 class Query(View, frozen=True):
-    """A choice among the resources of ``kind``, which is "" where the holder decides."""
+    """A selection among the resources of ``kind``; "" if the resource with the query implies the kind."""
 
     kind: str = ""
     spec: Conditions = Conditions()

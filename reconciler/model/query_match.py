@@ -1,4 +1,4 @@
-"""Which resources a query object takes (docs/platform/fields.md#queries)."""
+"""Matches resources against queries (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 Body = Mapping[str, Any]
 
 MOST_COMPARISONS = 200_000
-"""Terms that the rules of one revision hold against resources: a quarter of a second."""
+"""The most comparisons of a term with a resource in the rules of one revision: a quarter of a second."""
 
 
 class QueryBudget:
-    """How many terms may still be held against resources."""
+    """The remaining comparisons of terms with resources."""
 
     def __init__(self, left: int = MOST_COMPARISONS) -> None:
         self._left = left
 
     def take(self, query: Body, resources: int) -> bool:
-        """Whether ``query`` may be asked about so many resources; what it takes is gone then."""
+        """Whether the budget is enough to compare ``query`` with so many resources; if so, reduces it."""
         count = len((query.get("spec") or {}).get("terms", ())) * resources
         if count > self._left:
             return False
@@ -27,7 +27,7 @@ class QueryBudget:
 
 
 def matches(query: Body, body: Body) -> bool:
-    """Whether ``body`` is among what a query object asks for."""
+    """Whether the query selects the resource ``body``."""
     spec = query.get("spec") or {}
     verdicts = [_holds(term, body) for term in spec.get("terms", ())]
     match = spec.get("match", "all")
@@ -64,7 +64,7 @@ def _ordered(left: str, right: str) -> int:
 
 
 def _fits(text: str, parts: list[str]) -> bool:
-    """Whether ``text`` is ``parts`` with anything between them, in time linear in both."""
+    """Whether ``text`` consists of ``parts`` with any text between them; the time is linear in both."""
     first, *between = parts
     if not between:
         return text == first
@@ -73,7 +73,7 @@ def _fits(text: str, parts: list[str]) -> bool:
         return False
     at, end = len(first), len(text) - len(last)
     for part in between:
-        # Where it comes first, the most is left for those behind it.
+        # The first occurrence leaves the most text for the parts after it.
         at = text.find(part, at, end)
         if at < 0:
             return False

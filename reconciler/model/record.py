@@ -1,4 +1,4 @@
-"""What was last applied and last seen: one record per resource, or per resource and location for placed kinds."""
+"""Records of what was last applied and observed: one per resource, or per resource and location for placed kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.reasons import Reason
 
 
 class Health(StrEnum):
-    """Health in the platform's words (docs/platform/workload.md#health), and one more.
+    """The platform's health states (docs/platform/workload.md#health), and one more.
 
     Recorded: the engine of the location runs nothing, so nothing can be healthy.
     """
@@ -25,12 +25,12 @@ class Health(StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """Whether the resource is as desired, so that nothing waits for it."""
+        """Whether the resource is as desired, so that dependents need not wait."""
         return self is Health.HEALTHY or self is Health.RECORDED
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One applied resource at one location (``""`` for kinds without a place, or a workload placed nowhere yet).
+    """One applied resource at one location (``""`` for kinds without locations, or a workload without any yet).
 
     ``body`` is the desired body as it was applied, ``digest`` its digest, ``state`` what the engine observed, as JSON.
     ``version`` counts the versions (docs/platform/workload.md#versions). ``alias`` is set on GVCs only.

@@ -9,14 +9,14 @@ import msgspec
 from reconciler.model.key import Key, Kind
 
 GVC_PLACEHOLDER = "\x7f"
-"""Stands for the GVC where the directory of a manifest decides it; no document contains it, the reader refuses DEL.
+"""Stands for the GVC if the directory of a manifest decides it; no document contains it, the reader refuses DEL.
 
 JSON writes this control character unescaped: one byte is found in a body ten times as fast as an escape.
 """
 
 
 class Dependency(StrEnum):
-    """What a reference means for the order of steps."""
+    """The effect of a reference on the order of steps."""
 
     NONE = "none"
     ORDER = "order"
@@ -24,7 +24,7 @@ class Dependency(StrEnum):
 
 
 class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A link out of a resource: ``target`` is a key as text, or a full link (leading slash) into another org.
+    """A link from a resource: ``target`` is a key as text, or a full link (leading slash) into another org.
 
     ``pointer`` is the JSON pointer of its value, for findings.
     """
@@ -35,9 +35,9 @@ class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A question of a rule about another resource: ``target`` is its key as text, ``pointer`` the value that asks.
+    """A rule's lookup of another resource: ``target`` is its key as text, ``pointer`` the value that refers to it.
 
-    It is answered when the whole desired state is known; ``detail`` is passed on to the check of the answer.
+    It is resolved when the whole desired state is known; ``detail`` is passed on to the check of the result.
     """
 
     rule: str
@@ -56,9 +56,9 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     """One decoded document: the same bytes always give the same Manifest, so it can be cached.
 
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
-    ``GVC_PLACEHOLDER`` where the directory decides. ``secret_data`` is what ``body`` shows masked.
-    ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
-    ``transient`` says that ``secret_data`` was encrypted or is a file of the host, so that it is never stored.
+    ``GVC_PLACEHOLDER`` if the directory decides it. ``secret_data`` is what ``body`` shows masked. ``unsorted``:
+    filling in the GVC can change the order of links in ``body``; ``mixed``: that of references. ``transient``:
+    ``secret_data`` was encrypted or is a file of the host, so it is never recorded.
     """
 
     kind: Kind
@@ -78,7 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
 class Resource(msgspec.Struct, frozen=True, gc=False):
     """A manifest with its GVC and its place in a revision. ``digest`` covers ``body``.
 
-    ``secret_data`` is never stored where it is ``transient``.
+    ``secret_data`` is never recorded if it is ``transient``.
     """
 
     key: Key

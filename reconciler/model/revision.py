@@ -21,12 +21,12 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 def revision_text(ref: str, commit: str) -> str:
-    """``main@sha1:4f2a…``, and ``sha1:4f2a…`` where the source names a commit instead of a branch or tag."""
+    """``main@sha1:4f2a…``, or ``sha1:4f2a…`` if the source names a commit instead of a branch or tag."""
     return f"sha1:{commit}" if ref == commit else f"{ref}@sha1:{commit}"
 
 
 class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One manifest file that differs between two trees: blob ids before and after, empty where there is none."""
+    """One manifest file that differs between two trees: blob ids before and after, empty if there is none."""
 
     path: str
     before: str

@@ -32,7 +32,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def error_rule(name: str, what: str, why: str, source: str) -> Rule:
-    """A rule whose breach is an error, as for most rules."""
+    """A rule whose breach is an error, as most are."""
     return Rule(name, Severity.ERROR, what, why, source)
 
 
@@ -42,7 +42,7 @@ def page(rule: str) -> str:
 
 
 def rulebook(rules: Iterable[Rule]) -> dict[str, Rule]:
-    """``rules`` by id. Raises ValueError where two have one id."""
+    """``rules`` by id. Raises ValueError if two have the same id."""
     book: dict[str, Rule] = {}
     for rule in rules:
         if rule.id in book:

@@ -1,4 +1,4 @@
-"""The known word that a misspelt one probably means."""
+"""Finds the known word for a probable misspelling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from heapq import nlargest
 
 LIKE = 0.6
-"""Likeness, from 0 to 1, from which on one word may be meant by the other."""
+"""The likeness, from 0 to 1, from which one word may be a misspelling of the other."""
 
 _DIFFERING = 0.5
-"""Likeness that the differing parts of two names need: `inboundCIRD` means `inboundCIDR`, another word does not."""
+"""The likeness that the differing parts of two names need, as in `inboundCIRD` and `inboundCIDR`."""
 
 _SHORT = 4
-"""Letters of a short part: half of it is one typing error."""
+"""The most letters of a short part, in which one typing error changes a large share."""
 
 _CANDIDATES = 5
 
@@ -30,16 +30,16 @@ _OPPOSITES = frozenset(
         "delete/retain", "source/target", "start/stop", "surge/unavailable", "no/yes", "false/true", "forbid/replace",
     )
 )  # fmt: skip
-"""Pairs of words that are never a misspelling of each other, however alike the names around them are."""
+"""Pairs of words that are never misspellings of each other, even if the rest of two names is equal."""
 
 _NEGATIONS = ("un", "in", "non", "no", "not", "dis", "im")
 
 
 def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
-    """The one of ``known`` that is most like ``word``, "" where none is like it ``enough``.
+    """The word of ``known`` that is most like ``word``; "" if the likeness is below ``enough``.
 
-    Never a word that means the opposite, nor one that differs by a whole part or, where that is short, by more than one
-    typing error: `gpu` does not mean `cpu`. A comparison costs a quarter of a microsecond for each letter.
+    It never is the opposite, and never differs by a whole part or, if that is short, by more than one typing error. A
+    comparison costs a quarter of a microsecond for each letter.
     """
     places = _places(word)
     near = nlargest(
@@ -49,7 +49,7 @@ def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
 
 
 def _places(word: str) -> dict[str, int]:
-    """Each letter of ``word`` with its places, as bits."""
+    """Each letter of ``word`` with its positions, as bits."""
     places: dict[str, int] = {}
     for at, letter in enumerate(word):
         places[letter] = places.get(letter, 0) | 1 << at
@@ -57,11 +57,11 @@ def _places(word: str) -> dict[str, int]:
 
 
 def _likeness(word: str, places: dict[str, int], other: str, enough: float = 0.0) -> float:
-    """The share of both words, from 0 to 1, that they have in common as letters in the same order.
+    """The share of letters, from 0 to 1, that both words have in the same order.
 
-    Zero where their lengths alone decide that it is not ``enough``. ``places`` are those of ``word``. The longest
-    common subsequence is counted for all letters of ``word`` at once, as bits of one number (Hyyrö 2004): difflib,
-    which compares them one by one, takes twenty times as long.
+    Zero if their lengths alone keep it below ``enough``. ``places`` are those of ``word``. The longest common
+    subsequence is counted for all letters of ``word`` at once, as bits of one number (Hyyrö 2004): difflib, which
+    compares them one by one, takes twenty times as long.
     """
     letters = len(word) + len(other)
     if 2 * min(len(word), len(other)) < enough * letters:
@@ -78,7 +78,7 @@ def _may_be_meant(word: str, meant: str) -> bool:
     if any(_opposite(one, other) for one in ours for other in theirs):
         return False
     if not ours or not theirs:
-        # One name has a part more, such as `timeout` for `timeoutSeconds`.
+        # One name has an additional part, such as `timeoutSeconds` for `timeout`.
         return not {"no", "not", "non"}.intersection([*ours, *theirs])
     one, other = "".join(ours), "".join(theirs)
     if one == other:
@@ -89,7 +89,7 @@ def _may_be_meant(word: str, meant: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """``inboundAllowCIDR`` → inbound, allow, cidr; all but letters and digits separates words."""
+    """``inboundAllowCIDR`` → inbound, allow, cidr; all other characters separate words."""
     return [word.lower() for word in _WORD.findall(name)] or [name]
 
 

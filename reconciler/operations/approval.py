@@ -12,20 +12,20 @@ from reconciler.settings import Settings
 from reconciler.times import iso
 
 MIN_PREFIX = 8
-"""Shortest prefix of a digest that is accepted, in characters; `reconciler history` shows twelve."""
+"""The shortest accepted prefix of a digest, in characters; `reconciler history` shows twelve."""
 
 
 def approve(settings: Settings, digest: str, by: str) -> str:
     """Record that ``by`` approves the held steps of the plan ``digest``; returns the message for the operator.
 
     ``digest`` is the digest of a whole plan or of its held steps alone, or a prefix of at least ``MIN_PREFIX``
-    characters. Raises RefusedError where no recorded or present plan matches, where several match, or where no step of
-    it waits; RecordsError where there are no records.
+    characters. Raises RefusedError if no recorded or current plan matches, if several match, or if none of its steps
+    waits; RecordsError if there are no records.
     """
     if len(digest) < MIN_PREFIX:
         raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
     path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # raises where there are none, so none are created
+    Records.open(path, read_only=True).close()  # raises if there are none, so none are created
     records = Records.open(path)
     try:
         known = records.approvals.hold_digests(digest) or _holds_of_today(settings, records, digest)
@@ -54,7 +54,7 @@ def _alone(hold: str) -> str:
 
 
 def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[str]:
-    """The held steps of the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
+    """The held steps of the current plans that match, as ``SOURCE/DIGEST``. Raises RefusedError if none does."""
     found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []

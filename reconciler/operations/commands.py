@@ -1,6 +1,6 @@
 """Commands of operators: suspend, resume, roll back, retry, restart, adopt, orphan. Each is a row and an event.
 
-A wake-up notifies a running daemon; else the next run reads the row.
+A wake-up notifies a running daemon; otherwise the next run reads the row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESTARTABLE = "host"
 class OperatorCommands:
     """Commands on one set of records; ``by`` names the operator. Each returns the message for the operator.
 
-    All raise RefusedError where the target does not exist, and RecordsError.
+    All raise RefusedError if the target does not exist, and RecordsError.
     """
 
     def __init__(self, settings: Settings, records: Records, clock: Clock, by: str) -> None:
@@ -65,7 +65,7 @@ class OperatorCommands:
     def rollback(self, source: str, expression: str, reason: str, *, force: bool = False) -> str:
         """Pin ``source`` to the revision ``expression``; PREVIOUS names the last good one before the applied one.
 
-        Raises SourceError where there is none, RefusedError where the source never followed it, unless ``force``.
+        Raises SourceError if there is none, RefusedError if the source never followed it, unless ``force``.
         """
         line = self._pipeline(source)
         line.source.refresh()
@@ -110,14 +110,14 @@ class OperatorCommands:
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
 
     def orphan(self, key: Key) -> str:
-        """Keep ``key`` where it is when it leaves Git."""
+        """Make ``key`` an orphan: it stays when it leaves Git."""
         self._target(str(key))
         with self._recorded_as_event(str(key), Reason.ORPHANED, self._by):
             self._records.orphans.put(key, self._by)
         return f"{key} stays when it is removed from Git; manage it again: reconciler adopt {key}"
 
     def adopt(self, key: Key, source: str = "") -> str:
-        """Treat an orphan like any other resource again, or give ``source`` the resource of a removed source."""
+        """Make an orphan a normal resource again, or make ``source`` the owner of a resource of a removed source."""
         self._target(str(key))
         records = self._records.applied.get(key)
         owner = records[0].source if records else ""
@@ -185,7 +185,7 @@ class OperatorCommands:
 def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:
     """Carry out ``verb`` on the records of ``settings``, which must exist; returns the message for the operator."""
     path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # raises where there are none, so none are created
+    Records.open(path, read_only=True).close()  # raises if there are none, so none are created
     records = Records.open(path, clock_now=clock.now)
     try:
         return verb(OperatorCommands(settings, records, clock, by))
@@ -194,7 +194,7 @@ def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callab
 
 
 def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str) -> None:
-    """Raise RefusedError where ``revision`` is no ancestor of the commits that the source followed."""
+    """Raise RefusedError if ``revision`` is no ancestor of the commits that the source followed."""
     followed = line.revisions.followed() or line.revisions.applied() or line.source.revision().commit
     repository = line.source.repository
     if repository.holds(followed) and repository.contains(followed, revision.commit):
@@ -210,7 +210,7 @@ def _reason_suffix(reason: str) -> str:
 
 
 def _restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
-    """The locations at which ``key`` has replicas to restart. Raises RefusedError where there are none."""
+    """The locations at which ``key`` has replicas to restart. Raises RefusedError if there are none."""
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have replicas to restart")
     found = records.applied.get(key)

@@ -28,10 +28,10 @@ BodyCache = dict[tuple[str, str, int], bytes]
 """(key, blob, position in it) → body, without the values of secrets."""
 
 MAX_BODIES = 512
-"""Limit of bodies of neighbours cached across runs: most changes are near earlier ones."""
+"""The most bodies cached across runs: most changes are near earlier ones."""
 
 MAX_TYPED = 4096
-"""Limit of cached typed resources; most of the 100,000 of a first load are needed for their own rules only."""
+"""The most cached typed resources; most of the 100,000 of a first load are needed for their own rules only."""
 
 
 class BlobDecoder(msgspec.Struct, frozen=True):
@@ -68,8 +68,8 @@ class DecodedBodies:
     def resource(self, key: str) -> Resource | None:
         """Return the desired resource ``key`` with its body; an unchanged one is decoded again from the cache or Git.
 
-        None where this source does not declare it: each source applies its own resources. Raises SourceError where
-        it is a secret that can no longer be decrypted or read.
+        None if this source does not declare it: each source applies its own resources. Raises SourceError if it is a
+        secret that can no longer be decrypted or read.
         """
         found = self.index.entry(key)
         if not isinstance(found, Entry):
@@ -103,7 +103,7 @@ class DecodedBodies:
         return None
 
     def typed(self, key: str, view: type[View]) -> View | None:
-        """The resource ``key`` in normal form as ``view``; None where its body is unknown here."""
+        """The resource ``key`` in normal form as ``view``; None if this source does not know its body."""
         if (key, view) not in self._typed:
             if len(self._typed) >= MAX_TYPED:
                 self._typed.clear()
@@ -112,7 +112,7 @@ class DecodedBodies:
         return self._typed[key, view]  # type: ignore[no-any-return]
 
     def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
-        """Every location of ``gvc``; empty for an unknown GVC, None where its query exceeds ``budget``."""
+        """Every location of ``gvc``; empty for an unknown GVC, None if its query exceeds ``budget``."""
         return self.gvc_locations.of_few(gvc, budget)
 
     def known_locations(self) -> tuple[str, ...]:

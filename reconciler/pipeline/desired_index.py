@@ -18,13 +18,13 @@ from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 
 MAX_PREFETCHED = 4096
-"""Limit of keys read in one batch: their files take about 10 MB."""
+"""The most keys read in one batch: their files take about 10 MB."""
 
 
 class Prefetch:
     """Reads rows of the records in batches: one by one, each costs four times as much.
 
-    It returns the rows as first read; after a change of them, create a new instance.
+    It returns the rows as first read; create a new instance after they change.
     """
 
     def __init__(self, records: Records) -> None:
@@ -34,7 +34,7 @@ class Prefetch:
         self._packed: dict[str, bytes] | None = None
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """Read the index entries of ``keys``, replacing the last batch; read their files when one is needed."""
+        """Read the index entries of ``keys``, replacing the last batch; their files are read when one is needed."""
         wanted = list(keys)[:MAX_PREFETCHED]
         found = self._records.desired.get_many(wanted)
         self._entries = {key: found.get(key) for key in wanted}
@@ -42,11 +42,11 @@ class Prefetch:
         self._packed = None
 
     def entry(self, key: str) -> Entry | None:
-        """The index entry of ``key``; None where it is not desired."""
+        """The index entry of ``key``; None if it is not desired."""
         return self._entries[key] if key in self._entries else self._records.desired.get(key)
 
     def packed(self, blob: str) -> bytes | None:
-        """The decoded file ``blob``, packed; None where it is not cached."""
+        """The decoded file ``blob``, packed; None if it is not cached."""
         if blob not in self._blobs:
             return self._records.documents.get(blob)
         if self._packed is None:
@@ -78,7 +78,7 @@ class RecordsIndex:
             self._new_members[resource.key.gvc].append(key)
 
     def entry(self, key: str) -> Entry | Resource | None:
-        """The resource ``key`` if it changed, else its index entry; None where it is not desired."""
+        """The resource ``key`` if it changed, else its index entry; None if it is not desired."""
         return self.changes.added.get(key) or (None if key in self.removed else self.prefetched.entry(key))
 
     def prefetch(self, keys: Iterable[str]) -> None:
@@ -140,7 +140,7 @@ class RecordsIndex:
         return self.records.desired.references(key)
 
     def unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
-        """The links of each faulty or external resource of ``kind``; None where they are unknown."""
+        """The links of each faulty or external resource of ``kind``; None if they are unknown."""
         faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
         return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]
 
@@ -167,7 +167,7 @@ class RecordsIndex:
         return ResourceLocation(found.path, found.blob, found.position, source)
 
     def similar_keys(self, kind: str) -> list[str]:
-        """Keys of ``kind``; of many, the first thousand."""
+        """Keys of ``kind``, at most the first thousand."""
         added = sorted(key for key in self.changes.added if key.startswith(f"{kind}/"))
         known = self.records.desired.keys_of_kind(kind)
         return [*added, *(key for key in known if key not in self.removed)][:1000]

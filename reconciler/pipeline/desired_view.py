@@ -16,7 +16,7 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
 
 MAX_LOCATORS = 32
-"""Limit of cached locators; a file with many errors is parsed once for all of them."""
+"""The most cached locators; a file with many errors is parsed once for all of them."""
 
 
 class FilePositions:
@@ -52,7 +52,7 @@ class DesiredStateView(msgspec.Struct, frozen=True):
     positions: FilePositions
 
     def with_changes(self, changes: ChangeSet) -> DesiredStateView:
-        """Return the view with ``changes`` instead of its own, over the present records."""
+        """Return the view with ``changes`` instead of its own, over the current records."""
         index = RecordsIndex(self.index.source, self.index.records, self.index.externals, changes)
         return DesiredStateView(index, DecodedBodies(index, self.bodies.decoder, self.bodies.cache), self.positions)
 

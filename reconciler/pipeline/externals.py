@@ -32,6 +32,6 @@ class ExternalResources(msgspec.Struct, frozen=True):
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
         hosted = {name: each.runtime for name, each in bound.items() if each.engine == "host"}
-        # Whether a location with `auto` runs images depends on a host that may not be this one.
+        # With `auto`, the machine of the daemon decides whether images run, and this may be another machine.
         processes = {name for name, each in hosted.items() if each != AUTO and not runtime_plugin(each).uses_images}
         return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=frozenset(processes))

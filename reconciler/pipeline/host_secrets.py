@@ -17,7 +17,7 @@ _MARKS = (FILE.encode(), CREDENTIAL.encode())
 
 
 class HostSecretChanges(msgspec.Struct, frozen=True):
-    """Index entries of secrets with ``other`` values than before, and of those whose values are ``lost``."""
+    """Index entries of secrets whose values changed (``other``), and of those whose values are ``lost``."""
 
     other: list[Entry]
     lost: list[Entry]
@@ -26,7 +26,7 @@ class HostSecretChanges(msgspec.Struct, frozen=True):
 def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
     """Read again the values that secrets of the last good revision have on this host; ``view`` has no change set.
 
-    Raises SourceError where Git cannot be read.
+    Raises SourceError if Git cannot be read.
     """
     found = HostSecretChanges([], [])
     for entry in _host_backed_secrets(view) if view.bodies.decoder.host is not None else ():

@@ -24,7 +24,7 @@ from reconciler.records.store import Records
 from reconciler.source.repository import Repository
 
 PARTIAL = "partial"
-"""Selection of a revision that was accepted without its invalid files: the next one is compared with everything."""
+"""The selection of a revision accepted without its invalid files: the next one is loaded completely."""
 
 
 class LoadedRevision(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class Loader:
 
     def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         decoder = self.decoder
-        # Closed even if a consumer raises: nothing may be written to the cache after the snapshot ends.
+        # Close it even if a consumer raises: nothing may be written to the cache after the snapshot ends.
         with closing(decode_all(wanted, decoder.blobs, self.cache, decoder.dialect)) as every:
             for change, decoded in every:
                 yield change, decoder.with_host_secrets(decoded, change.after)

@@ -34,7 +34,7 @@ class GvcLocations:
         self._open: set[str] = set()
 
     def of(self, gvc: str) -> tuple[str, ...]:
-        """Every location of ``gvc``, bound here or not; empty where the GVC is neither desired nor retained."""
+        """Every location of ``gvc``, bound here or not; empty if the GVC is neither desired nor retained."""
         found = self._by_gvc.get(gvc)
         if found is None:
             body = self._body(f"{Kind.GVC}/{gvc}")
@@ -43,7 +43,7 @@ class GvcLocations:
         return found
 
     def of_few(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
-        """As ``of``; None where the query exceeds the rest of the ``budget``."""
+        """As ``of``; None if the query exceeds the rest of the ``budget``."""
         if gvc not in self._by_gvc and gvc not in self._open:
             placement = (self._body(f"{Kind.GVC}/{gvc}") or {}).get("spec", {}).get("staticPlacement") or {}
             query = placement.get("locationQuery")

@@ -26,7 +26,7 @@ def planner_input(
 ) -> PlannerInput:
     """Return the planner's input for the view's change set and the ``unsettled`` keys of earlier runs.
 
-    It includes drifted resources that are to be healed.
+    It includes drifted resources to heal.
     """
     index = view.index
     drifts = drifts_to_heal(index.records, settings, index.source)
@@ -110,7 +110,7 @@ def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:
 def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str]:
     """Keys of the source whose records differ from the desired state, found by a merge of both sorted lists.
 
-    Done once at start; after that, each run returns the keys that it could not finish.
+    Needed once, at the start; after that, each run returns the keys that it could not finish.
     """
     places = view.bodies.gvc_locations
     engines = engines_of(settings)

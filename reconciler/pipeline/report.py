@@ -22,7 +22,7 @@ from reconciler.times import iso
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 MOST_LINES = 50
-"""Limit of findings and failures listed; for the rest only the count is shown."""
+"""The most findings and failures listed; the rest is only counted."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
 
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
-    """Resources by result, counted as plans count them: a resource is done when all its steps are."""
+    """Resources by result, counted as in plans: a resource is done when all its steps are."""
     results: dict[tuple[Action, Key], set[Result]] = {}
     for step, outcome in zip(plan.steps, outcomes, strict=True):
         results.setdefault((step.action, step.key), set()).add(outcome.result)
@@ -77,7 +77,7 @@ def _word(action: Action, results: set[Result]) -> str:
 
 
 def merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
-    """The reports ``after``, plus the steps of reports ``before`` for the same revision; other reports stay."""
+    """The reports ``after``, each with the steps of the report ``before`` for the same revision added."""
     earlier = {report.source: report for report in before}
     merged = [_merged(earlier[each.source], each) if each.source in earlier else each for each in after]
     seen = {(each.source, each.revision) for each in merged}
@@ -95,7 +95,7 @@ def _merged(before: Report, after: Report) -> Report:
 def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
     """``report`` plus the results of other ``runs`` (newest first) of its revision with ids > ``mark``.
 
-    Earlier unfinished runs count too. If there was nothing to do since, the message sums up the earlier runs.
+    Earlier unfinished runs count too. If the last run had nothing to do, the message sums up the earlier ones.
     """
     mine = list(takewhile(lambda run: run.revision == report.revision, runs))
     is_new = any(run.id > mark and _done(run.counts) for run in mine)

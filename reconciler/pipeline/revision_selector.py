@@ -16,7 +16,7 @@ class RevisionSelector:
         self._records = records
 
     def pinned(self) -> str:
-        """The commit to which an operator pinned the source, "" where it follows its branch."""
+        """The commit to which an operator pinned the source, "" if it follows its branch."""
         pin = self._records.pins.get(self._source.name)
         return pin.commit if pin is not None else ""
 
@@ -38,7 +38,7 @@ class RevisionSelector:
         return self._records.sources.followed(self._source.name, wanted_ref(self._source.settings))
 
     def check(self, revision: Revision) -> None:
-        """Raise SourceRewritten or SourceUnverified where ``revision``, the current one, must not be accepted."""
+        """Raise SourceRewritten or SourceUnverified if ``revision``, the current one, must not be accepted."""
         if _was_followed(revision):
             check_rewrite(self._source.repository, self.followed(), revision)
         self._source.repository.check_signed(revision.commit, self.applied())

@@ -102,7 +102,7 @@ class Runner:
         return len(await self.executor.replay())
 
     def refresh_engines(self) -> None:
-        """Make the engines read again the inputs that come without a step: GVCs, secrets, requested restarts.
+        """Make the engines reread the inputs that change without a step: GVCs, secrets, requested restarts.
 
         Raises RecordsError.
         """
@@ -156,7 +156,7 @@ class Runner:
         return await self._contained(name, self._run(name, reason, preempted, reviewed), reason)
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
-        """Poll the source; run it only if there is a reason, else return None."""
+        """Poll the source: run it if it changed or work is due, else return None."""
         return await self._contained(name, self._poll(name, preempted), "poll")
 
     async def _contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
@@ -199,8 +199,8 @@ class Runner:
     def _requeue_dependents(self, name: str, prepared: PlannedRevision, ended: Report) -> None:
         """Requeue other sources that the run of ``name`` may affect.
 
-        A refusal may end when this source adds or removes a resource; and members of this source's GVCs move with
-        the locations of the GVC.
+        A refusal may end when this source adds or removes a resource; members of this source's GVCs move with the
+        locations of the GVC.
         """
         delta, plan = prepared.loaded.change_set, prepared.plan
         done = ended.steps > 0
@@ -244,7 +244,7 @@ class Runner:
         return self.writers[name].flush(force=force)
 
     def next_attempt(self) -> float | None:
-        """Time of the next attempt of a failed step (seconds since the epoch), None where there is none."""
+        """Time of the next attempt of a failed step (seconds since the epoch), None if there is none."""
         return self.records.failures.next_attempt()
 
     def _suspended(self, name: str) -> Report | None:
@@ -277,7 +277,7 @@ class Runner:
             )
 
     def next_end(self) -> float | None:
-        """Time at which the next suspension expires (seconds since the epoch), None where none does."""
+        """Time at which the next suspension expires (seconds since the epoch), None if none does."""
         return self.records.suspensions.next_end()
 
     def _read(self, name: str) -> PlannedRevision:

@@ -11,11 +11,11 @@ from reconciler.planning.plan import Action, FieldChange, Plan, Step
 from reconciler.render.plan.json import FORMAT_VERSION, document
 
 MOST_NAMED = 5
-"""Limit of differing steps that a message names."""
+"""The most differing steps that a message names."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A step of a saved plan, with its changes as written, without blame."""
+    """A step of a saved plan, with its changes as in the file, without blame."""
 
     action: str
     key: str
@@ -38,7 +38,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
     format_version: int = 1
 
     def difference_from(self, plan: Plan) -> str:
-        """Describe how ``plan`` differs from this saved plan; "" where it is the same."""
+        """Describe how ``plan`` differs from this saved plan; "" if it is the same."""
         if plan.digest == self.digest:
             return ""
         now = msgspec.convert(document(plan)["steps"], list[Change])
@@ -56,14 +56,14 @@ class SavedPlan(msgspec.Struct, frozen=True):
 def _first(step: Step) -> bool:
     """Whether ``step`` creates a resource that is not recorded.
 
-    A plan saved before there were records has other digests, since the key of secret digests is in the records: such
+    A plan saved before the records existed has other digests, since the key of secret digests is in the records: such
     plans are compared by their commit.
     """
     return step.action is Action.CREATE and not step.before
 
 
 def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
-    """Return the plans in the file ``path``, by source. Raises UsageError where `plan --out` did not write it."""
+    """Return the plans in the file ``path``, by source. Raises UsageError if `plan --out` did not write it."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -17,7 +17,7 @@ from reconciler.secrets.store import SecretStore
 
 
 class SecretFiller:
-    """Puts data that the records never hold into ``store``: of encrypted secrets, and of secrets on this host.
+    """Puts data that is never recorded into ``store``: of encrypted secrets, and of secrets on this host.
 
     ``views`` makes, by source, a view of its last good revision. Call each method within a run, or while none is in
     progress. All raise RecordsError; a secret that cannot be read is reported to the store and affects no other.

@@ -23,10 +23,10 @@ from reconciler.settings import Settings
 from reconciler.status.conditions import condition, condition_from_error
 
 MAX_EVENTS = 100
-"""Limit of findings of a refused revision that become events; its condition has the count of all."""
+"""The most findings of a refused revision that become events; its condition has the count of all."""
 
 RECOVERS_FROM = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_REVISION, Reason.INVALID_FILES})
-"""Reasons of Ready whose end is an event."""
+"""Reasons of the condition Ready: the end of each is an event."""
 
 REACHABLE = condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED)
 
@@ -103,7 +103,7 @@ class SourceConditions:
         return {each.type: each.condition for each in self._records.conditions.get(name)}
 
     def append_events(self, events: Iterable[NewEvent]) -> None:
-        """Append ``events`` and trim the oldest here, since the next applied run, which also trims, may be far off."""
+        """Append ``events`` and trim the oldest: the next applied run, which also trims, may be far off."""
         with self._records.transaction():
             self._records.events.append_many(events)
             self._records.events.trim(self._settings.events.keep)

@@ -51,10 +51,10 @@ Accepted = Callable[[ChangeSet], None]
 
 
 class PlannedRevision(msgspec.Struct, frozen=True):
-    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
+    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None if errors refuse it.
 
     ``read`` returns the bytes of a file by its path in findings; ``blames`` has the commits that caused the changes, if
-    searched for. ``state`` is the source's state until the plan is executed.
+    requested. ``state`` is the source's state until the plan is executed.
     """
 
     loaded: LoadedRevision
@@ -100,7 +100,7 @@ class SourcePipeline:
         """Whether the source in ``state`` needs no run: nothing moved, and no retry is due.
 
         Steps that wait for an operator need no run until the decision. A refused revision stays refused; when the
-        branch returns to the last good one, a run must report that. Raises SourceError.
+        branch returns to the last good revision, a run must report that. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
         revision = self.revisions.current()
@@ -121,7 +121,7 @@ class SourcePipeline:
         return due is None or now < due <= now + self.settings.retry.cap
 
     def has_newer_revision(self, revision: str) -> bool:
-        """Whether the source is at another revision than ``revision``; one that cannot be read has not moved."""
+        """Whether the source is at another revision than ``revision``; False if it cannot be read."""
         try:
             return str(self.revisions.current()) != revision
         except SourceError:
@@ -186,7 +186,9 @@ class SourcePipeline:
     def scope(
         self, view: DesiredStateView, loaded: LoadedRevision, pending_keys: frozenset[str] | None = None
     ) -> PlannerInput:
-        """The planner's input for a loaded revision; without ``pending_keys``, a comparison of all finds them."""
+        """The planner's input for a loaded revision; without ``pending_keys``, a comparison of all resources finds
+        them.
+        """
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
 
@@ -234,7 +236,7 @@ class SourcePipeline:
         return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
 
     def _forget_failures(self, plan: Plan) -> None:
-        """Call this while the index still has the resources that the plan removes: some may never be recorded."""
+        """Call this while the index still has the resources that the plan removes: some may have no record."""
         wanted = {(step.key, step.location) for step in plan.steps}
         for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
             if (failure.key, failure.location) not in wanted:
@@ -280,7 +282,7 @@ class SourcePipeline:
 
 
 def _refused_files(prepared: PlannedRevision) -> frozenset[str]:
-    """All files to skip where the plan refuses changes in some; empty where skipping more does not help."""
+    """All files to skip if the plan refuses changes in some; empty if skipping more files does not help."""
     bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
     changed = {resource.path for resource in prepared.loaded.change_set.added.values()}
     skipped = prepared.loaded.skipped

@@ -40,8 +40,8 @@ class SourceState(msgspec.Struct, frozen=True):
     """The state of a source between two runs, in memory only.
 
     ``revision`` is the last one read. ``pending_keys`` are resources whose records may differ from the desired state,
-    None where all must be compared to find them. ``refused_commit`` was read and refused. While ``must_repoll`` is
-    true, every poll is a run. At ``hold_ends`` (ISO 8601, "" for none) the hourly budget releases held deletes.
+    None if all must be compared to find them. ``refused_commit`` was read and refused. While ``must_repoll`` is true,
+    every poll is a run. At ``hold_ends`` (ISO 8601, "" for none) the hourly budget releases held deletes.
     """
 
     revision: Revision | None = None

@@ -1,1 +1,1 @@
-"""Desired and recorded in, Plan out; pure."""
+"""Planning: from desired and recorded state to a plan, as a pure function."""

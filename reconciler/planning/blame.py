@@ -18,13 +18,13 @@ WHOLE = ""
 _SEGMENT = re.compile(r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)')
 
 _INDEX = re.compile(r"(?<!\.ports)\[\d+\]")
-"""The index of a list entry, which another commit may have moved. Only ports have numbers for names."""
+"""The index of a list entry, which another commit may have moved. The numbers of ports are names."""
 
 
 class Blame(msgspec.Struct, frozen=True):
     """The commit that made a change, and the line of the field in the file of that commit.
 
-    ``commit`` is "" where it is older than the search goes; ``line`` is 0 where the file has the field no longer.
+    ``commit`` is "" if it is older than the search reaches; ``line`` is 0 if the file no longer has the field.
     """
 
     commit: str
@@ -38,7 +38,7 @@ Blames: TypeAlias = Mapping[tuple[StepId, str], Blame]
 
 
 def blamable_paths(step: Step) -> list[str]:
-    """The paths of ``step`` that a commit changed; none where it heals drift."""
+    """The paths of ``step`` that a commit changed; none if it heals drift."""
     if step.heals:
         return []
     if step.action in (Action.CREATE, Action.DELETE):
@@ -47,7 +47,7 @@ def blamable_paths(step: Step) -> list[str]:
 
 
 def count(plan: Plan) -> int:
-    """How many changes have a blame; a change at several locations counts once."""
+    """The number of changes with a blame; a change at several locations counts once."""
     return len({(step.key, path) for step in plan.steps for path in blamable_paths(step)})
 
 
@@ -65,7 +65,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def pointer_of(path: str, value: Any) -> Pointer:
-    """The pointer of the field ``path`` of a plan in the document ``value`` as it is written, as far as it exists."""
+    """The pointer to the field ``path`` of a plan in ``value``, the document as written, as far as it exists."""
     steps: list[str | int] = []
     for quoted, item, name in _SEGMENT.findall(path):
         step: str | int | None = quoted or name
@@ -89,7 +89,7 @@ def _position(name: str, value: Any) -> int | None:
 
 
 def shown(blame: Blame | None) -> str:
-    """``1a2b3c4d5e6f Ada, shop/api.yaml:12`` for people; "" where ``blame`` is None."""
+    """``1a2b3c4d5e6f Ada, shop/api.yaml:12`` for people; "" if ``blame`` is None."""
     if blame is None:
         return ""
     if not blame.commit:

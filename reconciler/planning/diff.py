@@ -16,7 +16,7 @@ from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 _PLAIN = FieldSchema()
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _MAX_COMPARISONS = 2_500
-"""Pairs of list entries that are compared; with more, entries are paired in order."""
+"""The most pairs of list entries that are compared; in longer lists, entries are paired in order."""
 _OPTIONS = ("defaultOptions", "localOptions")
 
 
@@ -37,7 +37,7 @@ def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldC
 
 
 def highest_impact(changes: tuple[FieldChange, ...]) -> ChangeClass:
-    """The class of highest impact among ``changes``; in-place where there are none."""
+    """The class of highest impact among ``changes``; in-place if there are none."""
     return max((change.change for change in changes), key=IMPACT_RANK.__getitem__, default=ChangeClass.IN_PLACE)
 
 
@@ -94,7 +94,7 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
 
 
 def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
-    """Differences of two lists of mappings, entry by entry: by name where all have names, else by index."""
+    """Differences of two lists of mappings, entry by entry: by name if all have names, else by index."""
     member = shape.named or "name"
     named = [{_name(item, member): item for item in items} for items in (old, new)]
     if "" in named[0] | named[1] or len(named[0]) != len(old) or len(named[1]) != len(new):

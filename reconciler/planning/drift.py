@@ -1,4 +1,4 @@
-"""Drift: how a location differs from what was applied there."""
+"""Drift: how a location differs from the state that was applied there."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ IGNORE = "reconciler/ignore"
 
 _NAME = r"[^.\[\]]*"
 _MOST_PATTERNS = 1_000
-"""Paths whose compiled patterns are cached."""
+"""The most paths whose compiled patterns are cached."""
 
 ANYTHING = "*"
 
 
 class DriftKind(StrEnum):
-    """How a location differs from the records; unexpected: ours by its labels, and neither recorded nor in Git."""
+    """How a location differs from the records; unexpected: it has our labels, and is neither recorded nor in Git."""
 
     MISSING = "missing"
     CHANGED = "changed"
@@ -35,7 +35,7 @@ class DriftKind(StrEnum):
 
 
 class ObservedState(msgspec.Struct, frozen=True, gc=False):
-    """A resource as an engine observes it; ``body`` (JSON, normal form) is empty where it knows only the digest."""
+    """A resource as an engine observes it; ``body`` (JSON, normal form) is empty if it knows only the digest."""
 
     digest: str
     version: int
@@ -45,8 +45,8 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
 class Drift(msgspec.Struct, frozen=True, order=True):
     """One resource that differs at its location from its record.
 
-    ``changes`` go from the observed to the applied state; none where the engine knows no fields. ``digest`` is that of
-    the observed state, "" where the resource is missing.
+    ``changes`` go from the observed to the applied state; none if the engine knows no fields. ``digest`` is that of the
+    observed state, "" if the resource is missing.
     """
 
     key: Key
@@ -62,7 +62,7 @@ class Drift(msgspec.Struct, frozen=True, order=True):
 
 
 def drift_of(record: Record, observed: ObservedState | None) -> Drift | None:
-    """The drift of ``observed`` (None: missing) from ``record``; None where there is none."""
+    """The drift of ``observed`` (None: missing) from ``record``; None if there is none."""
     if observed is None:
         return Drift(record.key, record.location, DriftKind.MISSING)
     if (observed.digest, observed.version) == (record.digest, record.version):
@@ -81,7 +81,7 @@ def _fields(record: Record, observed: ObservedState) -> Iterator[FieldChange]:
 
 
 def without_ignored(drift: Drift, body: bytes, ignores: Iterable[Ignore]) -> Drift | None:
-    """``drift`` without the fields that the settings or the tag in ``body`` ignore; None where none remains."""
+    """``drift`` without the fields that the settings or the tag in ``body`` ignore; None if none remains."""
     paths = {rule.path or ANYTHING for rule in ignores if fnmatchcase(str(drift.key), rule.key)}
     if any(not rule.path for rule in ignores if fnmatchcase(str(drift.key), rule.key)):
         return None

@@ -15,10 +15,10 @@ from reconciler.planning.plan import StepId
 
 
 class PrunePolicy(msgspec.Struct, frozen=True):
-    """What a run may do unapproved: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
+    """What a run may do without approval: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
 
-    ``hourly_count`` and ``hourly_percent`` bound the deletes of all runs in an hour in the same way, ``kinds`` those of
-    single kinds. ``approval`` says what else waits: nothing (``never``), every delete (``deletes``), every step
+    ``hourly_count`` and ``hourly_percent`` limit the deletes of all runs in an hour in the same way, ``kinds`` those of
+    single kinds. ``approval`` names what else waits: nothing (``never``), every delete (``deletes``), every step
     (``always``).
     """
 
@@ -31,11 +31,13 @@ class PrunePolicy(msgspec.Struct, frozen=True):
     hourly_percent: float = 40.0
 
     def allowance(self, inventory: int) -> int:
-        """Keys that one run may delete without approval when the source owns ``inventory``; at least 1."""
+        """The number of keys that one run may delete without approval if the source owns ``inventory`` keys; at least
+        1.
+        """
         return max(1, min(self.count, int(inventory * self.percent / 100)))
 
     def hourly_allowance(self, inventory: int) -> int:
-        """Keys that may be deleted within an hour without approval; at least as many as in one run."""
+        """The number of keys that may be deleted within an hour without approval; at least as many as in one run."""
         hourly = min(self.hourly_count, int(inventory * self.hourly_percent / 100))
         return max(self.allowance(inventory), hourly)
 
@@ -46,10 +48,10 @@ class PlannerInput(msgspec.Struct, frozen=True):
     ``keys`` are planned, each once, and no others. ``locations`` has all locations of each GVC concerned, ``engines``
     the engines of those that the settings bind (``""``: of resources without a location). ``inventory`` counts the keys
     that the source owns. ``approved`` has the approvals as ``SOURCE/DIGEST``: of all steps on hold, or of one step of
-    an interrupted run. ``external`` are keys (as text) that other tools own, so that their health is unknown.
-    ``suspended`` keys stay unchanged; ``orphans``, each with the operator who made it one, are never deleted.
-    ``recent_deletes`` are keys that runs of the last hour deleted without approval, each with the time (ISO 8601) until
-    which it counts. ``drifts`` are to be healed: there the observed state differs from the records.
+    an interrupted run. ``external`` are keys (as text) that other tools own; their health is unknown. ``suspended``
+    keys stay unchanged; ``orphans``, each with the operator who made it one, are never deleted. ``recent_deletes`` are
+    keys that runs of the last hour deleted without approval, each with the time (ISO 8601) until which it counts.
+    ``drifts`` are differences between observed and recorded state, which the plan heals.
     """
 
     source: str
@@ -77,7 +79,7 @@ class PlannerInput(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, order=True):
-    """A desired change that the recorded state forbids; ``pointer`` leads to its value in the manifest."""
+    """A desired change that the recorded state forbids; ``pointer`` is that of its value in the manifest."""
 
     key: Key
     pointer: str

@@ -11,7 +11,7 @@ Body = Mapping[str, Any]
 
 
 def locations_of(gvc: Body, known: Callable[[], Sequence[Body]]) -> tuple[str, ...]:
-    """Names of the locations of the GVC with the body ``gvc``, sorted; ``known`` gives the bodies of all locations."""
+    """Names of the locations of the GVC with the body ``gvc``, sorted; ``known`` returns all locations' bodies."""
     placement = gvc["spec"].get("staticPlacement") or {}
     names = {link.rpartition("/")[2] for link in placement.get("locationLinks", ())}
     query = placement.get("locationQuery")

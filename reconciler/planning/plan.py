@@ -33,7 +33,7 @@ IMPACT_RANK = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.N
 
 
 class Hold(StrEnum):
-    """Why a step waits: for ``reconciler approve``, or (suspended) for ``resume``; ``NONE`` where it does not."""
+    """Why a step waits: for ``reconciler approve``, or (suspended) for ``resume``; ``NONE`` if it does not."""
 
     NONE = ""
     BUDGET = "prune-budget"
@@ -52,7 +52,7 @@ class Hold(StrEnum):
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """One field that differs: ``path`` as ``spec.containers[main].image``; None stands for "not there"."""
+    """One field that differs: ``path`` as ``spec.containers[main].image``; None stands for a missing value."""
 
     path: str
     before: Any
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     ``body`` and ``digest`` are the desired state (of a delete: the recorded one), ``before`` the digest that they
     replace. ``version`` is the version of the new record. ``waits_for`` are steps of the same plan; ``needs_healthy``
     are keys that must be Healthy before this step begins. A step that ``heals`` restores what was applied.
-    ``hold_until`` is the time (ISO 8601) at which the hold ends by itself, "" where it never does.
+    ``hold_until`` is the time (ISO 8601) at which the hold ends by itself, "" if it never does.
     """
 
     action: Action
@@ -118,8 +118,8 @@ class Rename(msgspec.Struct, frozen=True, order=True):
 class Plan(msgspec.Struct, frozen=True):
     """All steps, in an order that respects every dependency.
 
-    ``digest`` covers the steps, not the commit. ``hold_digest`` covers only the steps that wait for approval, "" where
-    none does; an approval is recorded under it. ``approved`` is the approval that released steps of this plan, "" where
+    ``digest`` covers the steps, not the commit. ``hold_digest`` covers only the steps that wait for approval, "" if
+    none does; an approval is recorded under it. ``approved`` is the approval that released steps of this plan, "" if
     none was needed; ``approved_digests`` has one digest for each of these steps.
     """
 
@@ -135,7 +135,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:
-    """The steps without a hold that wait for a step with one, each with that step.
+    """The steps without a hold that wait for a held step, each with that step.
 
     ``steps`` are in the order of a plan.
     """

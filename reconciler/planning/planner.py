@@ -30,7 +30,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     waiting = [step for step in final if step.hold.approvable]
     hold_digest = digest_of(waiting) if waiting else ""
     alone = tuple(digest_of([step]) for step in waiting)
-    # An approved run that was interrupted leaves an approval for each step, so that the rest continues.
+    # An interrupted run leaves an approval for each approved step, so that the rest continues.
     carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
     approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
     if approved:

@@ -19,7 +19,7 @@ PRUNE = "reconciler/prune"
 
 
 def retention_reason(record: Record) -> str:
-    """Why ``record`` is never deleted, "" where it may be."""
+    """Why ``record`` is never deleted, "" if it may be."""
     if str(record.key) in BUILT_IN_RESOURCES:
         return "it is built in"
     tags = msgspec.json.decode(record.body).get("tags") or {}
@@ -31,7 +31,7 @@ def retention_reason(record: Record) -> str:
 
 
 def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
-    """The keys of ``deletes`` that are retained, each with its reason, and with them the keys they refer to."""
+    """The keys of ``deletes`` that are retained, each with its reason, and the keys that they refer to."""
     going = {step.key for step in deletes}
     reasons: dict[Key, str] = {}
     fresh = []
@@ -82,7 +82,7 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
 
 
 def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
-    """Kinds whose deletes wait: all where the run deletes too many, else those above their own bound."""
+    """Kinds whose deletes wait: all if the run deletes too many, else those above their own limit."""
     counts = Counter(key.kind for key in doomed)
     if len(doomed) > scope.policy.allowance(scope.inventory):
         return frozenset(counts)

@@ -46,7 +46,7 @@ RULES = (
 
 
 def steps_for(scope: PlannerInput, key: Key) -> Iterator[Step | Refusal]:
-    """The steps of ``key``, unordered; a refusal where the recorded state forbids the change."""
+    """The steps of ``key``, unordered; a refusal if the recorded state forbids the change."""
     desired = scope.desired.get(key)
     records = scope.records.get(key, ())
     places = scope.places(key) if desired is not None else ()
@@ -114,9 +114,9 @@ def _heal_step(scope: PlannerInput, record: Record) -> Iterator[Step]:
 
 
 def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]) -> int:
-    """The next version at the location of ``record``: one more than that of any location.
+    """The next version at the location of ``record``: one above the highest of all locations.
 
-    After an interrupted run another location may have that version already. A location where the same change was
+    After an interrupted run another location may already have that version. A location where the same change was
     in-place does not count.
     """
     for sibling in records:

@@ -1,4 +1,4 @@
-"""Checks that a name from an operator exists; else one error, with the nearest name, and one exit code.
+"""Checks that a name from an operator exists; else raises one error, with the nearest name and one exit code.
 
 A deleted resource with events still counts as known, since operators look for its history.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings, SourceSettings
 
 MAX_CANDIDATES = 5_000
-"""Limit of names searched for the nearest one."""
+"""The most names searched for the nearest one."""
 NEARLY = 0.85
-"""Similarity from which a whole key is suggested; high, since all keys of a kind begin alike."""
+"""The similarity from which a whole key is suggested; high, since all keys of a kind begin alike."""
 
 
 def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
-    """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
+    """``; did you mean X?`` if one of ``words`` is close to ``word``, else ""."""
     close = closest(word, islice(words, MAX_CANDIDATES), enough)
     return f"; did you mean {close}?" if close else ""
 
@@ -39,13 +39,13 @@ def find_source(settings: Settings, name: str) -> SourceSettings:
 
 
 def check_key(records: Records, key: Key) -> None:
-    """Raise NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded, nor ever was."""
+    """Raise NotFoundError, with the nearest key, if ``key`` never was in Git or recorded."""
     if not records.events.mentions(str(key)):
         check_present(records, key)
 
 
 def check_present(records: Records, key: Key) -> None:
-    """Raise NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded now."""
+    """Raise NotFoundError, with the nearest key, if ``key`` is neither in Git nor recorded now."""
     if not is_present(records, key):
         raise NotFoundError(f"there is no {key}, neither in Git nor in the records{_nearest_key(records, key)}")
 
@@ -59,7 +59,7 @@ def check_target(settings: Settings, records: Records, target: Key | str) -> Non
 
 
 def check_gvc(records: Records, name: str) -> None:
-    """Raise NotFoundError, with the nearest name, where no GVC ``name`` is in Git or recorded, or ever was."""
+    """Raise NotFoundError, with the nearest name, if no GVC ``name`` ever was in Git or recorded."""
     key = Key(Kind.GVC, "", name)
     if is_present(records, key) or records.applied.keys_of_gvc(name) or records.events.mentions_gvc(name):
         return
@@ -74,7 +74,7 @@ def is_present(records: Records, key: Key) -> bool:
 
 
 def source_of(target: str) -> str:
-    """The name in ``source/NAME``, "" where ``target`` is no source."""
+    """The name in ``source/NAME``, "" if ``target`` is no source."""
     kind, _, name = target.partition("/")
     return name if kind == "source" else ""
 

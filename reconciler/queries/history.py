@@ -1,4 +1,4 @@
-"""What happened: runs, and events, of which a reader can wait for new ones."""
+"""History: runs and events; a reader can wait for new events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.settings import Settings
 def list_runs(settings: Settings, records: Records, source: str, last: int) -> Sequence[Run]:
     """The ``last`` runs that changed something or failed, newest first, of ``source`` or ("") of all.
 
-    Raises NotFoundError for an unknown source; one that left the settings still has its runs.
+    Raises NotFoundError for an unknown source; a source removed from the settings still has its runs.
     """
     found = records.runs.list(last, source)
     if source and not found:
@@ -26,7 +26,7 @@ def list_runs(settings: Settings, records: Records, source: str, last: int) -> S
 class EventReader:
     """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first.
 
-    Raises NotFoundError where the target is not known.
+    Raises NotFoundError if the target is unknown.
     """
 
     def __init__(self, settings: Settings, records: Records, target: Key | str | None) -> None:
@@ -38,7 +38,7 @@ class EventReader:
         self._newest = 0
 
     def newest(self, last: int) -> Sequence[Event]:
-        """The ``last`` events; ``more`` continues after them."""
+        """The last events, at most ``last``; ``more`` continues after them."""
         events = self._records.events
         self._version = self._records.data_version()
         latest = events.list(limit=1)
@@ -47,7 +47,7 @@ class EventReader:
         return found
 
     def more(self) -> Sequence[Event]:
-        """The next new events; none where nothing was recorded since the last call that returned none."""
+        """The next new events; none if nothing was recorded since the last call that returned none."""
         version = self._records.data_version()
         if version == self._version:
             return []

@@ -1,4 +1,4 @@
-"""The logs that workloads wrote on this host: the newest lines that a query selects, and then new ones."""
+"""The logs of workloads on this host: the newest lines that a query selects, and then new ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.records.store import Records
 
 _NAMED = 10
-"""Limit of workloads, or locations, named where the query matches no stream."""
+"""The most workloads, or locations, named when the query matches no stream."""
 
 
 class LogOptions(NamedTuple):
@@ -34,7 +34,7 @@ class LogOptions(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits on what an expression of a query may take: each returns its argument, with a limit."""
+    """Limits on the expressions of a query: each method returns its argument with a limit."""
 
     streams: Callable[[Choose], Choose]
     lines: Callable[[Pick], Pick]
@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 def parse_query(text: str) -> LogQuery:
     """The query in ``text``: streams in braces with filters, or a key, which stands for all its streams.
 
-    Raises QueryError, and ValueError where ``text`` is neither.
+    Raises QueryError, and ValueError if ``text`` is neither.
     """
     if text.lstrip().startswith("{"):
         return parse(text)
@@ -87,9 +87,9 @@ class LogReader:
         return self._search.more()
 
     def nothing_selected(self, open_records: Callable[[], Records]) -> str:
-        """Why no stream is selected, "" where one is.
+        """Why no stream is selected, "" if one is.
 
-        Raises NotFoundError where a location, GVC or workload that the query names does not exist.
+        Raises NotFoundError if a location, GVC or workload that the query names does not exist.
         """
         if any(self._search.streams()):
             return ""
@@ -125,7 +125,7 @@ class LogReader:
                 raise NotFoundError(f"{error}{end} {self._others()}") from None
 
     def _others(self) -> str:
-        """Which logs there are, where the query selects none."""
+        """The existing logs, for the message when the query selects none."""
         location = self._options.location
         there = list(streams(roots(self._settings.state)))
         if not there:

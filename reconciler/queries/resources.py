@@ -1,4 +1,4 @@
-"""Resources as recorded: lists of them with their sources, and all that is known about one."""
+"""Recorded resources: lists of them, the status of sources, and all that is known about one resource."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reconciler.status.facts import FactsReader
 from reconciler.status.source_status import SourceStatus, read_source_status
 
 _EVENTS = 10
-"""Limit of the events of a description."""
+"""The most events of a description."""
 
 
 class ResourceDetails(NamedTuple):
@@ -32,7 +32,7 @@ def find_resources(
 ) -> Iterator[ResourceFacts]:
     """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any), in order of their keys.
 
-    Raises NotFoundError, at once, where a named GVC or resource does not exist or is not applied yet.
+    Raises NotFoundError, before the first result, if a named GVC or resource does not exist or is not applied yet.
     """
     reader = FactsReader(records, settings)
     keys = groupby(records.applied.items(kind, gvc, name), lambda record: record.key)
@@ -50,7 +50,7 @@ def list_sources(settings: Settings, records: Records) -> list[SourceStatus]:
 
 
 def describe_resource(settings: Settings, records: Records, key: Key) -> ResourceDetails:
-    """All that is known about ``key``. Raises NotFoundError where it does not exist, or does no longer."""
+    """All that is known about ``key``. Raises NotFoundError if it does not exist, or no longer exists."""
     facts = FactsReader(records, settings).facts(key)
     if not facts.exists:
         check_key(records, key)
@@ -59,7 +59,7 @@ def describe_resource(settings: Settings, records: Records, key: Key) -> Resourc
 
 
 def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:
-    """Raise NotFoundError where a named resource does not exist, or is not applied yet."""
+    """Raise NotFoundError if a named resource does not exist, or is not applied yet."""
     if gvc is not None:
         check_gvc(records, gvc)
     if name is None:

@@ -1,4 +1,4 @@
-"""Rules: lists of them by section, one by its name, and its examples, which are read from its page."""
+"""Rules: all by section, or one by its name, with examples read from its page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_rules(severity: str | None) -> dict[str, list[Rule]]:
 
 
 def explain_rule(name: str) -> Explanation:
-    """The rule ``name`` with its examples. Raises NotFoundError that has the nearest name."""
+    """The rule ``name`` with its examples. Raises NotFoundError with the nearest name."""
     book = rulebook() | conversions.RULEBOOK
     if name not in book:
         hint = did_you_mean(name, book) or "; `reconciler rules` lists them"

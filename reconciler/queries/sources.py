@@ -11,7 +11,7 @@ from reconciler.source.source import open_source
 from reconciler.status.source_status import SourceDetails, read_source_status
 
 _RUNS, _EVENTS = 5, 10
-"""Limits of the runs and events of a description."""
+"""The most runs and events of a description."""
 
 
 def describe_source(settings: Settings, records: Records, name: str, *, daemon_runs: bool) -> SourceDetails:

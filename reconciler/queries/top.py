@@ -1,4 +1,4 @@
-"""The replicas on this host and what they use, from the files of the host engine; needs no daemon."""
+"""The replicas on this host and their usage, from the files of the host engine; needs no daemon."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     try:
         _remove(fresh)
         _copy(backup, fresh)
-        checked(fresh)  # use exactly what was checked, even if the backup has changed since
+        checked(fresh)  # use the checked copy, even if the backup has changed since
         _prepare(fresh)
         aside = _swap(fresh, path)
     except sqlite3.Error as error:

@@ -53,7 +53,7 @@ def _is_there(path: Path) -> bool:
     try:
         path.stat()
     except PermissionError:
-        return True  # SQLite's error message contains the advice
+        return True  # SQLite's error message says what to do
     except OSError:
         return False
     return True

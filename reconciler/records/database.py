@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
 
 WRITING = (
-    "PRAGMA page_size = 8192",  # a record with its state is 2 to 3 KB: three fit, where 4096 would hold one
+    "PRAGMA page_size = 8192",  # a record with its state takes 2 to 3 KB: three fit into a page
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: usually ``checkpoint`` runs before, at an idle moment

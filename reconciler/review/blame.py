@@ -21,17 +21,19 @@ from reconciler.planning.plan import Action, Step, StepId
 from reconciler.source.file_history import HISTORY_END, CommitTouch, History
 
 UNLIMITED_COMMITS = 50
-"""Changes of a plan up to which the blame is shown without ``--blame``."""
+"""The most changes of a plan whose blame is shown without ``--blame``."""
 MAX_COMMITS = 20_000
-"""Limit of commits visited for one plan."""
+"""The most commits visited for one plan."""
 TIMEOUT_SECONDS = 2.0
-"""Limit of the search; changes not found by then count as older."""
+"""The longest search in seconds; changes not found by then count as older."""
 MAX_FILE_BYTES = 1 << 20
-"""Limit of the size of a file that is searched."""
+"""The largest size in bytes of a file that is searched."""
 
 
 def add_blames(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
-    """``prepared`` with the blame of its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
+    """``prepared`` with the blame of its changes, if ``wanted``, or if that is None and they are few. Raises
+    SourceError.
+    """
     plan = prepared.plan
     if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):
         return prepared
@@ -89,14 +91,14 @@ class BlameSearch:
         return self._left >= 0 and self._clock.monotonic() < self._until
 
     def _base(self, step: Step) -> str:
-        """The recorded commit that ``step`` changes; "" where nothing is recorded."""
+        """The recorded commit that ``step`` changes; "" if nothing is recorded."""
         records = self._line.records.applied.get(step.key)
         here = next((each for each in records if each.location == step.location), None)
         record = here or next(iter(records), None)
         return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
 
     def _resource_in(self, blob: str, key: Key) -> Resource | None:
-        """The resource ``key`` in a file; None where the file does not have it, or cannot be read."""
+        """The resource ``key`` in a file; None if the file does not have it, or cannot be read."""
         for each in self._manifests(blob) if blob else ():
             if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return resource_of(each, key.gvc, "", blob)

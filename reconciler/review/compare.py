@@ -1,4 +1,4 @@
-"""Plans the change between two commits from Git alone: the first counts as recorded, the second is planned."""
+"""Plans the change between two commits from Git alone: the first counts as applied, the second is planned."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def plan_between(
 ) -> PlanReview:
     """Plan the changes from ``before`` to ``after``; ``HEAD`` means ``head``, else the newest commit.
 
-    Raises SourceError; it is SourceEmpty where ``after`` has no manifest, which is never taken for "delete everything".
-
-    Errors in ``before`` are ignored: only its valid manifests count. Every location counts as bound. The commits that
-    caused the changes are searched for if ``blame`` is true, or (None) the changes are few.
+    Raises SourceError; SourceEmpty if ``after`` has no manifest, which never means "delete everything". Errors in
+    ``before`` are ignored: only its valid manifests count. Every location counts as bound. The commits that caused the
+    changes are searched for if ``blame`` is true, or if it is None and the changes are few.
     """
     records = Records.open(None)
     head = head or source.commit or wanted_ref(source)

@@ -34,7 +34,7 @@ from reconciler.source.file_reader import Read
 from reconciler.source.tree_diff import Difference, Entry
 
 WORKSPACE = "GITHUB_WORKSPACE"
-"""Variable that names the root of paths in annotations."""
+"""The variable that names the root of paths in annotations."""
 
 _QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment", "too-many-faults"})
 """Rules whose findings other manifests may resolve, in addition to the cross checks."""
@@ -43,7 +43,7 @@ _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
 """A second place in the same manifests, in a message."""
 
 _MOST_CACHED = 100
-"""Limit of files whose decoded content is reused in the second check, with the files around them."""
+"""The most files whose decoded content is reused in the second check, with the files around them."""
 
 _FILE, _LINK = b"100644", b"120000"
 
@@ -52,7 +52,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
     """The counts of what was checked, and all findings in order of place.
 
     ``read`` returns the bytes of a file by its path in findings; those paths begin at ``base``, which is relative to
-    the root of the repository ("": the root). ``folder`` is that place on the disk, None for a revision.
+    the root of the repository ("": the root). ``folder`` is that directory on the disk, None for a revision.
     """
 
     findings: list[Finding]
@@ -72,7 +72,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
 
 
 class _Chosen(NamedTuple):
-    """The argument: its directory, and the paths of the requested manifests in it."""
+    """The directory to check, and the paths of the requested manifests in it."""
 
     folder: Path
     names: list[str]
@@ -81,7 +81,7 @@ class _Chosen(NamedTuple):
 def check_folder(
     path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = ()
 ) -> FolderCheck:
-    """Check every manifest at ``path``, a directory or one file. Raises UsageError where there is nothing to read.
+    """Check every manifest at ``path``, a directory or one file. Raises UsageError if there is nothing to read.
 
     They are checked alone first. If other manifests may resolve a finding, everything up to the directory of a source
     (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
@@ -192,7 +192,7 @@ class _Check:
         decode = partial(self._decode, base, blobs, len(names) <= _MOST_CACHED)
         delta = assemble("", compared.changes, decode, records.desired)
         if self._around.settings_unknown:
-            # Some warnings that a comment is for come only where the settings are known.
+            # Some warnings that comments silence appear only if the settings are known.
             delta = msgspec.structs.replace(delta, unused_comments=[])
         view = desired_view("", records, self._around, BlobDecoder(blobs, self._dialect)).with_changes(delta)
         findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view, most)])
@@ -216,7 +216,7 @@ class _Check:
 
 
 def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
-    """The files as added files of a revision, with its rules; the id of a blob is its path."""
+    """The tree changes of a revision that adds the files; the id of a blob is its path."""
     found = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
     differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
     return classify(differences, lambda _: True)
@@ -237,7 +237,7 @@ def _read(base: Path, blob: str) -> bytes:
 
 
 def _named(base: Path, name: str) -> bytes:
-    """The content of a file for excerpts; empty where it cannot be read."""
+    """The content of a file for excerpts; empty if it cannot be read."""
     try:
         return _read(base, os.fsencode(name).hex())
     except UsageError:
@@ -255,7 +255,7 @@ def _root(here: Path) -> Path:
 
 
 def _top(folder: Path, sources: Sequence[Path]) -> Path:
-    """The root directory of the manifests around ``folder``; ``folder`` itself where nothing marks one."""
+    """The root directory of the manifests around ``folder``; ``folder`` itself if nothing marks one."""
     here = folder.absolute()
     known = [each for each in sources if here.is_relative_to(each)]
     if known:

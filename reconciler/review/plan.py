@@ -18,8 +18,9 @@ def plan_source(
 ) -> PlanReview:
     """The plan of ``source`` for ``revision`` ("": its newest one). Raises SourceError.
 
-    The commits that caused the changes are searched for if ``blame`` is true, or (None) the changes are few. ``first``:
-    nothing is recorded yet, and ``records`` in memory are to know the resources of this source for the next ones.
+    The commits that caused the changes are searched for if ``blame`` is true, or if it is None and the changes are few.
+    With ``first``, nothing is recorded yet, and the resources of this source are added to ``records`` in memory, for
+    the next sources.
     """
     line = SourcePipeline(settings, source, records, SystemClock())
     line.source.refresh()

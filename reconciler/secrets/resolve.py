@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes, read: Callable[[], bytes]) -> Decoded:
     """``decoded`` with the values that its secrets take from ``host``; shown values are masked with ``key``.
 
-    A value that is unavailable or breaks a rule is a fault; ``read`` returns the bytes of the file for its position.
+    An unavailable or invalid value becomes a fault; ``read`` returns the bytes of the manifest, to find its position.
     """
     if not any(_reads_host(manifest) for manifest in decoded.manifests):
         return decoded

@@ -1,4 +1,4 @@
-"""The data of applied secrets, which engines read: from the records, or from memory if it is never stored."""
+"""The data of applied secrets, which engines read: from the records, or from memory if it is never recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """Secrets as they were last applied. Engines use ``read``; data that is never stored is added with ``put``.
+    """Secrets as they were last applied. Engines use ``read``; data that is never recorded is added with ``put``.
 
     Every method may be called in any thread: records in a file are read over a separate connection of the store.
     Records in memory are shared, so nothing else may use them at the same time.
@@ -51,7 +51,7 @@ class SecretStore:
                 raise _unavailable(f"{key} cannot be read: {error}") from None
 
     def put(self, resource: Resource) -> None:
-        """Hold the data of a secret that is never stored, until another value of it is applied."""
+        """Hold the data of a secret that is never recorded, until another value of it is applied."""
         value = _value(resource.body, resource.secret_data)
         with self._lock:
             values = self._values.setdefault(resource.key, {})
@@ -115,7 +115,7 @@ class SecretStore:
         return self._errors.get(key, f"{key} has another value than was applied ({place}); the next run applies it")
 
     def _drop_older(self, key: Key, digest: str) -> None:
-        """Drop values older than the applied one: memory contains no outdated secret."""
+        """Drop values older than the applied one, so that memory contains no outdated secret."""
         values = self._values.get(key, {})
         for other in list(values) if digest in values else ():
             if other == digest:

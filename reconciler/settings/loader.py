@@ -49,7 +49,7 @@ RULES = (
 
 
 class SettingsFault(NamedTuple):
-    """What is wrong, under which rule, at which value, and a way out."""
+    """One fault: its rule, the value at which it is, a message, and a suggestion."""
 
     rule: str
     message: str

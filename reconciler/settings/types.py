@@ -67,7 +67,7 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def local(self) -> bool:
-        """Whether the repository is a path on this machine, to be opened in place."""
+        """Whether the repository is a path on this machine, which is opened in place."""
         return is_local(self.url)
 
 
@@ -97,9 +97,9 @@ class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Where images come from and how long unused ones stay; ``keep`` in seconds, ``budget`` in MiB (None: no bound).
+    """The registry of images, and how long unused ones stay; ``keep`` in seconds, ``budget`` in MiB (None: no bound).
 
-    ``registry`` is that of ``//image/NAME:TAG``. ``insecure`` lists registries that are asked over http.
+    ``registry`` is that of ``//image/NAME:TAG``. ``insecure`` lists registries that are reached over http.
     ``credentials`` is a file as ``podman login`` writes it.
     """
 
@@ -119,7 +119,7 @@ class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether and how much one run, and all runs of an hour, may delete without an approval."""
+    """Whether resources are deleted, and how many one run, and all runs of an hour, may delete without an approval."""
 
     enabled: bool = True
     count: int = 10

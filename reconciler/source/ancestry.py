@@ -40,8 +40,8 @@ def read_links(objects: pygit2.Odb, commit: str) -> CommitLinks:
 def is_ancestor(objects: pygit2.Odb, older: str, newer: str) -> bool:
     """Whether ``older`` is ``newer`` or one of its ancestors. Exact: False means that all ancestors were visited.
 
-    Missing commits end the history: a shallow clone has no more. Raises KeyError if ``newer`` is missing, ValueError
-    for a damaged commit.
+    Missing commits end the history: a shallow clone ends there. Raises KeyError if ``newer`` is missing, ValueError for
+    a damaged commit.
     """
     links = read_links(objects, newer)
     queue = [(-links.time, newer, links.parents)]

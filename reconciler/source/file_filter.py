@@ -54,7 +54,7 @@ class FileFilter:
     """Decides for each path (relative to the source's path, ``/`` between names) whether it is read.
 
     A file is read if it matches ``**/*.yaml`` or ``**/*.yml``, is neither hidden (``.gitlab-ci.yml``) nor in a hidden
-    directory, matches some ``include`` (none given: all), matches no ``exclude``, and is not ignored by
+    directory, matches an ``include`` (no ``include``: all match), matches no ``exclude``, and is not ignored by
     ``.reconcilerignore``. Patterns have the syntax of ``.gitignore``: one without an inner slash matches at any depth,
     one with a slash from the root; ``*``, ``?`` and ``[a-z]`` match within a name, ``**`` spans directories. A trailing
     slash matches only directories, and a matching directory covers everything below it. In the ignore file ``#`` begins

@@ -46,7 +46,7 @@ class History:
         """The commits that changed the file ``path``, from ``tip`` back until it is as in ``base`` (a commit or "").
 
         At a merge, the walk follows a parent with the same file, otherwise the first parent. It ends with HISTORY_END
-        if ``go_on`` returns False or a commit cannot be read: a shallow clone has no more.
+        if ``go_on`` returns False or a commit cannot be read: a shallow clone ends there.
         """
         try:
             known = self._blob(self._commit(base), path) if base and base in self._git else None

@@ -79,7 +79,7 @@ class Remote:
         return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
 
     def words(self, answer: GitResult) -> str:
-        """Git's last useful line, cleaned."""
+        """The last useful line of Git's output, cleaned."""
         lines = [line.strip() for line in answer.errors.splitlines()]
         telling = [line for line in lines if line and not any(noise in line for noise in _NOISE)]
         fatal = [line for line in telling if line.startswith(("fatal:", "error:", "! "))]

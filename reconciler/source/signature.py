@@ -143,7 +143,7 @@ class Signatures:
         return answer
 
     def _words(self, git: pygit2.Repository, id_: str, answer: GitResult, place: Path) -> str:
-        """Why verification failed. Raises SourceUnverified if a program is missing, which is no verdict."""
+        """Why verification failed. Raises SourceUnverified if a program is missing: that is not a verdict."""
         if "cannot run" in answer.errors or "cannot exec" in answer.errors:
             raise self._refusal("a signature", f"{answer.errors.splitlines()[0]}; install it")
         armour = _ARMOUR.search(git[id_].read_raw())

@@ -1,4 +1,4 @@
-"""A source for the rest of the program: read in place if it is local, through a mirror if it is remote."""
+"""A source as the rest of the program uses it: read in place if it is local, through a mirror if it is remote."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Walk:
     """One comparison. ``read`` returns a tree object's bytes for its raw id; an empty id means an empty tree.
 
     Limited to 64 levels of directories and 1,000,000 entries, since a few hundred bytes of Git objects can describe
-    more files than there are atoms. Raises SourceError beyond these limits.
+    billions of files. Raises SourceError beyond these limits.
     """
 
     def __init__(self, read: Callable[[bytes], bytes]) -> None:

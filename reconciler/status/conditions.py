@@ -19,7 +19,7 @@ from reconciler.status.rollup import worst
 class WaitReason(msgspec.Struct, frozen=True, gc=False):
     """Why a resource stays different from Git: it waits for an approval or a dependency, or it is protected.
 
-    ``retained`` means that it stays this way: the resource is no longer in Git, and is not deleted.
+    ``retained`` means that the resource is no longer in Git and is never deleted.
     """
 
     reason: Reason

@@ -33,7 +33,7 @@ class UnhealthyResource(msgspec.Struct, frozen=True):
 
 
 def recheck_at(records: Records) -> float | None:
-    """When to check again what time alone can mend (seconds since the epoch; 0: soon); None if there is nothing.
+    """When to check again what may recover by itself (seconds since the epoch; 0: soon); None if there is nothing.
 
     That is a failed step that waits for its retry, and every unhealthy resource. A resource without a location on this
     host never is.

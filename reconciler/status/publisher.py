@@ -58,7 +58,7 @@ class StatusPublisher:
         return max(0.0, self._tried + self._source.settings.status.interval - self._clock.monotonic())
 
     def flush(self, force: bool = False) -> bool:
-        """Write what changed, if it is due or ``force`` is set; returns whether anything was written."""
+        """Write the changed status if it is due or ``force`` is set; returns whether anything was written."""
         due = self.next_due()
         if due is None or (due > 0 and not force):
             return False
@@ -106,7 +106,7 @@ class StatusPublisher:
     def _files(self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex) -> Iterator[File]:
         """Status files. The health of a GVC depends on its members, so its file follows when theirs changes.
 
-        It is unknown what the last process wrote, so until the first write it follows in any case.
+        The last process may not have written it, so until the first write it always follows.
         """
         self._owed |= {key for key in keys if key.kind is Kind.GVC}
         for batch in batches(sorted(keys - self._owed), TOGETHER):

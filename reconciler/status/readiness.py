@@ -1,4 +1,4 @@
-"""Tracks the unready resources of a source and the unhealthy members of its GVCs, so that they need no recount."""
+"""Tracks the unready resources of a source and the unhealthy members of its GVCs, which saves a recount."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     @property
     def trouble(self) -> ScopeCondition | None:
-        """Why its newest revision is not fully applied; None where it is, or where a run is in progress."""
+        """Why its newest revision is not fully applied; None if it is, or if a run is in progress."""
         reach, found = self.conditions.get(ConditionType.SOURCE_REACHABLE), self.conditions.get(ConditionType.READY)
         if reach is not None and not reach.status:
             return reach
@@ -46,8 +46,8 @@ class SourceStatus(msgspec.Struct, frozen=True):
 class SourceDetails(msgspec.Struct, frozen=True):
     """A source for people: its status, its newest commit, its resources by health, its last runs and events.
 
-    ``newest`` is None where the repository cannot be read; ``unreadable`` has the reason. ``daemon_runs``: a daemon
-    polls it.
+    ``newest`` is None if the repository cannot be read; ``unreadable`` has the reason. ``daemon_runs``: a daemon polls
+    it.
     """
 
     status: SourceStatus

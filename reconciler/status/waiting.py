@@ -21,7 +21,7 @@ def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: I
 
     The records keep it in the condition Waiting, whose scope is the key.
 
-    Applied resources no longer wait. A step that only made way for a newer revision has no wait reason.
+    Applied resources no longer wait. A step that was skipped for a newer revision has no wait reason.
     """
     outcomes = list(outcomes)
     waits = {

@@ -1,4 +1,4 @@
-"""Recent deletes without an approval, so that many small runs cannot do what a large one may not."""
+"""Recent deletes without an approval, so that many small runs cannot exceed the limit of a large one."""
 
 from __future__ import annotations
 

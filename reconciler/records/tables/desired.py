@@ -31,7 +31,7 @@ _decode = msgspec.msgpack.Decoder(list[tuple[str, str, Dependency]]).decode
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """Where a desired resource is defined (``path``, ``line``, ``position``, ``blob``), and its references."""
+    """The place of a desired resource in Git (``path``, ``line``, ``position``, ``blob``), and its references."""
 
     key: str
     source: str

@@ -17,7 +17,7 @@ CHECKED = "drift_checked"
 class DriftRow(msgspec.Struct, frozen=True, gc=False):
     """One difference since ``since`` (seconds since the epoch), in encoded form.
 
-    ``source`` owns the resource, empty if none does; ``in_conflict`` means that healing was given up.
+    ``source`` owns the resource, empty if none does; ``in_conflict`` means that healing has stopped.
     """
 
     key: str

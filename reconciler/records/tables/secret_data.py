@@ -23,7 +23,7 @@ class SecretData:
         return content
 
     def missing(self, source: str) -> list[str]:
-        """Keys of secrets that ``source`` wants and whose data is not stored: it is decrypted, or read, on demand."""
+        """Keys of secrets that ``source`` wants and whose data is not stored but decrypted, or read, on demand."""
         # The plus prevents SQLite from using the index by source, which would scan all resources of the source.
         rows = self._db.all(
             """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND +source = ? AND

@@ -117,7 +117,7 @@ class StatusBranch:
         parents = "".join(f"parent {parent}\n" for parent in parent_ids)
         commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
         with self._file_access():
-            return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
+            return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree again
 
     def _count(self, commit: pygit2.Commit) -> int:
         """Length of the history, as recorded in our newest commit; only newer commits by others are walked."""
@@ -164,7 +164,7 @@ class StatusBranch:
         return True
 
     def _name_taken_by(self) -> str:
-        """A ref that prevents this branch, because one is a file where the other needs a directory."""
+        """A ref that prevents this branch, because Git stores one as a file where the other needs a directory."""
         return next((ref for ref in self._git.references if _in_the_way(ref, self.ref)), "")
 
     def _file_access(self) -> AbstractContextManager[None]:

@@ -35,7 +35,7 @@ class LazyFiles:
         self._failed: Exception | None = None
 
     def items(self) -> Iterator[File]:
-        """Every file, those rendered before first. Raises the errors of rendering, and never those of Git."""
+        """Every file, starting with those already rendered. Raises the errors of rendering, and never those of Git."""
         yield from self._made
         if self._failed is not None:
             raise self._failed
