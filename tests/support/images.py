@@ -83,6 +83,13 @@ class FakeImageStore:
         image = self.images.get(reference)
         return image is None or bool(image.references) or self._delete(reference)
 
+    async def release_others(self, references: Collection[str]) -> None:
+        """End other claims."""
+        await asyncio.sleep(0)
+        assert not self.running, "claims end during a pull"
+        for each in set(self.claims) - set(references):
+            await self.release(each)
+
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
         """Remove one that nobody else has a name for."""
         assert reference not in self.claims, "it was not released"

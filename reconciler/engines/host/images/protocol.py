@@ -113,6 +113,9 @@ class ImageStore(Protocol):
     async def release(self, reference: str) -> bool:
         """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
 
+    async def release_others(self, references: Collection[str]) -> None:
+        """End all claims of this location but those on ``references``: claims whose record was lost."""
+
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
         """Remove an image that was pulled here and released, unless it has other names than ``ours``.
 

@@ -65,6 +65,12 @@ class Puller:
                 return released
             return await self._store.remove(reference, self._pulled.images())
 
+    async def release_lost(self) -> None:
+        """End the claims that no record has; does nothing during a pull. Raises ImageError."""
+        async with self._removal:
+            if not self._running:
+                await self._store.release_others(self._pulled.images())
+
     async def close(self) -> None:
         """Stop all pulls."""
         await self._flights.close()

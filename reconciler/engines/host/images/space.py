@@ -36,6 +36,7 @@ class ImageSpace:
 
     async def sweep(self, keep: float, budget: int | None) -> list[str]:
         """Remove what is due; return the references. Raises EngineError."""
+        await self._puller.release_lost()
         here = {name: image for image in await self._store.list() for name in image.references}
         images = self._observe(here)
         self._pulled.replace(images)

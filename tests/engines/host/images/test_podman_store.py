@@ -6,8 +6,11 @@ import asyncio
 import base64
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -15,12 +18,16 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.protocol import Credentials, ImageError
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
+from reconciler.settings import ImageSettings
+from tests.support.clock import FakeClock
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
-from tests.support.programs import only_root, tool
+from tests.support.programs import only_root, small_disk, tool
 from tests.support.registry import Asked, FakeRegistry, Reply
 
 root = only_root("Podman's storage of the tests is that of root")
@@ -31,9 +38,12 @@ class Service:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.socket = path / "podman.sock"
-        places = {"root": "root", "runroot": "run", "tmpdir": "tmp", "network-config-dir": "net"}
+        # Podman refuses a run directory of more than 50 characters.
+        self._run = Path(tempfile.mkdtemp(prefix="podman-"))
+        self.socket = self._run / "podman.sock"
+        places = {"root": "root", "tmpdir": "tmp", "network-config-dir": "net"}
         flags = [word for name, folder in places.items() for word in (f"--{name}", str(path / folder))]
+        flags += ["--runroot", str(self._run / "run")]
         flags += ["--volumepath", str(path / "volumes"), "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
         self._command = [tool("podman", "podman"), *flags, "system", "service", "--time", "0", f"unix://{self.socket}"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,6 +62,13 @@ class Service:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def close(self) -> None:
+        """End it, and remove what it mounted."""
+        self.kill()
+        mounted = [str(self.path / "root" / "overlay"), str(self._run / "run")]
+        subprocess.run(["umount", "-l", *mounted], check=False, capture_output=True)
+        shutil.rmtree(self._run)
+
     def _answers(self) -> bool:
         transport = httpx2.HTTPTransport(uds=str(self.socket), verify=False)
         try:
@@ -66,8 +83,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     found = Service(tmp_path_factory.mktemp("podman"))
     found.start()
     yield found
-    found.kill()
-    subprocess.run(["umount", "-l", str(found.path / "root" / "overlay")], check=False, capture_output=True)
+    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +206,22 @@ def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Service, 
         assert await two.ours.inspect(name) is not None
         assert await two.drop(two.ours, name)
         assert await two.names(name) == set()
+
+    played(service, registry, story)
+
+
+@root
+def test_claims_without_a_record_end_and_those_of_others_stay(service: Service, registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        first, second = two.push("first", image("first")), two.push("second", image("second"))
+        for name in (first, second):
+            await two.ours.pull(name, None)
+            await two.ours.claim(name)
+            await two.theirs.claim(name)
+        before = await two.names(first)
+        await two.ours.release_others([second])
+        assert len(before - await two.names(first)) == 1
+        assert len(await two.names(second)) == 3
 
     played(service, registry, story)
 
@@ -330,6 +362,61 @@ def test_a_pull_that_is_cancelled_leaves_nothing(service: Service) -> None:
             await store.close()
 
     asyncio.run(story())
+
+
+@root
+def test_a_registry_is_asked_once_for_a_version_and_its_image(
+    service: Service, registry: DockerRegistry, tmp_path: Path
+) -> None:
+    """The service over the real client, registry and storage; Podman itself asks for the digest it pulls."""
+
+    async def story(two: Two) -> None:
+        one = image("whole", size=50_000)
+        digest = registry.push("whole", "1", one)
+        clock = FakeClock()
+        context = ImageContext(
+            tmp_path, "acme", ImageSettings(insecure=(registry.host,)), lambda key: pytest.fail("no secret"),
+            clock, random.Random(1),
+        )  # fmt: skip
+        images = ImageService(context, two.ours, ImageEvents(lambda tag, new: None, lambda key, error: None, set))
+        wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
+        layer = registry.blob(one.layer)
+        content = layer.read_bytes()
+        layer.unlink()
+        for _ in range(3):
+            with pytest.raises(ImageError, match=r"invalid status code from registry 404 \(Not Found\)"):
+                await images.ensure(wanted)
+        registry.push("whole", "1", image("another"))
+        layer.write_bytes(content)
+        clock.block(60.0)
+        for _ in range(3):
+            assert await images.ensure(wanted) == {"main": f"{registry.host}/whole@{digest}"}
+        assert registry.requests("HEAD", "whole") == 1
+        assert registry.requests("GET", "whole", "1") == 0
+        assert registry.requests("GET", "whole", "sha256") == 2
+        await images.close()
+
+    played(service, registry, story)
+
+
+@root
+def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=24m") as disk:
+        small = Service(disk)
+        small.start()
+        try:
+
+            async def story(two: Two) -> None:
+                large, little = two.push("toolarge", image("x", size=40_000_000)), two.push("little", image("little"))
+                with pytest.raises(ImageError, match="no space left on device") as error:
+                    await two.ours.pull(large, None)
+                assert error.value.reason is Reason.IMAGE_PULL_FAILED
+                await two.ours.pull(little, None)
+                assert await two.ours.inspect(little) is not None
+
+            played(small, registry, story)
+        finally:
+            small.close()
 
 
 def answered(handle: Callable[[httpx2.Request], httpx2.Response]) -> PodmanImages:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
+import pytest
+
+from reconciler.engines.host.images.image_service import WorkloadImages
 from reconciler.engines.host.images.protocol import ImageError
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 from tests.engines.host.images.kit import API, HOST, WEB, Stage, pinned, played
+from tests.support.programs import fill, small_disk
 from tests.support.registry import manifest
 
 DAY = 86_400.0
@@ -303,3 +310,93 @@ def test_a_store_that_fails_stops_no_later_sweep(tmp_path: Path) -> None:
         assert stage.store.removed == [pinned("one")]
 
     played(tmp_path, story)
+
+
+def test_claims_whose_record_was_lost_end(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.ensure()
+        await stage.service.close()
+        shutil.rmtree(tmp_path / "images")
+        stage.registry.push("team/app", "1", manifest("two"))
+        await stage.restart()
+        await stage.ensure()
+        stage.run()
+        await stage.clock.advance(601.0)
+        assert stage.store.claims == [pinned("two")]
+
+    played(tmp_path, story)
+
+
+@pytest.mark.parametrize("turns", range(24))
+def test_a_kill_at_any_moment_leaves_nothing_behind(tmp_path: Path, turns: int) -> None:
+    """The daemon is killed some turns of the loop after a version was asked for; the next one continues."""
+
+    async def story(stage: Stage) -> None:
+        stage.registry.push("side", "1", manifest("side"))
+        wanted = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1", "side": f"{HOST}/side:1"})
+        asked = asyncio.create_task(stage.service.ensure(wanted))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
+        images, claims = dict(stage.store.images), list(stage.store.claims)
+        await stage.close()
+        await asyncio.wait([asked])
+
+        other = Stage(tmp_path / "two")
+        other.registry.push("team/app", "1", manifest("moved"))
+        other.registry.push("side", "1", manifest("side"))
+        other.store.images, other.store.claims = images, claims
+        pins = other.service.pinned(WEB, 1)
+        before = {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
+        found = await other.service.ensure(wanted)
+        assert before.items() <= found.items()
+        other.service.forget(WEB)
+        other.run()
+        await other.clock.advance(DAY + 1800.0)
+        assert (other.store.images, other.store.claims) == ({}, [])
+        await other.close()
+
+    (tmp_path / "one").mkdir()
+    played(tmp_path / "one", story)
+
+
+@pytest.mark.parametrize("turns", range(14))
+def test_a_kill_during_a_removal_leaves_nothing_behind_either(tmp_path: Path, turns: int) -> None:
+    async def story(stage: Stage) -> None:
+        await pulled(stage, "used")
+        old = await pulled(stage, "old", 2)
+        stage.service.forget(WEB, remaining=[1])
+        sweep = asyncio.create_task(stage.service._space.sweep(0.0, None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
+        images, claims = dict(stage.store.images), list(stage.store.claims)
+        await sweep
+        assert stage.store.removed == [old]
+
+        other = Stage(tmp_path / "two")
+        other.store.images, other.store.claims = images, claims
+        other.run()
+        await other.clock.advance(DAY + 1800.0)
+        assert list(other.store.images) == other.store.claims == [pinned("used")]
+        await other.close()
+
+    (tmp_path / "one").mkdir()
+    played(tmp_path / "one", story)
+
+
+def test_a_full_disk_is_an_error_and_the_next_try_works(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=1m") as disk:
+
+        async def story(stage: Stage) -> None:
+            filler = fill(disk)
+            for _ in range(2):
+                with pytest.raises(EngineError) as error:
+                    await stage.ensure()
+                assert error.value.reason is Reason.DISK_FULL
+            assert stage.store.pulls == []
+            filler.unlink()
+            assert await stage.ensure() == pinned("one")
+            assert stage.registry.count() == 1
+
+        played(disk, story)

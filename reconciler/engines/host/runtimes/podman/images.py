@@ -133,6 +133,15 @@ class PodmanImages:
         """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
         return await self._untag(self._claim_of(reference), reference)
 
+    async def release_others(self, references: Collection[str]) -> None:
+        """End all claims of this location but those on ``references``: claims whose record was lost."""
+        wanted = {self._claim_of(each) for each in references}
+        with _worded("the list of images"):
+            names = [name for each in await self._all() for name in each.all_names]
+        for name in names:
+            if name.startswith(f"{self._claims}:") and name not in wanted:
+                await self._untag(name, name)
+
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
         """Remove an image that was pulled here and released, unless it has other names than ``ours``.
 
