@@ -72,8 +72,8 @@ class Host:
     def output(self, at: ContainerId | None = None) -> str:
         """The content of the output, without the times and names of streams that conmon adds."""
         path = self.runtime.output(at or place())
-        lines = path.read_text().splitlines() if path.exists() else []
-        return "".join(line.split(" ", 3)[3] + "\n" for line in lines)
+        lines = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
+        return "".join(text + ("\n" if whole == "F" else "") for _, _, whole, text in lines)
 
     async def wrote(self, text: str, at: ContainerId | None = None) -> str:
         """The output once ``text`` is in it."""

@@ -11,9 +11,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.podman.api.answers import Inspected, PodmanError
 from reconciler.engines.host.runtimes.podman.starting import Starter
@@ -23,6 +23,8 @@ from reconciler.engines.host.runtimes.podman.tracked import KILLED, HostProcess,
 _PATIENCE = 2.0
 """Seconds until Podman must have noticed the end of a container."""
 _PAUSE, _LONG_PAUSE = 0.02, 1.0
+_KERNEL_LOG = Path("/dev/kmsg")
+_RECORD_BYTES = 8192
 
 
 class EndWatcher:
@@ -37,19 +39,17 @@ class EndWatcher:
         self._direct = direct
         self._on_suspicion = on_suspicion
         self._watcher = ExitWatcher()
-        self._out_of_memory: set[str] = set()
 
     def watch(self, tracked: Tracked) -> None:
         """Watch a container that runs."""
         for each in (tracked.program, tracked.monitor):
             if each.pid:
-                self._watcher.watch(each.pid, lambda: self._report(tracked))
+                self._watcher.watch(each.pid, lambda: self._on_suspicion(tracked.id))
             elif self._direct:
-                asyncio.get_running_loop().call_soon(self._report, tracked)
+                asyncio.get_running_loop().call_soon(self._on_suspicion, tracked.id)
 
     def forget(self, tracked: Tracked) -> None:
         """Stop watching a container."""
-        self._out_of_memory.discard(tracked.id)
         for each in (tracked.program, tracked.monitor):
             self._watcher.forget(each.pid)
 
@@ -64,7 +64,7 @@ class EndWatcher:
             try:
                 found = await self._starter.inspect(tracked.id)
                 if not found.running:
-                    return self._recorded(tracked, found)
+                    return await self._recorded(found)
                 orphaned, ended = self._is_gone(tracked.monitor), self._is_gone(tracked.program)
                 if orphaned or (ended and time.monotonic() > deadline):
                     return await self._end_orphan(tracked, ended=ended)
@@ -79,15 +79,12 @@ class EndWatcher:
     def _is_gone(self, found: HostProcess) -> bool:
         return not found.alive and (found.pid > 0 or self._direct)
 
-    def _report(self, tracked: Tracked) -> None:
-        # Podman removes the control group within a few hundredths of a second.
-        if cgroups.out_of_memory(tracked.groups):
-            self._out_of_memory.add(tracked.id)
-        self._on_suspicion(tracked.id)
-
-    def _recorded(self, tracked: Tracked, found: Inspected) -> Outcome:
+    async def _recorded(self, found: Inspected) -> Outcome:
+        """How Podman says that a container ended; with control groups of version 1 it never blames the memory."""
         code = found.state.exit_code
-        memory = found.state.oom_killed or tracked.id in self._out_of_memory
+        memory = found.state.oom_killed
+        if code == KILLED and not memory:
+            memory = await asyncio.to_thread(was_out_of_memory, found.id)
         return Outcome(code if code >= 0 else None, memory)
 
     async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
@@ -98,3 +95,29 @@ class EndWatcher:
                 os.kill(tracked.program.pid, signal.SIGKILL)
         await self._sweeper.delete_wholly([tracked.id])
         return Outcome(None if ended else KILLED)
+
+
+def was_out_of_memory(container: str, log: Path = _KERNEL_LOG) -> bool:
+    """Whether the kernel has killed a process of a container for its memory, as its log says. Blocks."""
+    words = f"libpod-{container}".encode()
+    try:
+        file = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return any(b"oom-kill:" in record and words in record for record in _records(file))
+    finally:
+        os.close(file)
+
+
+def _records(file: int) -> Iterator[bytes]:
+    while True:
+        try:
+            record = os.read(file, _RECORD_BYTES)
+        except BrokenPipeError:
+            continue  # the kernel overwrote the record that was next
+        except OSError:
+            return
+        if not record:
+            return
+        yield record

@@ -32,11 +32,12 @@ _MISSING = ("executable file not found", "no such file or directory", "not found
 _DENIED = "permission denied"
 _REST = 0.2
 """Seconds to wait for more output after the program has ended, since other processes may have it open."""
+_BEGINS_WITHIN = 10.0
 _KILLED_WITHIN = 5.0
 _BLOCK = 1 << 16
 _FRAME = struct.Struct(">BxxxL")
 _NOISE = "Error: read unixpacket"
-_POLL = 0.02
+_POLL = 0.01
 
 
 class Execution:
@@ -76,7 +77,8 @@ class Execution:
             assert child.stdout is not None
             reading = asyncio.create_task(tail.read_stream(child.stdout))
             try:
-                timed_out = await _is_late(child.wait(), timeout)
+                # A quota of CPU slows the start itself, which is no fault of the program.
+                timed_out = not await _begins(child, pid_file) or await _is_late(child.wait(), timeout)
                 if not timed_out:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_REST):
@@ -170,16 +172,34 @@ async def _is_late(work: Any, timeout: float) -> bool:
     return False
 
 
+async def _begins(child: asyncio.subprocess.Process, pid_file: Path) -> bool:
+    """Wait until the program has begun, or ended already; whether that was soon."""
+    deadline = asyncio.get_running_loop().time() + _BEGINS_WITHIN
+    while child.returncode is None and not _number_in(pid_file):
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
+
+
 async def _end(child: asyncio.subprocess.Process, pid_file: Path) -> None:
     """End the program if it still runs: the end of the OCI runtime's process would not end it."""
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(OSError, ValueError, ProcessLookupError):
-        # It leads a session of its own.
-        os.killpg(int(pid_file.read_text(encoding="ascii")), signal.SIGKILL)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_KILLED_WITHIN):
-            await child.wait()
-            return
-    with contextlib.suppress(ProcessLookupError):
-        child.kill()
+    deadline = asyncio.get_running_loop().time() + _KILLED_WITHIN
+    while child.returncode is None and asyncio.get_running_loop().time() < deadline:
+        if number := _number_in(pid_file):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                # It leads a session of its own.
+                os.killpg(number, signal.SIGKILL)
+        await asyncio.sleep(_POLL)
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+
+
+def _number_in(pid_file: Path) -> int:
+    """The process number in a file; 0 before it is written."""
+    try:
+        text = pid_file.read_text(encoding="ascii").strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,311 @@
+"""The runtime over Debian's Podman: what runs, how it ends, and that nothing of it is left, whatever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.provisioning.provisioner import free_ports
+from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, shell, until
+from tests.support.podman import (
+    APP_IMAGE,
+    PodmanService,
+    busybox_image,
+    groups_of_runtimes,
+    oci_states,
+    podman_service,
+)
+
+pytestmark = pytest.mark.xdist_group("podman")
+
+BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"
+SLEEP = "trap 'exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[PodmanService]:
+    with podman_service() as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(service: PodmanService) -> Iterator[None]:
+    """No test leaves a container, a process, a control group, a network or state of the OCI runtime."""
+    before = oci_states()
+    yield
+    left = (service.containers(), service.networks(), groups_of_runtimes(), oci_states(), alive(service.monitors()))
+    service.clear()
+    assert left == ([], [], [], before, [])
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Those that are not dead; where nobody reaps them, dead ones stay."""
+    found = []
+    for pid in pids:
+        path = Path(f"/proc/{pid}/stat")
+        if path.exists() and path.read_text().rpartition(")")[2].split()[0] not in ("Z", "X"):
+            found.append(pid)
+    return found
+
+
+@asynccontextmanager
+async def hosted(root: Path, service: PodmanService, **how: Any) -> AsyncIterator[Host]:
+    root.mkdir(exist_ok=True)
+    async with opened(root, service.socket, **how) as host:
+        yield host
+
+
+def test_a_container_has_what_its_manifest_gives_it_and_nothing_else(tmp_path: Path, service: PodmanService) -> None:
+    secret, scratch = tmp_path / "payload", tmp_path / "scratch"
+    secret.write_text("hunter2")
+    secret.chmod(0o400)
+    scratch.mkdir()
+    (tmp_path / "endpoints").mkdir()
+    mounts = (Mount(secret, "/etc/sec/payload"), Mount(scratch, "/run/scratch", read_only=False))
+    script = """
+        cat /etc/sec/payload; echo; echo x 2>/dev/null >/etc/sec/payload || echo read-only
+        echo kept >/run/scratch/file; stat -c %a:%u /etc/sec/payload
+        echo "$A"; echo "port $PORT"; cat /proc/sys/kernel/hostname; pwd
+        grep -c side /etc/hosts; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status
+        ulimit -n; ulimit -Hn; ls -d /run/reconciler/endpoints; ls /dev/kvm /dev/kmsg
+        nc -l -p 9090; nc -l -p 41000; echo end
+    """
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            start = shell(script, env={"A": "two words\nand a line"}, mounts=mounts, cpu=200, memory=64 << 20)
+            await host.runtime.start(msgspec.structs.replace(start, directory="/srv/app", siblings=("main", "side")))
+            output = await host.wrote("end\n")
+            assert (scratch / "file").read_text() == "kept\n"
+        lines = output.splitlines()
+        assert lines[:3] == ["hunter2", "read-only", "400:0"]
+        assert lines[3:8] == ["two words", "and a line", "port ", "r", "/srv/app"]
+        assert lines[8] == "1"
+        facts = dict(line.split(":\t") for line in lines[9:12])
+        assert (facts["NoNewPrivs"], facts["Seccomp"]) == ("1", "2")
+        assert not int(facts["CapEff"], 16) & (1 << 13 | 1 << 21)  # NET_RAW, SYS_ADMIN
+        assert lines[12] == lines[13]  # soft and hard
+        assert lines[14] == "/run/reconciler/endpoints"
+        assert output.count("Address already in use") == 2
+        assert output.count("No such file") == 2
+
+    asyncio.run(story())
+
+
+def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(SLEEP, cpu=200, memory=64 << 20, processes=77))
+            values = {}
+            for group in host.tracked(place()).groups:
+                for name in ("memory.limit_in_bytes", "memory.max", "cpu.cfs_quota_us", "cpu.max", "pids.max"):
+                    path = Path(group, name)
+                    values |= {name: path.read_text().split()[0]} if path.exists() else {}
+            assert set(values.values()) == {str(64 << 20), "20000", "77"}, values
+
+    asyncio.run(story())
+
+
+def test_how_containers_end_is_reported(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+
+            async def ended(*, name: str, **how: Any) -> tuple[int | None, str]:
+                at = place(container=name)
+                await host.runtime.start(shell(at=at, **how) if "script" in how else launch(at=at, **how))
+                found = await host.over(at)
+                return found.code, found.reason
+
+            assert await ended(name="a", script="exit 3") == (3, Reason.ERROR)
+            assert await ended(name="b", script="kill -9 $$; exit 1") == (1, Reason.ERROR)  # pid 1 is not killed
+            assert await ended(name="c") == (0, Reason.COMPLETED)
+            assert host.output(place(container="c")) == "entrypoint default\n"
+            eat = "x=x; while :; do x=$x$x; done"
+            assert await ended(name="d", script=eat, memory=8 << 20) == (137, Reason.OUT_OF_MEMORY)
+            with pytest.raises(EngineError, match="nosuch") as raised:
+                await host.runtime.start(launch(at=place(container="e"), command="nosuch"))
+            assert raised.value.reason is Reason.PROGRAM_NOT_FOUND
+            with pytest.raises(EngineError) as raised:
+                await host.runtime.start(launch(at=place(container="e"), image="localhost/nosuch:1"))
+            assert raised.value.reason is Reason.IMAGE_NOT_FOUND
+            assert len(service.containers()) == 5
+
+    asyncio.run(story())
+
+
+def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    ports = free_ports([8080], ())
+    script = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service, keep=True) as host:
+            start = shell(script, ports=ports, replica_ports=ports, env={"A": "1"})
+            await host.runtime.start(start)
+            await host.wrote("ready")
+            assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
+            assert host.runtime.holds_ports(KEY, "r")
+            found = await host.runtime.exec(place(), ["sh", "-c", "echo $A; echo err >&2; exit 4"], 10)
+            assert (found.code, sorted(found.output.split()), found.timed_out) == (4, ["1", "err"], False)
+            assert (await host.runtime.exec(place(), ["nosuch"], 10)).code == 127
+            assert (await host.runtime.exec(place(), ["/etc/passwd"], 10)).code == 126
+            late = await host.runtime.exec(place(), ["sleep", "1001"], 0.3)
+            assert (late.code, late.timed_out) == (137, True)
+            listed = (await host.runtime.exec(place(), ["sh", "-c", "cat /proc/[0-9]*/cmdline"], 10)).output
+            assert "1001" not in listed
+            used = (await host.runtime.stats())[place()]
+            assert 0 < used.cpu_seconds < 60
+            assert 0 < used.memory < 128 << 20
+            before = await host.running()
+        async with hosted(tmp_path / "state", service) as second:
+            after = await second.running()
+            assert msgspec.structs.replace(after, started=0.0) == msgspec.structs.replace(before, started=0.0)
+            assert abs(after.started - before.started) < 5
+            await second.runtime.start(start)
+            await second.runtime.signal(place(), signal.SIGTERM)
+            assert (await second.over()).code == 5
+            second.ended.clear()
+            await second.runtime.start(msgspec.structs.replace(start, version=2))
+            assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
+            await second.runtime.signal(place(), signal.SIGKILL)
+            assert ((await second.over()).code, (await second.running()).reason) == (137, Reason.ERROR)
+
+    asyncio.run(story())
+
+
+def fetch(port: int, path: str = "") -> bytes:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
+                return answer.read()  # type: ignore[no-any-return]
+        except OSError:
+            continue
+    raise AssertionError(port)
+
+
+def test_programs_run_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(SLEEP))
+            execution = connected(host).service.execution
+            execution._capabilities = msgspec.structs.replace(execution._capabilities, direct=False)
+            found = await host.runtime.exec(place(), ["sh", "-c", "echo out; echo err >&2; exit 4"], 10)
+            assert (found.code, sorted(found.output.splitlines())) == (4, ["err", "out"])
+            assert (await host.runtime.exec(place(), ["nosuch"], 10)).code == 127
+            late = await host.runtime.exec(place(), ["sleep", "1001"], 0.3)
+            assert (late.code, late.timed_out) == (137, True)
+        await until(lambda: not alive(service.monitors()), "the end of what the API leaves")
+
+    asyncio.run(story())
+
+
+def connected(host: Host) -> Any:
+    assert host.runtime._open is not None
+    return host.runtime._open
+
+
+def test_a_killed_sandbox_ends_its_replica_and_a_killed_monitor_its_container(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            side = place(container="side")
+            for at in (place(), side):
+                await host.runtime.start(shell(SLEEP, at=at))
+            os.kill(host.tracked(side).monitor.pid, signal.SIGKILL)
+            assert (await host.over(side)).code == 137
+            assert (await host.running()).alive
+            await host.runtime.start(shell(SLEEP, at=side))
+            host.ended.clear()
+            os.kill(host.tracked(ContainerId(KEY, "r", "")).program.pid, signal.SIGKILL)
+            for at in (place(), side):
+                assert (await host.over(at)).code == 137
+            await host.runtime.start(shell(SLEEP))
+            assert (await host.running()).alive
+            assert len([each for each in service.containers() if each["State"] == "running"]) == 2
+
+    asyncio.run(story())
+
+
+def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_nothing(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            for pause in (0.01, 0.05, 0.09, 0.14):
+                names = [f"r{pause}-{number}" for number in range(2)]
+                work = [asyncio.create_task(host.runtime.start(shell(SLEEP, at=place(name)))) for name in names]
+                await asyncio.sleep(pause)
+                await asyncio.to_thread(service.restart)
+                await asyncio.gather(*work)
+                running = [each for each in service.containers() if each["State"] == "running"]
+                assert len(running) == 4, running
+                assert len(service.containers()) == 4
+                assert all(each.alive for each in await host.runtime.list())
+                gone = [asyncio.create_task(host.runtime.remove(KEY, name)) for name in names]
+                await asyncio.sleep(pause / 2)
+                await asyncio.to_thread(service.restart)
+                await asyncio.gather(*gone)
+                assert service.containers() == []
+
+    asyncio.run(story())
+
+
+def test_two_daemons_on_one_podman_leave_each_other_alone(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "a", service) as one:
+            await one.runtime.start(shell(SLEEP))
+            async with hosted(tmp_path / "b", service) as other:
+                assert await other.runtime.list() == []
+                await other.runtime.start(shell("exit 0"))
+                await other.over()
+                assert (await other.runtime.stats()) == {}
+                await other.runtime.remove(KEY, "r")
+                await other.runtime.prune(())
+            assert (await one.running()).alive
+            assert one.ended == []
+            assert len(service.containers()) == 2
+
+    asyncio.run(story())
+
+
+def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(tmp_path: Path, service: PodmanService) -> None:
+    secret, scratch = tmp_path / "payload", tmp_path / "scratch"
+    secret.write_text("hunter2\n")
+    secret.chmod(0o400)
+    scratch.mkdir(mode=0o700)
+    mounts = (Mount(secret, "/etc/sec/payload"), Mount(scratch, "/data", read_only=False))
+    first, second = free_ports([8080], ()), free_ports([8080], (), spread="another")
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            serve = f"httpd -p 8080 -h /etc; {SLEEP}"
+            script = f"id -u; id -g; cat /etc/sec/payload; touch /data/file && echo written; {serve}"
+            await host.runtime.start(shell(script, image=APP_IMAGE, mounts=mounts, replica_ports=first))
+            lines = (await host.wrote("ready")).splitlines()
+            assert lines == ["1000", "1000", "hunter2", "written", "ready"]
+            assert await asyncio.to_thread(fetch, first[8080], "passwd")
+            asked = place("asked")
+            await host.runtime.start(shell(f"ls /sys/class/net; id -u; {SLEEP}", at=asked, user=1337))
+            assert (await host.wrote("ready", asked)).splitlines() == ["lo", "1337", "ready"]
+            service.load(busybox_image(BLOCKED_IMAGE, user="blocked"))
+            inside = place("inside")
+            await host.runtime.start(shell(serve, at=inside, image=BLOCKED_IMAGE, replica_ports=second))
+            await host.wrote("ready", inside)
+            with pytest.raises(OSError, match="timed out"):
+                await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{second[8080]}/passwd", timeout=1)
+
+    asyncio.run(story())

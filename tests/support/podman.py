@@ -1,0 +1,247 @@
+"""A Podman service of the tests' own: its storage, networks and socket; and an image made without a network.
+
+There is one on this machine at a time: two would choose the same addresses for their networks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.programs import tool
+
+IMAGE = "localhost/reconciler-test:1"
+"""Debian's static busybox, with the users root and app (1000)."""
+APP_IMAGE = "localhost/reconciler-test-app:1"
+"""The same, run by app."""
+_APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir printf stat test ulimit touch dd"
+_SUBNETS = "10.213.0.0/16"
+_PATIENCE = 30.0
+_CGROUPS = Path("/sys/fs/cgroup")
+_OCI_STATE = Path("/run/runc")
+_CONTAINERS_CONF = f"""
+[engine]
+exit_command_delay = 1
+[containers]
+base_hosts_file = "none"
+[network]
+default_subnet_pools = [{{"base" = "{_SUBNETS}", "size" = 24}}]
+"""
+
+
+class PodmanService:
+    """A Podman service with everything of its own below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "podman.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._conf = folder / "containers.conf"
+
+    def start(self) -> None:
+        """Start the service, and return once it answers."""
+        for name in ("root", "run", "tmp", "net", "volumes"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._conf.write_text(_CONTAINERS_CONF)
+        own = {"root": "root", "runroot": "run", "tmpdir": "tmp", "network-config-dir": "net", "volumepath": "volumes"}
+        flags = [part for flag, name in own.items() for part in (f"--{flag}", str(self.folder / name))]
+        flags += ["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["podman", *flags, "system", "service", "--time", "0", f"unix://{self.socket}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "CONTAINERS_CONF": str(self._conf)},
+                cwd=self.folder,  # conmon writes a file there when the memory is exhausted
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while not self._answers():
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()[-2000:]
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End the service by SIGKILL, whatever it does at the moment; containers run on."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+    def restart(self) -> None:
+        """Kill the service, and start it again."""
+        self.kill()
+        self.start()
+
+    def request(self, method: str, path: str, content: bytes = b"", kind: str = "application/json") -> Any:
+        """The answer to one request, without the client of the project."""
+        command = ["curl", "-sS", "--unix-socket", str(self.socket), "-X", method, "-H", f"Content-Type: {kind}"]
+        command += ["--data-binary", "@-", f"http://d/v4.0.0/libpod/{path}"]
+        done = subprocess.run(command, input=content, capture_output=True, check=True)
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def containers(self) -> list[dict[str, Any]]:
+        """Everything that Podman knows, storage without a container included."""
+        return self.request("GET", "containers/json?all=true&external=true")
+
+    def networks(self) -> list[str]:
+        """The networks, without the one that Podman always has."""
+        return [each["name"] for each in self.request("GET", "networks/json") if each["name"] != "podman"]
+
+    def clear(self) -> None:
+        """Remove every container, process, control group and network; images stay."""
+        known = [each["Id"] for each in self.containers()]
+        # The first delete of a container without its monitor fails.
+        for each in known * 2:
+            self.request("DELETE", f"containers/{each}?force=true&timeout=0&ignore=true&depend=true")
+        for name in self.networks():
+            self.request("DELETE", f"networks/{name}")
+        for each in known:
+            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
+            subprocess.run(command, capture_output=True, check=False)
+        for folder in groups_of_runtimes():
+            _remove_group(folder)
+
+    def load(self, archive: bytes) -> None:
+        """Bring an image."""
+        self.request("POST", "images/load", archive, "application/x-tar")
+
+    def monitors(self) -> list[int]:
+        """The processes that watch containers of this service, dead ones left out."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                command = (path / "cmdline").read_bytes()
+                if command.startswith(b"/usr/bin/conmon\0") and os.fsencode(self.folder) in command:
+                    found.append(int(path.name))
+        return found
+
+    def close(self) -> None:
+        """Remove every container, process, mount, network and file of the service."""
+        self.restart()
+        self.clear()
+        self.kill()
+        for pid in self.monitors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for mount in sorted((each for each in mounts if each.startswith(f"{self.folder}/")), reverse=True):
+            subprocess.run(["umount", "-l", mount], check=False)
+        shutil.rmtree(self.folder)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(self.socket))
+            link.sendall(b"GET /_ping HTTP/1.0\r\nHost: d\r\n\r\n")
+            return b" 200 " in link.recv(64)
+        return False
+
+
+@contextlib.contextmanager
+def podman_service() -> Iterator[PodmanService]:
+    """The service, with its images, alone on this machine; skips without Podman or root, and fails there in CI."""
+    for name, package in (("podman", "podman"), ("runc", "runc"), ("nft", "nftables"), ("busybox", "busybox-static")):
+        tool(name, package)
+    if os.geteuid() != 0:
+        message = "only root runs a Podman service of its own for tests"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    top = Path(tempfile.gettempdir())
+    with (top / "reconciler-podman.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        service = PodmanService(top / "reconciler-podman")
+        if service.folder.exists():
+            service.close()  # a test process was killed
+        try:
+            service.start()
+            service.load(busybox_image(IMAGE))
+            service.load(busybox_image(APP_IMAGE, user="app"))
+            yield service
+        finally:
+            service.close()
+
+
+def groups_of_runtimes() -> list[Path]:
+    """The control groups in which Podman runtimes have their containers, in all hierarchies."""
+    return [*_CGROUPS.glob("*/reconciler_*"), *_CGROUPS.glob("reconciler_*")]
+
+
+def oci_states() -> list[str]:
+    """The containers that the OCI runtime has state of."""
+    return sorted(path.name for path in _OCI_STATE.iterdir()) if _OCI_STATE.is_dir() else []
+
+
+def _remove_group(group: Path) -> None:
+    deadline = time.monotonic() + 5.0
+    for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
+        while folder.exists() and time.monotonic() < deadline:
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+    with contextlib.suppress(OSError):
+        group.rmdir()
+
+
+def busybox_image(name: str, user: str = "") -> bytes:
+    """An OCI archive of Debian's static busybox under ``name``, run by ``user``; the same bytes each time."""
+    files = {
+        "bin/busybox": Path(tool("busybox", "busybox-static")).read_bytes(),
+        "etc/passwd": b"root:x:0:0:root:/:/bin/sh\napp:x:1000:1000::/home:/bin/sh\nblocked:x:1337:1337::/:/bin/sh\n",
+        "etc/group": b"root:x:0:\napp:x:1000:\n",
+    }
+    links = {f"bin/{applet}": "busybox" for applet in _APPLETS.split()}
+    layer = _archive(files, links)
+    blobs: dict[str, bytes] = {}
+
+    def add(content: bytes, kind: str) -> dict[str, Any]:
+        digest = hashlib.sha256(content).hexdigest()
+        blobs[f"blobs/sha256/{digest}"] = content
+        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": ["/bin/echo", "entrypoint"], "Cmd": ["default"], "Env": ["PATH=/bin"], "User": user},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": add(json.dumps(config).encode(), "config.v1+json"),
+        "layers": [add(gzip.compress(layer, mtime=0), "layer.v1.tar+gzip")],
+    }
+    entry = add(json.dumps(manifest).encode(), "manifest.v1+json")
+    entry["annotations"] = {"org.opencontainers.image.ref.name": name}
+    index = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
+    return _archive({"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": index, **blobs}, {})
+
+
+def _archive(files: dict[str, bytes], links: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755 if name.startswith("bin/") else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+        for name, target in links.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return out.getvalue()
