@@ -60,17 +60,22 @@ class TagRefresh:
         self._watched: dict[Key, tuple[WatchedTag, ...]] = {}
         self._turns: dict[ImageReference, _Turn] = {}
         self._errors: dict[ImageReference, str] = {}
+        self._any = asyncio.Event()
 
     def watch(self, key: Key, tags: Sequence[WatchedTag]) -> None:
         """Follow ``tags`` and no others of the workload."""
         if tags:
             self._watched[key] = tuple(tags)
+            self._any.set()
         else:
             self._watched.pop(key, None)
 
     async def run(self, on_moved: OnMoved, on_error: OnError) -> None:
         """Ask for ever."""
         while True:
+            if not self._watched:
+                self._any.clear()
+                await self._any.wait()
             await self._clock.sleep(TICK_SECONDS)
             by_reference: dict[ImageReference, list[WatchedTag]] = {}
             for tags in self._watched.values():

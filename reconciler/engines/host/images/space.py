@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageStore
+from reconciler.engines.host.images.protocol import ImageError, ImageStore
 from reconciler.engines.host.images.pulled import PulledImage, PulledImages
 from reconciler.engines.host.images.puller import Puller
 
@@ -14,7 +14,7 @@ SWEEP_SECONDS = 600.0
 
 
 class ImageSpace:
-    """Sweeps the images that ``pulled`` records: ``keep`` in seconds, ``budget`` in bytes, None for no bound.
+    """Sweeps the images that ``pulled`` records.
 
     ``in_use`` returns the references that must stay. Images of others are never touched. One of ours that somebody else
     has a name for is only released: it takes room as long as they want.
@@ -35,14 +35,19 @@ class ImageSpace:
         self._in_use = in_use
 
     async def sweep(self, keep: float, budget: int | None) -> list[str]:
-        """Remove what is due; return the references. Raises EngineError."""
+        """Remove what is unused for ``keep`` seconds, and what makes unused images exceed ``budget`` bytes.
+
+        Returns the references. Raises EngineError.
+        """
         await self._puller.release_lost()
         here = {name: image for image in await self._store.list() for name in image.references}
         images = self._observe(here)
         self._pulled.replace(images)
         unused = sorted((image.unused_since, name) for name, image in images.items() if image.unused_since is not None)
-        sizes = {name: here[name].size for name in images if name in here and images.keys() >= {*here[name].references}}
-        excess = sum({here[name].id: size for name, size in sizes.items()}.values()) - (budget or 0)
+        # What others want too takes its room in any case.
+        own = [name for _, name in unused if name in here and images.keys() >= {*here[name].references}]
+        sizes = {name: here[name].size for name in own}
+        excess = sum({here[name].id: here[name].size for name in own}.values()) - (budget or 0)
         removed = []
         for since, name in unused:
             is_over = budget is not None and excess > 0 and name in sizes
@@ -71,4 +76,8 @@ class ImageSpace:
         return found
 
     async def _remove(self, name: str) -> bool:
-        return await self._puller.remove(name, lambda: name not in self._in_use())
+        """Whether the image is gone; one that cannot be removed keeps no other."""
+        try:
+            return await self._puller.remove(name, lambda: name not in self._in_use())
+        except ImageError:
+            return False

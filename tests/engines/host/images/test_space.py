@@ -98,14 +98,14 @@ def test_above_the_budget_the_oldest_unused_images_go_at_once(tmp_path: Path) ->
         for number in range(1, 6):
             stage.service.forget(WEB, remaining=range(number, 6))
             await stage.clock.advance(601.0)
-        assert stage.store.removed == names[:3]
+        assert stage.store.removed == names[:2]
         await stage.clock.advance(DAY / 2)
-        assert list(stage.store.images) == names[3:]
+        assert list(stage.store.images) == names[2:]
 
     played(tmp_path, story, budget=3)
 
 
-def test_a_budget_takes_nothing_that_is_in_use(tmp_path: Path) -> None:
+def test_with_a_budget_of_nothing_unused_images_go_at_once(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.store.size = 5 << 20
         await pulled(stage, "v1")
@@ -260,6 +260,25 @@ def test_a_pull_that_a_crash_interrupted_leaves_nothing_that_nobody_removes(tmp_
         stage.run()
         await stage.clock.advance(DAY + 1200.0)
         assert stage.store.removed == [pinned("one")]
+
+    played(tmp_path, story)
+
+
+def test_an_image_that_cannot_be_removed_keeps_no_other(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        first, second = [await pulled(stage, f"v{number}", number) for number in (1, 2)]
+        release = stage.store.release
+
+        async def failing(reference: str) -> bool:
+            if reference == first:
+                raise ImageError("image used by a storage container")
+            return await release(reference)
+
+        stage.store.release = failing  # type: ignore[method-assign]
+        stage.run()
+        stage.service.forget(WEB)
+        await stage.clock.advance(DAY + 1200.0)
+        assert stage.store.removed == [second]
 
     played(tmp_path, story)
 
