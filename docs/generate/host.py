@@ -14,6 +14,7 @@ from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.probes import state
+from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
 
 TEMPLATE = Path(__file__).with_name("host.md.in")
@@ -84,12 +85,18 @@ def _tables() -> dict[str, str]:
         "blocked": ", ".join(map(str, sorted(BLOCKED_PORTS))),
         "courses": _courses(),
         "root": str(ROOT),
-        "sentences": "".join(f"- {line}\n" for line in sentences()),
+        "sentences": _sentences(),
         "surges": table(("Replicas", "More", "Fewer"), surges(1, 2, 4, 10)),
         "variables": _variables(),
         "volumes": table(("Volume", "What is there"), VOLUMES),
         "waits": ", ".join(f"{each:g}" for each in waits("Error")),
     }
+
+
+def _sentences() -> str:
+    every = runtime_names()
+    rows = ((text, *("yes" if name in names else "" for name in every)) for text, names in sentences().items())
+    return table(("Sentence", *(f"`{name}`" for name in every)), rows)
 
 
 def _variables() -> str:

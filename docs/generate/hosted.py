@@ -16,6 +16,7 @@ from reconciler.engines.host.provisioning.environment import PlatformEnvContext,
 from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
+from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.engines.host.runtimes.process.container_view import describe_view
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, ContainerStart
@@ -80,15 +81,19 @@ def _revealed(key: Key) -> SecretValue:
     raise KeyError(key)
 
 
-def sentences() -> list[str]:
-    """What the condition NotEnforced can say; `…` stands for what depends on the workload."""
+def sentences() -> dict[str, list[str]]:
+    """What the condition NotEnforced can say, and the runtimes that can say it; `…` depends on the workload."""
     package = "reconciler/engines/host"
-    found = [
-        *_written(f"{package}/runtimes/process/limitations.py"),
-        *_written(f"{package}/runtimes/limitations.py"),
-        *_written(f"{package}/provisioning/environment.py", "unset_variables"),
-    ]
-    return [text for text in found if " " in text]
+    found: dict[str, list[str]] = {}
+    for runtime in runtime_names():
+        for text in (
+            *_written(f"{package}/runtimes/{runtime}/limitations.py"),
+            *_written(f"{package}/runtimes/limitations.py"),
+            *_written(f"{package}/provisioning/environment.py", "unset_variables"),
+        ):
+            if " " in text and runtime not in found.setdefault(text, []):
+                found[text].append(runtime)
+    return found
 
 
 def _written(path: str, function: str = "") -> Iterator[str]:
