@@ -33,8 +33,6 @@ class VersionPins(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(VersionPins).decode
-_Place = tuple[Key, int]
-"""A version of a workload."""
 
 
 class DigestStore:
@@ -42,52 +40,55 @@ class DigestStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._pins: dict[_Place, VersionPins] = {}
+        self._pins: dict[Key, dict[int, VersionPins]] = {}
         for path in sorted(root.glob("*/*/*.json")):
             self._load(path)
 
     def get(self, key: Key, version: int) -> VersionPins | None:
         """The pins of a version, None before any is resolved."""
-        return self._pins.get((key, version))
+        return self._pins.get(key, {}).get(version)
 
     def pin(self, key: Key, version: int, pins: Mapping[str, Pin], now: float) -> None:
         """Record ``pins`` by container, beside those of other containers; they survive a power cut."""
-        known = self._pins.get((key, version))
+        known = self.get(key, version)
         found = VersionPins(now, {**(known.containers if known is not None else {}), **pins})
         if known is not None and known.containers == found.containers:
             return
         path = self._path(key, version)
         write_atomic(path, msgspec.json.encode(found), 0o600)
         _flush(path, path.parent, path.parent.parent)
-        self._pins[key, version] = found
+        self._pins.setdefault(key, {})[version] = found
 
     def unpin(self, key: Key, version: int, container: str, pin: Pin) -> None:
         """Forget ``pin`` of a container, if that is its pin: its digest was never pulled and is gone."""
-        known = self._pins.get((key, version))
+        known = self.get(key, version)
         if known is None or known.containers.get(container) != pin:
             return
         rest = {name: pin for name, pin in known.containers.items() if name != container}
         path = self._path(key, version)
         write_atomic(path, msgspec.json.encode(VersionPins(known.resolved, rest)), 0o600)
-        self._pins[key, version] = VersionPins(known.resolved, rest)
+        self._pins[key][version] = VersionPins(known.resolved, rest)
 
     def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
         """Forget the versions of a workload that are not ``remaining``."""
-        for version in [version for owner, version in self._pins if owner == key and version not in remaining]:
+        for version in self._pins.get(key, {}).keys() - set(remaining):
             path = self._path(key, version)
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise write_error(f"{path} cannot be removed", error) from None
-            del self._pins[key, version]
+            del self._pins[key][version]
+        if not self._pins.get(key):
+            self._pins.pop(key, None)
 
     def keys(self) -> set[Key]:
         """The workloads that have pins."""
-        return {key for key, _ in self._pins}
+        return set(self._pins)
 
     def references(self) -> set[str]:
         """The references with digests of all pins."""
-        return {pin.pinned for pins in self._pins.values() for pin in pins.containers.values()}
+        versions = (version for versions in self._pins.values() for version in versions.values())
+        return {pin.pinned for version in versions for pin in version.containers.values()}
 
     def _path(self, key: Key, version: int) -> Path:
         return self._root / key.gvc / key.name / f"{version}.json"
@@ -99,7 +100,8 @@ class DigestStore:
         except (OSError, ValueError, msgspec.MsgspecError):
             log().warning("images", message=f"{path} is damaged: the tags of this version are resolved again")
             return
-        self._pins[Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name), version] = pins
+        key = Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name)
+        self._pins.setdefault(key, {})[version] = pins
 
 
 def _flush(*paths: Path) -> None:

@@ -77,14 +77,18 @@ class TagRefresh:
                 self._any.clear()
                 await self._any.wait()
             await self._clock.sleep(TICK_SECONDS)
-            by_reference: dict[ImageReference, list[WatchedTag]] = {}
-            for tags in self._watched.values():
-                for tag in tags:
-                    by_reference.setdefault(tag.reference, []).append(tag)
-            self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
-            self._errors = {each: error for each, error in self._errors.items() if each in by_reference}
-            due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
-            await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
+            with contained("refresh of image tags"):
+                await self._refresh(on_moved, on_error)
+
+    async def _refresh(self, on_moved: OnMoved, on_error: OnError) -> None:
+        by_reference: dict[ImageReference, list[WatchedTag]] = {}
+        for tags in self._watched.values():
+            for tag in tags:
+                by_reference.setdefault(tag.reference, []).append(tag)
+        self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
+        self._errors = {each: error for each, error in self._errors.items() if each in by_reference}
+        due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
+        await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
 
     def _is_due(self, reference: ImageReference, tags: list[WatchedTag], on_moved: OnMoved) -> bool:
         """Whether a request is due. An answer that others asked for counts: it is reported, and a new turn begins."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.engines.host.images.protocol import ImageError, ImageReference
 from reconciler.engines.host.images.reference import parse_reference
+from reconciler.printable import printable
 from reconciler.reasons import Reason
 from tests.support.cases import cases
 
@@ -41,3 +45,26 @@ def test_no_reference_takes_long(text: str) -> None:
 def test_the_image_at_a_digest_has_no_tag() -> None:
     digest = f"sha256:{'a' * 64}"
     assert str(ImageReference("quay.io", "app", "1").at(digest)) == f"quay.io/app@{digest}"
+
+
+PIECES = ["a", "A", "0", ".", "-", "_", "/", ":", "@", "sha256:", "r.example", "//image/", " ", "\n", "$", "'"]
+HARMLESS = r"[a-z0-9][a-z0-9.:-]*(/[a-z0-9][a-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?"
+
+
+def parsed(text: str) -> ImageReference | str:
+    """What ``text`` names, or why it is refused."""
+    try:
+        return parse_reference(text, "acme", "r.example/acme")
+    except ImageError as error:
+        return str(error)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=40))
+def test_whatever_is_accepted_can_be_part_of_a_path_and_of_a_command(text: str) -> None:
+    found = parsed(text)
+    if isinstance(found, str):
+        assert printable(found) == found
+        return
+    assert re.fullmatch(HARMLESS, str(found))
+    assert ".." not in found.repository
+    assert parse_reference(str(found), "acme", "") == found

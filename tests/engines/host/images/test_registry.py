@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import random
 import ssl
 from collections.abc import Callable, Coroutine
 from email.utils import format_datetime
@@ -334,3 +335,40 @@ def _certificate(path: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     return context
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) -> None:
+    rng = random.Random(seed)
+    headers = {
+        "WWW-Authenticate": ["Bearer", 'Bearer realm="', "Basic", 'Bearer realm="https://127.0.0.1:1/"', "x" * 9000],
+        "Docker-Content-Digest": ["sha256:", "", "x" * 9000, f"sha256:{'0' * 64}"],
+        "Retry-After": ["-1", "9" * 400, "Thu, 99 Foo", "1e9", "Mon, 01 Jan 0001 00:00:00 GMT"],
+        "Location": ["", "/", "//", "http://[", "https://127.0.0.1:1/", "\x00", "javascript:1", "/v2/x"],
+        "Content-Type": ["", ";", "x/y"],
+    }
+    bodies = [b"", b"{", b"[" * 50_000, b'{"errors": [{"message": {}}]}', b'{"errors": "x"}', b"\xff\xfe", b"7"]
+
+    def answer(asked: Asked) -> Reply:
+        chosen = {name: rng.choice(values) for name, values in headers.items() if rng.random() < 0.7}
+        return Reply(rng.choice([200, 200, 301, 307, 400, 401, 404, 429, 500, 503]), chosen, rng.choice(bodies))
+
+    async def story() -> None:
+        fake = FakeRegistry()
+        fake.answer = answer
+        client = Registry((), FakeClock(), transport=fake.transport("r.example"))
+        image = ImageReference("r.example", "team/app", "1")
+        errors = [error for number in range(30) if (error := await refused_or_not(client, image, number))]
+        assert all(str(error).isprintable() for error in errors)
+        assert all(error.wait is None or 0.0 <= error.wait <= 3600.0 for error in errors)
+        await client.close()
+
+    asyncio.run(story())
+
+
+async def refused_or_not(client: Registry, image: ImageReference, number: int) -> ImageError | None:
+    try:
+        await client.resolve(image, USER if number % 2 else None, with_body=number % 3 == 0)
+    except ImageError as error:
+        return error
+    return None
