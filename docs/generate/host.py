@@ -1,4 +1,4 @@
-"""docs/host.md: how workloads run on the daemon's own machine; its words are in host.md.in."""
+"""docs/host.md: how workloads run on the daemon's own machine; its text is in host.md.in."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
 TEMPLATE = Path(__file__).with_name("host.md.in")
 
 OWN_WAY = frozenset({"HOME", "HOSTNAME", "LANG", "PATH", "TMPDIR", "PORT_8080"})
-"""Variables that a manifest may set otherwise."""
+"""Variables that a manifest may set."""
 
 HOOKS = (("no hook", None), ("a hook of 10 s", 10.0), ("a hook that does not end", 1000.0))
 
 VOLUMES = (
     (
         "`platform://secret/…`",
-        "The files of [Secrets as files](platform/workload.md#secrets-as-files), for its user only, whatever its "
-        "group, and read-only. Made anew at each start of the container; a changed secret replaces the replicas.",
+        "The files of [Secrets as files](platform/workload.md#secrets-as-files), read-only and for its user only, not "
+        "its group. They are created at each start of the container; a changed secret replaces the replicas.",
     ),
     (
         "`platform://volumeset/…`",
-        "The volume of the replica's place in the workload: `db-0` has the first, always. Its size, class and file "
-        "system have no effect.",
+        "The volume for the replica's index: `db-0` always has the first. Its size, class and file system have no "
+        "effect.",
     ),
     (
         "`scratch://…`",
-        "An empty directory, which containers of the replica share that mount it at the same path. Gone with the "
-        "replica.",
+        "An empty directory, shared by the containers of the replica that mount it at the same path, and removed with "
+        "the replica.",
     ),
-    (", ".join(f"`{each}…`" for each in STORE_URIS), "Not there."),
+    (", ".join(f"`{each}…`" for each in STORE_URIS), "Nothing."),
 )
 
 
 def page() -> str:
-    """The text of the page. Raises KeyError where its words name what is not known here."""
+    """The text of the page. Raises KeyError if the template names an unknown fact."""
     facts = {**_numbers(), **_tables()}
     text = TEMPLATE.read_text()
     assert facts.keys() == set(re.findall(r"@(\w+)@", text))
@@ -86,9 +86,9 @@ def _tables() -> dict[str, str]:
         "courses": _courses(),
         "root": str(ROOT),
         "sentences": _sentences(),
-        "surges": table(("Replicas", "More", "Fewer"), surges(1, 2, 4, 10)),
+        "surges": table(("Replicas", "Most additional", "Most unavailable"), surges(1, 2, 4, 10)),
         "variables": _variables(),
-        "volumes": table(("Volume", "What is there"), VOLUMES),
+        "volumes": table(("Volume", "Content"), VOLUMES),
         "waits": ", ".join(f"{each:g}" for each in waits("Error")),
     }
 
@@ -103,7 +103,7 @@ def _variables() -> str:
     rows = (
         (f"`{name}`{' *' * (name in OWN_WAY)}", MEANINGS[name], f"`{value}`") for name, value in variables().items()
     )
-    return table(("Variable", "What it holds", "For instance"), rows)
+    return table(("Variable", "Content", "Example"), rows)
 
 
 def _courses() -> str:

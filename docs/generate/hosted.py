@@ -1,4 +1,4 @@
-"""What docs/host.md says about the host engine, taken from its code: variables, sentences, and the course of times."""
+"""Facts about the host engine for docs/host.md, from its code: variables, sentences, and times."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ REPLICA = "web-x7k2p"
 OWN = ROOT / "scratch/shop/web" / REPLICA / ".own/page"
 
 MEANINGS = {
-    "HOME": "An empty directory of the container's own, new at each start; the working directory where the manifest "
-    "has no `workingDir`.",
-    "HOSTNAME": "The replica's name. What the machine calls itself stays.",
-    "LANG": "As it says.",
-    "PATH": "Where its program is looked for, and what that finds.",
-    "PLATFORM_GLOBAL_ENDPOINT": "The name under which the workload is reached, below the setting `endpointDomain`.",
+    "HOME": "An empty directory of the container, new at each start; the working directory if the manifest has no "
+    "`workingDir`.",
+    "HOSTNAME": "The replica's name. The hostname of the machine does not change.",
+    "LANG": "The locale.",
+    "PATH": "The search path for the program.",
+    "PLATFORM_GLOBAL_ENDPOINT": "The public name of the workload, below the setting `endpointDomain`.",
     "PLATFORM_GVC": "The GVC.",
     "PLATFORM_GVC_ALIAS": "The GVC's alias: 13 letters and digits.",
-    "PLATFORM_IMAGE": "The image as the manifest has it.",
-    "PLATFORM_LOCATION": "Provider and region of the location, by its manifest or else by its name.",
-    "PLATFORM_NAMESPACE": "Looks random, and is the same for all containers of a GVC.",
+    "PLATFORM_IMAGE": "The image, as in the manifest.",
+    "PLATFORM_LOCATION": "Provider and region of the location, from its manifest or else from its name.",
+    "PLATFORM_NAMESPACE": "A random-looking name, the same for all containers of a GVC.",
     "PLATFORM_ORG": "The org.",
-    "PLATFORM_PROVIDER": "The provider: `byok` for a location of one's own.",
-    "PLATFORM_TOKEN": "A token that only this workload has, the same for all its replicas as long as it lives.",
+    "PLATFORM_PROVIDER": "The provider: `byok` for your own location.",
+    "PLATFORM_TOKEN": "A token for this workload alone, the same for all its replicas until the workload is deleted.",
     "PLATFORM_WORKLOAD": "The workload.",
     "PLATFORM_WORKLOAD_VERSION": "Its version.",
-    "PORT": "Where the container has to listen: what was given for its first port, or for the declared one that a "
-    "`PORT` of the manifest names. Only in containers that declare a port.",
-    "PORT_8080": "What was given for the declared port of this number, for each one of the workload.",
-    "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container: by this the daemon finds its processes.",
+    "PORT": "The port to listen on: the one assigned for its first port, or for the declared port that `PORT` in the "
+    "manifest names. Only in containers that declare a port.",
+    "PORT_8080": "The port assigned for this declared port; one variable for each declared port of the workload.",
+    "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container, so that the daemon finds its processes.",
     "RECONCILER_ENDPOINTS": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
     "RECONCILER_POOL": "The former name of `RECONCILER_ENDPOINTS`. The next release no longer sets it.",
-    "RECONCILER_PORTS": "The declared ports of the container, and where each is on this host.",
-    "RECONCILER_REPLICA": "Version, place in a stateful workload (-1 elsewhere), and what it was started with.",
+    "RECONCILER_PORTS": "The declared ports of the container, each with its port on this host.",
+    "RECONCILER_REPLICA": "Version, index in a stateful workload (else -1), and the hash of its configuration.",
     "RECONCILER_ROOT": "The directory of the location.",
-    "RECONCILER_VOLUMES": "A directory below which each volume is at its path.",
-    "TMPDIR": "Another empty directory of the container's own, new at each start.",
+    "RECONCILER_VOLUMES": "The directory that contains each volume at its path.",
+    "TMPDIR": "Another empty directory of the container, new at each start.",
 }
-"""Variable → what it holds."""
+"""Variable → its content."""
 
 
 def variables() -> dict[str, str]:
-    """What a container without variables of its own is given, in a location that is bound to this host."""
+    """The environment of a container without its own variables, at a location that is bound to this host."""
     around = PlatformEnvContext(
         "acme", "shop", "3zv8nzytpvojp", "aws-us-west-2", "aws", "us-west-2", "web", 2, "k5w0c3x2v8q1z", "…",
         "platform.local",
@@ -82,7 +82,7 @@ def _revealed(key: Key) -> SecretValue:
 
 
 def sentences() -> dict[str, list[str]]:
-    """What the condition NotEnforced can say, and the runtimes that can say it; `…` depends on the workload."""
+    """The sentences of the condition NotEnforced, each with its runtimes; `…` depends on the workload."""
     package = "reconciler/engines/host"
     found: dict[str, list[str]] = {}
     for runtime in runtime_names():
@@ -101,18 +101,18 @@ def _written(path: str, function: str = "") -> Iterator[str]:
     for top in modules()[path].body:
         if isinstance(top, ast.FunctionDef) and function in ("", top.name):
             for node in ast.walk(top):
-                said = node.value if isinstance(node, ast.Yield) else getattr(node, "elt", None)
-                if isinstance(said, ast.Constant | ast.JoinedStr):
-                    yield _template(said)
+                sentence = node.value if isinstance(node, ast.Yield) else getattr(node, "elt", None)
+                if isinstance(sentence, ast.Constant | ast.JoinedStr):
+                    yield _template(sentence)
 
 
-def _template(said: ast.Constant | ast.JoinedStr) -> str:
-    parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+def _template(sentence: ast.Constant | ast.JoinedStr) -> str:
+    parts = sentence.values if isinstance(sentence, ast.JoinedStr) else [sentence]
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
 
 def waits(reason: str) -> list[float]:
-    """Seconds until a container that ended for ``reason`` starts again, for ends in a row, up to the longest."""
+    """Seconds until a container that ended for ``reason`` is restarted, for repeated ends, up to the longest delay."""
     found: list[float] = []
     while not found or found[-1] < Timing().backoff_cap:
         over = Running("main", Phase.ENDED, failures=len(found), last=Ended(1, 0.0, reason))
@@ -123,15 +123,15 @@ def waits(reason: str) -> list[float]:
 
 
 def surges(*replicas: int) -> list[tuple[str, str, str]]:
-    """How many replicas of a standard workload may be there more, and fewer, with the default rolloutOptions."""
+    """The most additional and unavailable replicas of a standard workload with the default rolloutOptions."""
     rollouts = ((number, rollout_of(Specification(type="standard"), number)) for number in replicas)
     return [(str(number), str(each.surge), str(each.unavailable)) for number, each in rollouts]
 
 
 def course(hook: float | None, timing: Timing) -> tuple[float | None, float]:
-    """When a container that minds nothing is sent SIGTERM (None: never) and SIGKILL, in seconds from the beginning.
+    """When a container that ignores SIGTERM gets it (None: never) and SIGKILL, in seconds from the beginning.
 
-    ``hook`` is how long its preStop hook takes, None where it has none.
+    ``hook`` is the duration of its preStop hook in seconds, None without one.
     """
     spec = ContainerSpec("main", pre_stop=None if hook is None else Command(("drain",)))
     replica = Replica(REPLICA, WEB, 1, "", 0.0, (Running("main", Phase.RUNNING, wanted=spec),), ending=0.0)
