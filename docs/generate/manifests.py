@@ -13,8 +13,8 @@ from reconciler.model.key import GVC_SCOPED
 HEAD = f"""\
 # Manifests
 
-Every kind with its fields, and how the reconciler reads manifests. What the platform does with them is in
-[docs/platform](platform/fields.md).
+Every kind with its fields, and how the reconciler reads manifests. [docs/platform](platform/fields.md) describes their
+effect on the platform.
 
 A GVC with a workload in it:
 
@@ -27,7 +27,7 @@ spec:
 ---
 kind: workload
 name: web
-gvc: blog            # may be left out where the directory has a GVC
+gvc: blog            # optional if the directory has a GVC
 spec:
   type: serverless
   containers:
@@ -41,16 +41,16 @@ spec:
 
 ## Files
 
-One YAML mapping is one resource. A file holds as many as you like, with `---` between them. Files that end in `.yaml`
-or `.yml` are read, wherever they are below the source's path, except in directories that begin with a dot and where
-`.reconcilerignore` lists them (it has the form of a `.gitignore`). A symbolic link or a submodule in place of a
-manifest is refused, and so is a path that is not printable UTF-8.
+One YAML mapping is one resource. A file may contain several, separated by `---`. All files below the source's path that
+end in `.yaml` or `.yml` are read, except in directories that begin with a dot, and those listed in
+`.reconcilerignore`, which has the syntax of a `.gitignore`. A symbolic link or a submodule instead of a manifest is
+refused, and so is a path that is not printable UTF-8.
 
 ## YAML
 
 The reader is strict, so that a manifest means the same to every tool. It refuses plain values that YAML 1.1 and 1.2
 read differently (`no`, `017`, `12:30`), keys that are not text, tags beyond the core schema, encodings other than
-UTF-8, infinite numbers and those beyond 64 bits, aliases within themselves, and templates.
+UTF-8, infinite numbers and those beyond 64 bits, aliases that contain themselves, and templates.
 
 A comment `# reconciler: ignore RULE reason` silences a warning; [Rules](rules.md) has more on it.
 
@@ -60,30 +60,30 @@ A comment `# reconciler: ignore RULE reason` silences a warning; [Rules](rules.m
 | --- | --- |
 | a file | {LIMITS.file_bytes >> 20} MiB, {LIMITS.documents:,} documents, 1,000 times `%TAG`, {MOST_FAULTS} faults |
 | a document | {LIMITS.document_bytes >> 20} MiB, {LIMITS.aliases:,} aliases, {LIMITS.depth} levels |
-| values of a document, each alias counted as what it stands for | {LIMITS.nodes:,} |
+| values of a document, each alias counted with its content | {LIMITS.nodes:,} |
 | values of a file | {LIMITS.file_nodes:,}, and {LIMITS.document_share:,} more for each document |
 
 ## One declaration
 
-A resource is declared once: in one file, and in one source. A second declaration is an error, because both would be
-applied in turn, each undoing the other.
+A resource is declared once: in one file of one source. A second declaration is an error, because both would be applied
+in turn, and each would undo the other.
 
 ## Which GVC
 
-Workloads, identities and volume sets belong to a GVC: the one they name in `gvc`, else the one whose manifest is in the
-same directory, or in the nearest directory above that has one. A directory with two GVCs leaves the choice open, and
-that is an error.
+Workloads, identities and volume sets belong to the GVC that they name in `gvc`; otherwise to the GVC with a manifest in
+the same directory, or in the nearest directory above. If that directory has two GVCs, the choice is ambiguous: an
+error.
 
 ## Links
 
-Links name other resources. `//secret/db` is one of the org, `//identity/api` one of the same GVC,
-`//gvc/ops/workload/report` one of another GVC, and `/org/acme/secret/db` the long form of the first. A link must
-lead to something that is in Git, recorded, or listed under `external` in the settings.
+Links name other resources. `//secret/db` is a resource of the org, `//identity/api` one of the same GVC,
+`//gvc/ops/workload/report` one of another GVC, and `/org/acme/secret/db` the long form of the first. The target of a
+link must be in Git, recorded, or listed under `external` in the settings.
 
 ## Order
 
-A resource is applied after those that it links to, and after those in its tag `reconciler/depends-on`. Deletes go the
-other way round. Resources that depend on each other in a circle are refused.
+A resource is applied after those that it links to, and after those in its tag `reconciler/depends-on`. Deletes have
+the reverse order. Resources that depend on each other in a circle are refused.
 
 ## Tags
 
@@ -91,16 +91,16 @@ These tags have an effect, on any resource:
 
 | Tag | What it does |
 | --- | --- |
-| `reconciler/depends-on` | Keys or links, with commas between them. The resource waits until those are healthy. |
-| `reconciler/prune: disabled` | The resource stays when it is gone from Git. |
-| `reconciler/ignore` | Fields, with commas between them, that may differ at the locations: that is no drift. |
-| `reconciler/allow-replace: "true"` | Fields that cannot change may: by a deletion and a creation, once approved. |
+| `reconciler/depends-on` | Keys or links, separated by commas. The resource waits until these are healthy. |
+| `reconciler/prune: disabled` | The resource stays when it is no longer in Git. |
+| `reconciler/ignore` | Fields, separated by commas, whose differences at the locations are not drift. |
+| `reconciler/allow-replace: "true"` | Fixed fields change by a delete and a create, after an approval. |
 | `platform/protected: "true"` | The resource is neither deleted nor replaced. |
 
 ## Normal form
 
-Manifests are compared in a normal form: defaults are filled in, links have their long form, and lists whose order means
-nothing are sorted. A second equal entry in such a list is a warning.
+Manifests are compared in a normal form: defaults are filled in, links have their long form, and lists without a
+meaningful order are sorted. A second equal entry in such a list is a warning.
 
 ## What a change costs
 
@@ -109,12 +109,12 @@ The last column of the tables below names a class:
 | Class | What happens |
 | --- | --- |
 | in-place | The resource is updated; replicas are not touched. |
-| scale-only | The number of replicas follows; the version stays. |
-| new-version | The version goes up by one, and replicas are rolled over to it. |
+| scale-only | The number of replicas changes; the version stays. |
+| new-version | The version increases by one, and a rollout replaces the replicas. |
 | replace | The field cannot change: the revision is refused, unless the resource has `reconciler/allow-replace`. |
 
-`[]` stands for the entries of a list, `.*` for the values of a mapping with keys of your own choice. A field that is
-left out has its default, and writing a default out changes nothing.
+`[]` means the entries of a list, `.*` the values of a mapping with keys of your choice. An omitted field has its
+default, and a written default changes nothing.
 """
 
 
@@ -127,18 +127,18 @@ def page() -> str:
 HOST = """
 ### Secrets on the host
 
-A text that stands on the reconciler's host is written as `{file: PATH}`, a file below `secrets.directory` of the
-[settings](settings.md), or as `{credential: NAME}`, which systemd hands over (`LoadCredential=`). Where the settings
-have several sources, each may name only files below its own `sources[].secrets.directory`, and only the credentials in
-`sources[].secrets.credentials`. The file belongs to
-root or the reconciler's user and nobody else can read it, but for the group that the reconciler runs as. Of a single
-line the line break is left out. It is read whenever the secret is looked at.
+A value on the reconciler's host is written as `{file: PATH}`, a file below `secrets.directory` of the
+[settings](settings.md), or as `{credential: NAME}`, a credential of systemd (`LoadCredential=`). With several sources,
+each may name only files below its own `sources[].secrets.directory`, and only the credentials in
+`sources[].secrets.credentials`. The file must belong to root or the reconciler's user, and no user except these and the
+members of the reconciler's group may read it. The line break of a single line is removed. The file is read each time
+the secret is checked.
 
 ### Encrypted secrets
 
-A document with a mapping `sops` was encrypted with [SOPS](https://getsops.io) for age recipients. It is opened in
-memory, with the identity that the settings name, before anything else is looked at. Only secrets may have encrypted
-values. `reconciler secret` writes such files, by default with all below `data` encrypted and the rest left to read.
+A document with a mapping `sops` was encrypted with [SOPS](https://getsops.io) for age recipients. It is decrypted
+in memory, with the identity in the settings, before it is checked. Only secrets may have encrypted values.
+`reconciler secret` writes such files, and by default encrypts only the values below `data`.
 """
 
 

@@ -1,4 +1,4 @@
-"""The schema files that follow from the others: the manifest of any kind, and the catalogue for editors."""
+"""The generated schema files: the manifest of any kind, and the catalogue for editors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def files() -> dict[str, str]:
-    """File name → text of every schema file that nobody writes by hand."""
+    """File name → text of every generated schema file."""
     return {f"{name}.json": json.dumps(made, indent=2) + "\n" for name, made in _made().items()}
 
 
@@ -25,14 +25,14 @@ def _manifest() -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Manifest",
-        "description": "A manifest of any kind: the schema of its kind holds, so that a file may hold several.",
+        "description": "A manifest of any kind; the schema of its kind applies, so a file may contain several kinds.",
         "type": "object",
         "required": ["kind"],
         "properties": {
             "kind": {
                 "$ref": "#/$defs/kind",
                 "title": "Kind",
-                "description": "What the manifest describes.",
+                "description": "The kind of the resource.",
                 "examples": ["workload"],
             }
         },

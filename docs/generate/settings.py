@@ -8,14 +8,14 @@ from reconciler.documents.schema.loader import load_schema
 HEAD = """\
 # Settings
 
-One YAML file: `--settings FILE`, else what `$RECONCILER_SETTINGS` names, else `/etc/reconciler/settings.yaml`. It
-is read as strictly as manifests are: an unknown field or a wrong value is told with its line and column, and
-nothing starts. Paths are relative to the directory of the file. Durations are a number with ms, s, m, h or d.
+One YAML file: `--settings FILE`, else the path in `$RECONCILER_SETTINGS`, else `/etc/reconciler/settings.yaml`. It
+is read as strictly as manifests: an unknown field or a wrong value is reported with its line and column, and nothing
+starts. Paths are relative to the directory of the file. Durations are a number with ms, s, m, h or d.
 
-The daemon takes a change over by itself within seconds, or at once on SIGHUP (`systemctl reload`), between two runs
-and as a whole: where anything is wrong it says so (a condition that `reconciler doctor` shows, an event, the log) and
-goes on by what it had. A source that is added is followed; what a removed one owned stays where it is until it is
-adopted. Only `state` needs a restart.
+The daemon reloads a changed file within seconds, or at once on SIGHUP (`systemctl reload`), between two runs and as a
+whole. If the file is invalid, the daemon reports it (a condition that `reconciler doctor` shows, an event, the log)
+and keeps the old settings. An added source is followed; the resources of a removed one stay until another source
+adopts them. Only `state` needs a restart.
 
 A sample with comments is [systemd/settings.yaml](../systemd/settings.yaml).
 

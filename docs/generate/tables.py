@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 
 class Field(NamedTuple):
-    """One field of a schema: where it stands, what it takes, and what a change of it costs."""
+    """One field of a schema: its path, its values, and the class of its changes."""
 
     path: str
     schema: Schema
@@ -39,7 +39,7 @@ def _cell(text: str) -> str:
 
 
 def fields(schema: Schema, path: str = "", change: str = "in-place") -> Iterator[Field]:
-    """Every field below ``schema``, parents first; what stands in lists under ``[]``, under any key in ``.*``."""
+    """Every field below ``schema``, parents first; entries of lists under ``[]``, values under any key under ``.*``."""
     change = schema.get("x-change", change)
     if "x-host" in schema:
         return
@@ -60,7 +60,7 @@ def fields(schema: Schema, path: str = "", change: str = "in-place") -> Iterator
 def takes(schema: Schema) -> str:
     """The values that a field takes: its type, what is allowed, and the bounds."""
     if "x-host" in schema:
-        return "text, or where it stands on the host"
+        return "text, or its place on the host"
     parts = [_type(schema), *_bounds(schema), *_choices(schema)]
     if "deprecated" in schema:
         parts.append("deprecated")
@@ -77,10 +77,10 @@ def default(field: Field) -> str:
 
 
 def says(schema: Schema) -> str:
-    """What a field is, and what it must not be."""
+    """The description of a field, and the values that it refuses."""
     refused = schema.get("not", {}).get("description", "")
     description: str = schema["description"]
-    return description + (f" Not taken: {refused}." if refused else "")
+    return description + (f" Refused: {refused}." if refused else "")
 
 
 def _type(schema: Schema) -> str:
@@ -121,7 +121,7 @@ def _bounds(schema: Schema) -> Iterator[str]:
 
 
 def _choices(schema: Schema) -> Iterator[str]:
-    """Which fields go together; alternatives in a schema name required fields and nothing else."""
+    """Which fields go together; alternatives in a schema only name required fields."""
     for keyword, words in (("oneOf", "exactly one of"), ("anyOf", "at least one of")):
         names = [f"`{name}`" for part in schema.get(keyword, ()) for name in part.get("required", ())]
         if names:
