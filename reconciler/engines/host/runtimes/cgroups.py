@@ -125,6 +125,12 @@ def usage(groups: Sequence[str]) -> tuple[float, int] | None:
     return None if seconds is None or memory is None else (seconds, memory)
 
 
+def has_quota(groups: Sequence[str]) -> bool:
+    """Whether the CPU of the groups is limited, as far as they are visible from here."""
+    values = (read_file(group, file).split() for group in groups for file in ("cpu.max", "cpu.cfs_quota_us"))
+    return any(value and value[0] not in ("max", "-1") for value in values)
+
+
 def out_of_memory(groups: Sequence[str]) -> bool:
     """Whether the kernel has killed a process in the groups because their memory was exhausted."""
     texts = (read_file(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))

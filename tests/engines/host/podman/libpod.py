@@ -39,6 +39,7 @@ class Box:
         self.body = body
         self.state = "created"
         self.code = 0
+        self.lost = False
         self.listeners: list[socket.socket] = []
         self.updates: list[dict[str, Any]] = []
 
@@ -50,7 +51,7 @@ class Box:
             "State": self.state,
             "Pid": 1 if self.state == "running" else 0,
             "ExitCode": self.code,
-            "StartedAt": 1 if self.state in ("running", "exited") else -62135596800,
+            "StartedAt": 1 if self.lost or self.state in ("running", "exited") else -62135596800,
             "Labels": self.body.get("labels"),
         }
 
@@ -66,6 +67,15 @@ class Refusal(Exception):
     def __init__(self, status: int, cause: str, message: str = "") -> None:
         super().__init__(cause)
         self.answer = httpx2.Response(status, json={"cause": cause, "message": message or cause, "response": status})
+
+
+class Life:
+    """The rest of a daemon's life: so many ``requests`` are answered; the next one may still arrive."""
+
+    def __init__(self, requests: int, *, last_arrives: bool) -> None:
+        self.requests = requests
+        self.last_arrives = last_arrives
+        self.over = asyncio.Event()
 
 
 class Libpod:
@@ -86,6 +96,21 @@ class Libpod:
         """What a client uses in place of the socket."""
         return httpx2.MockTransport(self._handle)
 
+    def dying(self, life: Life) -> httpx2.MockTransport:
+        """The same for a daemon that dies at one of its requests."""
+
+        async def handle(request: httpx2.Request) -> httpx2.Response:
+            life.requests -= 1
+            if life.requests >= 0:
+                return await self._handle(request)
+            if life.requests == -1 and life.last_arrives:
+                await self._handle(request)
+            life.over.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        return httpx2.MockTransport(handle)
+
     def lose(self, request: str, *, when: str) -> None:
         """Break the next request that matches ``request``, ``before`` or ``after`` it is carried out."""
         self._lost.append((request, when))
@@ -93,6 +118,12 @@ class Libpod:
     def answer_again(self) -> None:
         """Break no further request."""
         self._lost.clear()
+
+    def reboot(self) -> None:
+        """The machine starts again: what ran is as if it were new, but for the time of its start."""
+        for box in self.boxes.values():
+            self._close(box)
+            box.state, box.lost = "created", box.state == "running"
 
     def end(self, box: Box, code: int) -> None:
         """The program of a container ends; the service reports it."""

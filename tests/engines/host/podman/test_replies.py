@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import socket
 import subprocess
@@ -17,8 +18,8 @@ from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from tests.engines.host.podman.kit import KEY, launch, opened, place, until
-from tests.engines.host.podman.libpod import INFO, Libpod, Refusal
+from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, until
+from tests.engines.host.podman.libpod import INFO, Libpod, Life, Refusal
 from tests.support.clock import FakeClock
 
 STEPS = [
@@ -55,6 +56,64 @@ def test_a_service_that_dies_during_a_start_leaves_one_container_and_no_half(
             assert running(service) == ["r", "r-main", "r-side"]
             assert len(service.boxes) == 3
         assert (service.boxes, service.networks) == ({}, {})
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("last_arrives", [False, True])
+def test_a_daemon_that_dies_at_any_request_leaves_what_the_next_one_puts_right(
+    tmp_path: Path, last_arrives: bool
+) -> None:
+    async def live(service: Libpod, requests: int) -> bool:
+        """Start, restart and remove containers until the death; whether it came."""
+        life = Life(10**6, last_arrives=last_arrives)
+        doomed = Host(tmp_path, tmp_path / "socket", service.dying(life), FakeClock())
+        await doomed.runtime.open(doomed.ended.append)
+
+        async def work() -> None:
+            await doomed.runtime.start(launch())
+            await doomed.runtime.start(launch(at=place(container="side")))
+            await doomed.runtime.remove(KEY, "r")
+            life.over.set()
+
+        life.requests = requests
+        task = asyncio.create_task(work())
+        await life.over.wait()
+        return not task.done()
+
+    async def story() -> None:
+        for requests in itertools.count():
+            service = Libpod()
+            died = await live(service, requests)
+            async with host(tmp_path, service) as heir:
+                await heir.runtime.prune({(KEY, "r")})
+                await heir.runtime.start(launch())
+                await heir.runtime.start(launch(at=place(container="side")))
+                assert running(service) == ["r", "r-main", "r-side"], requests
+                assert len(service.boxes) == 3, requests
+                limited = [box for box in service.boxes.values() if box.body["netns"]["nsmode"] == "container"]
+                assert all(box.updates for box in limited), requests
+            assert (service.boxes, service.networks) == ({}, {}), requests
+            if not died:
+                assert requests > 15
+                return
+
+    asyncio.run(story())
+
+
+def test_after_a_reboot_everything_has_ended_and_starts_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service, keep=True) as one:
+            await one.runtime.start(launch())
+            await one.runtime.start(launch(at=place(container="side")))
+        service.reboot()
+        async with host(tmp_path, service) as second:
+            assert [each.alive for each in await second.runtime.list()] == [False, False]
+            assert {each.code for each in await second.runtime.list()} == {None}
+            await second.runtime.start(launch())
+            assert running(service) == ["r", "r-main"]
+            assert len(service.boxes) == 2
 
     asyncio.run(story())
 

@@ -80,8 +80,8 @@ def test_user_1337_has_no_network() -> None:
 
 @pytest.mark.parametrize(("cpu", "quota"), [(50, 5_000), (1_000, 100_000), (4_000, 400_000), (1, 1_000)])
 def test_a_quota_of_cpu_follows_the_start(cpu: int, quota: int) -> None:
-    assert quota_body(launch(cpu=cpu), ALL) == {"cpu": {"quota": quota, "period": 100_000}}
-    assert quota_body(launch(cpu=cpu), frozenset()) is None
+    assert quota_body(cpu, ALL) == {"cpu": {"quota": quota, "period": 100_000}}
+    assert quota_body(cpu, frozenset()) is None
 
 
 def test_limits_that_this_podman_cannot_set_are_not_asked_for() -> None:
@@ -96,7 +96,7 @@ def test_labels_say_everything_that_an_adoption_needs() -> None:
     found = LABELS.read(LABELS.container(start, "n1"))
     assert found is not None
     assert (found.place, found.version, found.config_hash, found.index) == (place(), 3, "a/b", 2)
-    assert (found.ports, found.nonce) == ({80: 25001}, "n1")
+    assert (found.ports, found.cpu) == ({80: 25001}, 50)
     sandbox = LABELS.read(LABELS.sandbox(start, "n2"))
     assert sandbox is not None
     assert (sandbox.place.container, sandbox.ports) == ("", {80: 25001, 90: 25002})
@@ -106,7 +106,7 @@ def test_labels_say_everything_that_an_adoption_needs() -> None:
     "change",
     [
         {"owner": "another"}, {"gvc": ".."}, {"replica": "a/b"}, {"container": "a\nb"}, {"version": "x"},
-        {"index": ""}, {"ports": "no"}, {"workload": ""},
+        {"index": ""}, {"cpu": "x"}, {"ports": "no"}, {"workload": ""},
     ],
 )  # fmt: skip
 def test_labels_that_we_did_not_write_mean_nothing(change: dict[str, str]) -> None:

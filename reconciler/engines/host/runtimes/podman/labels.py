@@ -18,14 +18,17 @@ from reconciler.model.key import Key, Kind
 _PREFIX = "io.gitops-reconciler."
 OWNER = f"{_PREFIX}owner"
 """The daemon and location; nothing without this label, or with another one's, is ever touched."""
-LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, PORTS, NONCE = (
+LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, PORTS, CPU, NONCE = (
     f"{_PREFIX}{name}"
     for name in (
         "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "ports",
-        "nonce",
+        "cpu", "nonce",
     )
 )  # fmt: skip
-"""Container is "" for a sandbox. Ports are JSON: declared to assigned. The nonce is new at every start."""
+"""Container is "" for a sandbox. Ports are JSON: declared to assigned. CPU is in millicores, 0 for a sandbox.
+
+The nonce is new at every start.
+"""
 
 # Names become paths of this host, and anybody with access to the socket sets labels.
 _NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]{0,252}")
@@ -35,14 +38,14 @@ _NAME_LENGTH = 80
 
 
 class Labelled(msgspec.Struct, frozen=True):
-    """What the labels of a container mean. The place of a sandbox has the container ""."""
+    """What the labels of a container mean. The place of a sandbox has the container ""; ``cpu`` is in millicores."""
 
     place: ContainerId
     version: int
     config_hash: str
     index: int
     ports: dict[int, int]
-    nonce: str
+    cpu: int = 0
 
 
 class PodmanLabels(msgspec.Struct, frozen=True):
@@ -81,11 +84,13 @@ class PodmanLabels(msgspec.Struct, frozen=True):
             CONTAINER: launch.place.container,
             DIGEST: digest,
             PORTS: _encode_ports(launch.ports),
+            CPU: str(launch.cpu),
         }
 
     def sandbox(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
         """The labels of the sandbox of the replica that ``launch`` belongs to."""
-        return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", PORTS: _encode_ports(launch.replica_ports)}
+        ports = _encode_ports(launch.replica_ports)
+        return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", PORTS: ports, CPU: "0"}
 
     def _labels(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
         place = launch.place
@@ -108,15 +113,15 @@ class PodmanLabels(msgspec.Struct, frozen=True):
             return None
         names = [found.get(each, "") for each in (GVC, WORKLOAD, REPLICA)]
         container = found.get(CONTAINER, "")
-        version, index = found.get(VERSION, ""), found.get(INDEX, "")
+        version, index, cpu = found.get(VERSION, ""), found.get(INDEX, ""), found.get(CPU, "0")
         ports = _decode_ports(found.get(PORTS, ""))
         if not all(map(_NAME.fullmatch, [*names, *([container] if container else [])])) or ports is None:
             return None
-        if not (_COUNT.fullmatch(version) and _COUNT.fullmatch(index)):
+        if not all(map(_COUNT.fullmatch, (version, index, cpu))):
             return None
         gvc, workload, replica = names
         place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
-        return Labelled(place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, found.get(NONCE, ""))
+        return Labelled(place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, int(cpu))
 
 
 def labels_of(root: Path, location: str) -> PodmanLabels:

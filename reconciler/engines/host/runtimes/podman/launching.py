@@ -11,11 +11,10 @@ from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
-from reconciler.engines.host.runtimes.podman.api.client import Request
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
-from reconciler.engines.host.runtimes.podman.service import Service
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body, quota_body
+from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
@@ -76,11 +75,8 @@ class Launcher:
     async def _limit(self, launch: ContainerStart, container: str) -> None:
         """Set the quota of CPU. A container without it does not stay. Raises EngineError."""
         service = self._service
-        body = quota_body(launch, service.capabilities.controllers)
-        if body is None:
-            return
         try:
-            await service.client.send(Request("POST", f"containers/{container}/update", body=body), safe=True)
+            await limit_cpu(service, container, launch.cpu)
         except PodmanError as error:
             if not (await service.starter.inspect(container)).running:
                 return
@@ -89,7 +85,7 @@ class Launcher:
 
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, "")
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports)
 
 
 def _give(launch: ContainerStart, owner: Owner) -> None:

@@ -13,12 +13,13 @@ import httpx2
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.podman.api.answers import NEW, AllStats, Listed, PodmanError, read, wall_time
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
 from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities, discover
 from reconciler.engines.host.runtimes.podman.exec import Execution
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
 from reconciler.engines.host.runtimes.podman.sandbox import SandboxMaker
+from reconciler.engines.host.runtimes.podman.spec import quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import Sweeper
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked, running_container, track
@@ -74,7 +75,24 @@ async def adopt(service: Service, clock: Clock) -> list[Tracked]:
     lost = {_replica(each) for each in adopted} - open_replicas
     for key, replica in sorted(lost):
         await service.sweeper.delete_replica(key, replica)
+    for each in adopted:
+        if (
+            each.running.alive
+            and each.labelled.cpu
+            and _replica(each) not in lost
+            and not cgroups.has_quota(each.groups)
+        ):
+            # The daemon died between the start and its limit.
+            with contextlib.suppress(PodmanError):
+                await limit_cpu(service, each.id, each.labelled.cpu)
     return [_end_if_lost(each, lost) for each in adopted if _replica(each) not in lost or each.running.place.container]
+
+
+async def limit_cpu(service: Service, container: str, cpu: int) -> None:
+    """Limit a running container to ``cpu`` millicores, if this Podman can. Raises PodmanError."""
+    body = quota_body(cpu, service.capabilities.controllers)
+    if body is not None:
+        await service.client.send(Request("POST", f"containers/{container}/update", body=body), safe=True)
 
 
 async def usage(service: Service, running: Sequence[Tracked]) -> dict[ContainerId, Usage]:

@@ -127,11 +127,11 @@ def sandbox_body(launch: ContainerStart, around: Surroundings, image: str, nonce
     }
 
 
-def quota_body(launch: ContainerStart, controllers: frozenset[str]) -> dict[str, Any] | None:
-    """The quota of CPU, for an update of the running container; None where no limit of CPU can be set."""
+def quota_body(cpu: int, controllers: frozenset[str]) -> dict[str, Any] | None:
+    """The quota for ``cpu`` millicores, for an update of the running container; None where none can be set."""
     if "cpu" not in controllers:
         return None
-    return {"cpu": {"quota": max(_LEAST_QUOTA, launch.cpu * PERIOD // 1000), "period": PERIOD}}
+    return {"cpu": {"quota": max(_LEAST_QUOTA, cpu * PERIOD // 1000), "period": PERIOD}}
 
 
 def hosts_file(launch: ContainerStart) -> str:
