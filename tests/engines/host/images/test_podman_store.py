@@ -8,11 +8,10 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -27,63 +26,44 @@ from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
 from tests.support.clock import FakeClock
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
+from tests.support.podman import PodmanService
 from tests.support.programs import only_root, small_disk, tool
 from tests.support.registry import Asked, FakeRegistry, Reply
 
 root = only_root("Podman's storage of the tests is that of root")
 
 
-class Service:
-    """A Podman service with a storage of its own below ``path``; it runs nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        # Podman refuses a run directory of more than 50 characters.
-        self._run = Path(tempfile.mkdtemp(prefix="podman-"))
-        self.socket = self._run / "podman.sock"
-        places = {"root": "root", "tmpdir": "tmp", "network-config-dir": "net"}
-        flags = [word for name, folder in places.items() for word in (f"--{name}", str(path / folder))]
-        flags += ["--runroot", str(self._run / "run")]
-        flags += ["--volumepath", str(path / "volumes"), "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
-        self._command = [tool("podman", "podman"), *flags, "system", "service", "--time", "0", f"unix://{self.socket}"]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Let it answer."""
-        with (self.path / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        while not self._answers():
-            assert self._process.poll() is None, (self.path / "log").read_text()
-            time.sleep(0.01)
-
-    def kill(self) -> None:
-        """End it at once."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+class Storage(PodmanService):
+    """A Podman service that runs nothing: unlike others it need not be alone on this machine."""
 
     def close(self) -> None:
-        """End it, and remove what it mounted."""
+        """End it, and remove its mounts and files."""
         self.kill()
-        mounted = [str(self.path / "root" / "overlay"), str(self._run / "run")]
+        mounted = [str(self.folder / "root" / "overlay"), str(self.folder / "run")]
         subprocess.run(["umount", "-l", *mounted], check=False, capture_output=True)
-        shutil.rmtree(self._run)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _answers(self) -> bool:
-        transport = httpx2.HTTPTransport(uds=str(self.socket), verify=False)
-        try:
-            with httpx2.Client(transport=transport, trust_env=False) as client:
-                return client.get("http://podman/_ping").status_code == 200
-        except httpx2.TransportError:
-            return False
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A directory with a short name: Podman refuses a run directory of more than 50 characters."""
+    tool("podman", "podman")
+    folder = Path(tempfile.mkdtemp(prefix="podman-"))
+    try:
+        yield folder / "p"
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    found = Service(tmp_path_factory.mktemp("podman"))
-    found.start()
-    yield found
-    found.close()
+def service() -> Iterator[Storage]:
+    with short_folder() as folder:
+        found = Storage(folder)
+        try:
+            found.start()
+            yield found
+        finally:
+            found.close()
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +75,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistr
 class Two:
     """The stores of two locations that share the storage of ``service``, and a client that shows what is there."""
 
-    def __init__(self, service: Service, registry: DockerRegistry) -> None:
+    def __init__(self, service: Storage, registry: DockerRegistry) -> None:
         self.registry = registry
         self.ours = PodmanImages(service.socket, "a1", [registry.host])
         self.theirs = PodmanImages(service.socket, "b2", [registry.host])
@@ -122,7 +102,7 @@ class Two:
         await self.podman.close()
 
 
-def played(service: Service, registry: DockerRegistry, story: Callable[[Two], Awaitable[None]]) -> None:
+def played(service: Storage, registry: DockerRegistry, story: Callable[[Two], Awaitable[None]]) -> None:
     async def whole() -> None:
         two = Two(service, registry)
         try:
@@ -134,7 +114,7 @@ def played(service: Service, registry: DockerRegistry, story: Callable[[Two], Aw
 
 
 @root
-def test_an_image_is_pulled_claimed_and_removed(service: Service, registry: DockerRegistry) -> None:
+def test_an_image_is_pulled_claimed_and_removed(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         one = image("one", size=100_000)
         name = two.push("team/app", one)
@@ -160,7 +140,7 @@ def test_an_image_is_pulled_claimed_and_removed(service: Service, registry: Dock
 
 
 @root
-def test_the_image_of_an_index_is_that_of_this_host(service: Service, registry: DockerRegistry) -> None:
+def test_the_image_of_an_index_is_that_of_this_host(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         name = two.push("many", image("arm", "arm64"), image("amd"))
         await two.ours.pull(name, None)
@@ -181,7 +161,7 @@ def test_the_image_of_an_index_is_that_of_this_host(service: Service, registry: 
 
 
 @root
-def test_two_locations_never_remove_what_the_other_one_needs(service: Service, registry: DockerRegistry) -> None:
+def test_two_locations_never_remove_what_the_other_one_needs(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         name = two.push("shared", image("shared"))
         await two.ours.pull(name, None)
@@ -197,7 +177,7 @@ def test_two_locations_never_remove_what_the_other_one_needs(service: Service, r
 
 
 @root
-def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Service, registry: DockerRegistry) -> None:
+def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         name = two.push("removed", image("removed"))
         await two.ours.pull(name, None)
@@ -211,7 +191,7 @@ def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Service, 
 
 
 @root
-def test_claims_without_a_record_end_and_those_of_others_stay(service: Service, registry: DockerRegistry) -> None:
+def test_claims_without_a_record_end_and_those_of_others_stay(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         first, second = two.push("first", image("first")), two.push("second", image("second"))
         for name in (first, second):
@@ -227,7 +207,7 @@ def test_claims_without_a_record_end_and_those_of_others_stay(service: Service, 
 
 
 @root
-def test_an_image_with_a_name_of_somebody_stays(service: Service, registry: DockerRegistry) -> None:
+def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         name = two.push("tagged", image("tagged"))
         await two.ours.pull(name, None)
@@ -241,7 +221,7 @@ def test_an_image_with_a_name_of_somebody_stays(service: Service, registry: Dock
 
 
 @root
-def test_an_image_that_a_container_uses_stays(service: Service, registry: DockerRegistry) -> None:
+def test_an_image_that_a_container_uses_stays(service: Storage, registry: DockerRegistry) -> None:
     async def story(two: Two) -> None:
         name = two.push("used", image("used"))
         await two.ours.pull(name, None)
@@ -256,7 +236,7 @@ def test_an_image_that_a_container_uses_stays(service: Service, registry: Docker
 
 
 @root
-def test_a_failed_pull_has_the_words_of_the_registry(service: Service, registry: DockerRegistry) -> None:
+def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry: DockerRegistry) -> None:
     async def failure(two: Two, name: str) -> ImageError:
         with pytest.raises(ImageError) as error:
             await two.ours.pull(name, None)
@@ -284,7 +264,7 @@ def test_a_failed_pull_has_the_words_of_the_registry(service: Service, registry:
 
 @root
 def test_a_login_reaches_the_registry_and_nothing_else(
-    service: Service, registry: DockerRegistry, tmp_path: Path
+    service: Storage, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     with docker_registry(tmp_path / "closed", login=True) as closed:
 
@@ -298,7 +278,7 @@ def test_a_login_reaches_the_registry_and_nothing_else(
 
         played(service, closed, story)
     login = base64.b64encode(f"{USER}:{PASSWORD}".encode())
-    files = [path for path in service.path.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path for path in service.folder.rglob("*") if path.is_file() and not path.is_symlink()]
     assert [path for path in files if login in path.read_bytes()] == []
 
 
@@ -322,7 +302,7 @@ async def until_asked(fake: FakeRegistry, digest: str, times: int = 1) -> None:
 
 
 @root
-def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Service) -> None:
+def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
     async def story() -> None:
         one = image("during a pull")
         async with FakeRegistry() as fake:
@@ -344,7 +324,7 @@ def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_wo
 
 
 @root
-def test_a_pull_that_is_cancelled_leaves_nothing(service: Service) -> None:
+def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
     async def story() -> None:
         one = image("to be cancelled")
         async with FakeRegistry() as fake:
@@ -366,7 +346,7 @@ def test_a_pull_that_is_cancelled_leaves_nothing(service: Service) -> None:
 
 @root
 def test_a_registry_is_asked_once_for_a_version_and_its_image(
-    service: Service, registry: DockerRegistry, tmp_path: Path
+    service: Storage, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     """The service over the real client, registry and storage; Podman itself asks for the digest it pulls."""
 
@@ -400,20 +380,19 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
 
 
 @root
-def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "size=24m") as disk:
-        small = Service(disk)
-        small.start()
+def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry) -> None:
+    async def story(two: Two) -> None:
+        large, little = two.push("toolarge", image("x", size=40_000_000)), two.push("little", image("little"))
+        with pytest.raises(ImageError, match="no space left on device") as error:
+            await two.ours.pull(large, None)
+        assert error.value.reason is Reason.IMAGE_PULL_FAILED
+        await two.ours.pull(little, None)
+        assert await two.ours.inspect(little) is not None
+
+    with short_folder() as folder, small_disk(folder, "size=24m") as disk:
+        small = Storage(disk)
         try:
-
-            async def story(two: Two) -> None:
-                large, little = two.push("toolarge", image("x", size=40_000_000)), two.push("little", image("little"))
-                with pytest.raises(ImageError, match="no space left on device") as error:
-                    await two.ours.pull(large, None)
-                assert error.value.reason is Reason.IMAGE_PULL_FAILED
-                await two.ours.pull(little, None)
-                assert await two.ours.inspect(little) is not None
-
+            small.start()
             played(small, registry, story)
         finally:
             small.close()
