@@ -37,10 +37,7 @@ class Attempts:
         now = self._clock.monotonic()
         last = self._failures.get(tried)
         if last is not None and last.until > now:
-            error = last.error
-            raise ImageError(
-                str(error), reason=error.reason, retry=error.retry, wait=last.until - now, missing=error.missing
-            )
+            raise _waiting(last.error, last.until - now)
         pause = self._pauses.get(host, now)
         if pause > now:
             raise ImageError(f"the image {image} is not asked for yet: {host} asked for a pause", wait=pause - now)
@@ -50,8 +47,11 @@ class Attempts:
         last = self._failures.get(tried)
         return last.number if last is not None else 0
 
-    def fail(self, tried: Hashable, host: str, error: ImageError) -> None:
-        """Record a failure. If the registry asked to wait, it is not asked for any other image either."""
+    def fail(self, tried: Hashable, host: str, error: ImageError) -> ImageError:
+        """Record a failure; returns it with the time to wait.
+
+        If the registry asked to wait, it is not asked for any other image either.
+        """
         now, number = self._clock.monotonic(), self.failures(tried) + 1
         wait = longest_wait(self._policy, number) * self._rng.uniform(0.5, 1.0)
         if error.wait is not None:
@@ -63,7 +63,12 @@ class Attempts:
         self._failures[tried] = _Failure(error, number, now + wait)
         while len(self._failures) > MOST_REMEMBERED:
             del self._failures[next(iter(self._failures))]
+        return _waiting(error, wait)
 
     def succeed(self, tried: Hashable) -> None:
         """Forget failures."""
         self._failures.pop(tried, None)
+
+
+def _waiting(error: ImageError, wait: float) -> ImageError:
+    return ImageError(str(error), reason=error.reason, retry=error.retry, wait=wait, missing=error.missing)

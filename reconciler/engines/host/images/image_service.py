@@ -94,8 +94,8 @@ class ImageService:
         were last seen with replace those of the version when all images are here.
 
         Raises EngineError: InvalidImageName, ImagePullFailed, ImagePlatformMismatch, those of secrets and of the disk.
-        After a failure an early call raises the same error again and asks no registry; ``wait`` of an ImageError is
-        how many seconds that lasts.
+        After a failure an early call raises the same error again and asks no registry; ``wait`` of the error is how
+        many seconds that lasts.
         """
         references = {name: self._parse(text) for name, text in wanted.containers.items()}
         found = await self._resolve(wanted, references, follow)

@@ -20,7 +20,7 @@ LOCAL = "localhost"
 
 
 class ImageError(EngineError):
-    """An image cannot be provided. ``wait`` is how many seconds the registry asks to wait, None if it does not.
+    """An image cannot be provided. ``wait`` is how many seconds to wait before another try, None if nothing says so.
 
     ``missing``: the registry answers, and does not have the image.
     """

@@ -121,8 +121,7 @@ class Puller:
             async with self._slots:
                 image = await self._pull(reference, credentials, check)
         except ImageError as error:
-            self._attempts.fail(tried, reference.host, error)
-            raise
+            raise self._attempts.fail(tried, reference.host, error) from None
         self._attempts.succeed(tried)
         return image
 

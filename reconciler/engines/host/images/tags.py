@@ -98,8 +98,7 @@ class TagResolver:
         try:
             manifest = await self._registry.resolve(reference, credentials, with_body)
         except ImageError as error:
-            self._attempts.fail(asked, reference.host, error)
-            raise
+            raise self._attempts.fail(asked, reference.host, error) from None
         self._attempts.succeed(asked)
         found = Resolved(manifest, self._clock.monotonic())
         _remember(self._known, asked, found)

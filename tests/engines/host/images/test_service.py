@@ -241,6 +241,8 @@ def test_a_failing_registry_is_asked_once_an_interval_and_the_old_version_has_it
         stage.registry.answer = lambda asked: reply if "manifests" in asked.path else None
         first = await stage.refused(f"{HOST}/team/app:2", version=2)
         assert first.reason is Reason.IMAGE_PULL_FAILED
+        assert first.wait is not None
+        assert 5.0 <= first.wait <= 66.0
         for _ in range(3):
             again = await stage.refused(f"{HOST}/team/app:2", version=2)
             assert str(again) == str(first)
