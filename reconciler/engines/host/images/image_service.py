@@ -77,6 +77,8 @@ class ImageService:
         self._context = context
         self._events = events
         self._ensuring: dict[object, set[str]] = {}
+        self._ensured: dict[Key, WorkloadImages] = {}
+        self._reported: dict[Key, str] = {}
         self._digests = DigestStore(context.root / "images" / "digests")
         attempts = Attempts(context.clock, context.rng)
         client = registry or _registry(context)
@@ -104,6 +106,7 @@ class ImageService:
             pulls = (self._pull(wanted, name, each) for name, each in found.items())
             _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
             self._pin(wanted, pins)
+        self._ensured[wanted.key] = wanted
         self._watch(wanted, references, pins)
         return {name: pin.pinned for name, pin in pins.items()}
 
@@ -115,6 +118,9 @@ class ImageService:
         """Forget the digests of versions that are not ``remaining``; follow no tag if none is. Raises EngineError."""
         if not remaining:
             self._refresh.watch(key, ())
+        if key in self._ensured and self._ensured[key].version not in remaining:
+            del self._ensured[key]
+            self._reported.pop(key, None)
         self._digests.forget(key, remaining)
 
     def forget_others(self, keys: Collection[Key]) -> None:
@@ -123,8 +129,8 @@ class ImageService:
             self.forget(key)
 
     async def run(self) -> None:
-        """Follow tags and remove unused images, for ever."""
-        await asyncio.gather(self._refresh.run(self._events.moved, self._events.error), self._sweep())
+        """Follow tags, remove unused images and bring back those that others removed, for ever."""
+        await asyncio.gather(self._refresh.run(self._events.moved, self._events.error), self._keep_space())
 
     async def close(self) -> None:
         """Stop all pulls and requests. ``run`` is cancelled by its caller."""
@@ -209,7 +215,7 @@ class ImageService:
     def _in_use(self) -> set[str]:
         return self._digests.references().union(self._events.in_use(), *self._ensuring.values())
 
-    async def _sweep(self) -> None:
+    async def _keep_space(self) -> None:
         settings = self._context.settings
         budget = settings.budget << 20 if settings.budget is not None else None
         while True:
@@ -220,6 +226,23 @@ class ImageService:
                 except EngineError:
                     # The store is away or the disk is full, which those that start containers report.
                     continue
+                for wanted in list(self._ensured.values()):
+                    await self._restore(wanted)
+
+    async def _restore(self, wanted: WorkloadImages) -> None:
+        """Pull images again that somebody removed by force: the next replica needs them."""
+        pins = self._digests.get(wanted.key, wanted.version)
+        found = {name: pin for name, pin in pins.containers.items() if name in wanted.containers} if pins else {}
+        with self._using({pin.pinned for pin in found.values()}):
+            try:
+                for name, pin in found.items():
+                    await self._pull(wanted, name, _Resolved(pin))
+            except EngineError as error:
+                if self._ensured.get(wanted.key) == wanted and self._reported.get(wanted.key) != str(error):
+                    self._reported[wanted.key] = str(error)
+                    self._events.error(wanted.key, error)
+            else:
+                self._reported.pop(wanted.key, None)
 
 
 def _registry(context: ImageContext) -> RegistryClient:

@@ -63,6 +63,43 @@ def test_an_image_that_vanished_is_pulled_again_by_its_digest(tmp_path: Path) ->
     played(tmp_path, story)
 
 
+def test_an_image_that_somebody_removed_by_force_comes_back(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.ensure()
+        await stage.ensure(key=API)
+        stage.run()
+        stage.registry.push("team/app", "1", manifest("two"))
+        stage.store.images.clear()
+        await stage.clock.advance(601.0)
+        assert list(stage.store.images) == stage.store.claims[-1:] == [pinned("one")]
+        assert (stage.registry.count(), stage.errors) == (1, [])
+
+        stage.registry.delete("team/app", digest("one"))
+        stage.store.images.clear()
+        stage.service.forget(API)
+        await stage.clock.advance(3 * 601.0)
+        assert stage.errors == [(WEB, f"the image {pinned('one')}: manifest unknown")]
+        assert await stage.refused()
+
+    played(tmp_path, story)
+
+
+def test_an_image_whose_login_is_gone_stops_no_other_from_coming_back(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.secrets["pull"] = login("ann")
+        await stage.ensure(pull_secrets=(Key(Kind.SECRET, "", "pull"),))
+        stage.registry.push("other", "1", manifest("two"))
+        await stage.ensure(f"{HOST}/other:1", key=API)
+        stage.run()
+        del stage.secrets["pull"]
+        stage.store.images.clear()
+        await stage.clock.advance(3 * 601.0)
+        assert list(stage.store.images) == [pinned("two", f"{HOST}/other")]
+        assert stage.errors == [(WEB, "secret/pull is not applied")]
+
+    played(tmp_path, story)
+
+
 def test_a_digest_in_the_manifest_is_not_asked_for(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         assert await stage.ensure(f"{APP}@{digest('one')}") == pinned("one")
