@@ -112,11 +112,26 @@ class PodmanService:
             self.request("DELETE", f"containers/{each}?force=true&timeout=0&ignore=true&depend=true")
         for name in self.networks():
             self.request("DELETE", f"networks/{name}")
-        for each in known:
+        for each in self.oci_states():
             command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
             subprocess.run(command, capture_output=True, check=False)
-        for folder in groups_of_runtimes():
-            _remove_group(folder)
+            known.append(each)
+        for each in known:
+            for group in _CGROUPS.glob(f"*/reconciler_*/libpod-{each}"):
+                _remove_group(group)
+        for parent in _CGROUPS.glob("*/reconciler_*"):
+            # One that another program uses is not empty.
+            for folder in (parent / "conmon", parent):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def oci_states(self) -> list[str]:
+        """The containers of this service that the OCI runtime has state of."""
+        mark, found = os.fsencode(f"{self.folder}/"), []
+        for path in _OCI_STATE.glob("*/state.json"):
+            with contextlib.suppress(OSError):
+                found += [path.parent.name] if mark in path.read_bytes() else []
+        return sorted(found)
 
     def load(self, archive: bytes) -> None:
         """Bring an image."""
@@ -176,27 +191,19 @@ def podman_service() -> Iterator[PodmanService]:
             service.close()
 
 
-def groups_of_runtimes() -> list[Path]:
-    """The control groups in which Podman runtimes have their containers, in all hierarchies."""
-    return [*_CGROUPS.glob("*/reconciler_*"), *_CGROUPS.glob("reconciler_*")]
-
-
-def oci_states() -> list[str]:
-    """The containers that the OCI runtime has state of."""
-    return sorted(path.name for path in _OCI_STATE.iterdir()) if _OCI_STATE.is_dir() else []
+def groups_of(owner: str) -> list[Path]:
+    """The control groups in which the Podman runtime of ``owner`` has its containers, in all hierarchies."""
+    return [*_CGROUPS.glob(f"*/reconciler_{owner}"), *_CGROUPS.glob(f"reconciler_{owner}")]
 
 
 def _remove_group(group: Path) -> None:
     deadline = time.monotonic() + 5.0
-    for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
-        while folder.exists() and time.monotonic() < deadline:
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-    with contextlib.suppress(OSError):
-        group.rmdir()
+    while group.exists() and time.monotonic() < deadline:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            group.rmdir()
 
 
 def busybox_image(name: str, user: str = "") -> bytes:

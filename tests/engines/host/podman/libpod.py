@@ -112,7 +112,7 @@ class Libpod:
         return httpx2.MockTransport(handle)
 
     def lose(self, request: str, *, when: str) -> None:
-        """Break the next request that matches ``request``, ``before`` or ``after`` it is carried out."""
+        """Break the next request that matches: ``before`` it is sent, ``after`` its work or ``instead`` of that."""
         self._lost.append((request, when))
 
     def answer_again(self) -> None:
@@ -145,6 +145,8 @@ class Libpod:
             self._lost.remove(lost)
             if lost[1] == "before":
                 raise httpx2.ConnectError("connection refused")
+            if lost[1] == "instead":
+                raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
         query = {key: values[0] for key, values in parse_qs(request.url.query.decode()).items()}
         content = await request.aread()
         plain = request.headers.get("content-type") == "application/json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import msgspec
 
@@ -19,6 +20,8 @@ from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+
+_NOTICED_WITHIN, _PAUSE = 2.0, 0.05
 
 
 class Launcher:
@@ -78,10 +81,19 @@ class Launcher:
         try:
             await limit_cpu(service, container, launch.cpu)
         except PodmanError as error:
-            if not (await service.starter.inspect(container)).running:
+            if await self._ends(container):
                 return
             await service.sweeper.delete_wholly([container])
             raise EngineError(f"the limit of CPU cannot be set: {error}", reason=Reason.LIMITS_FAILED) from error
+
+    async def _ends(self, container: str) -> bool:
+        """Whether a container has ended, also if Podman has not noticed it yet. Raises PodmanError."""
+        deadline = time.monotonic() + _NOTICED_WITHIN
+        while (await self._service.starter.inspect(container)).running:
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_PAUSE)
+        return True
 
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:

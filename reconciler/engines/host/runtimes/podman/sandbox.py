@@ -7,7 +7,6 @@ the same network; if the sandbox itself ends, the whole replica is lost, since i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from reconciler.engines.host.runtimes.podman.api.answers import Inspected, PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
@@ -22,6 +21,7 @@ from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.reasons import Reason
 
+_ATTEMPTS = 4
 _LACKING = ("network not found", "unable to find network", "image not known", "no such image")
 
 
@@ -71,11 +71,7 @@ class SandboxMaker:
         return self._image
 
     async def _load(self, made: PauseImage) -> None:
-        try:
-            await self._client.get(f"images/{segment(made.reference)}/exists")
-        except PodmanError as error:
-            if not error.missing:
-                raise
+        if not await self._exists(f"images/{segment(made.reference)}"):
             await self._client.send(Request("POST", "images/load", body=made.archive), safe=True)
 
     async def _make_network(self) -> None:
@@ -86,13 +82,21 @@ class SandboxMaker:
             "options": {"isolate": "true"},
             "labels": {OWNER: self._labels.owner, LOCATION: self._labels.location},
         }
-        path = f"networks/{segment(self._labels.network)}"
+        for attempt in range(_ATTEMPTS):
+            if await self._exists(f"networks/{segment(self._labels.network)}"):
+                return
+            try:
+                await self._client.post("networks/create", body)
+            except PodmanError as error:
+                # If its reply is lost, the network may be there, or not.
+                if not error.lost or attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def _exists(self, path: str) -> bool:
         try:
             await self._client.get(f"{path}/exists")
         except PodmanError as error:
-            if not error.missing:
-                raise
-            with contextlib.suppress(PodmanError):
-                # Its reply may be lost, or another try may have made it: the next request shows that.
-                await self._client.post("networks/create", body)
-            await self._client.get(f"{path}/exists")
+            if error.missing:
+                return False
+            raise
+        return True
