@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -220,12 +220,9 @@ class ImageService:
         budget = settings.budget << 20 if settings.budget is not None else None
         while True:
             await self._context.clock.sleep(SWEEP_SECONDS)
-            with contained("removal of images"):
-                try:
-                    await self._space.sweep(settings.keep, budget)
-                except EngineError:
-                    # The store is away or the disk is full, which those that start containers report.
-                    continue
+            # Where the store is away or the disk is full, those that start containers report it.
+            with suppress(EngineError), contained("removal of images"):
+                await self._space.sweep(settings.keep, budget)
                 for wanted in list(self._ensured.values()):
                     await self._restore(wanted)
 

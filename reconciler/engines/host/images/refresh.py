@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.protocol import ImageError, ImageReference
 from reconciler.engines.host.images.tags import TagResolver
-from reconciler.errors import EngineError
+from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 
 TICK_SECONDS = 10.0
@@ -77,7 +78,7 @@ class TagRefresh:
                 self._any.clear()
                 await self._any.wait()
             await self._clock.sleep(TICK_SECONDS)
-            with contained("refresh of image tags"):
+            with suppress(ReconcilerError), contained("refresh of image tags"):
                 await self._refresh(on_moved, on_error)
 
     async def _refresh(self, on_moved: OnMoved, on_error: OnError) -> None:
@@ -97,7 +98,7 @@ class TagRefresh:
             turn = _Turn(latest.at + self._interval(), latest.at)
             for tag in tags:
                 if tag.digest != latest.manifest.digest:
-                    with contained(f"moved tag of {tag.key}"):
+                    with suppress(ReconcilerError), contained(f"moved tag of {tag.key}"):
                         on_moved(tag, latest.manifest.digest)
         turn = turn or _Turn(now + self._rng.uniform(0.0, FIRST), -1.0)
         is_due = turn.due <= now

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from tests.engines.host.images.kit import API, APP, HOST, WEB, Stage, digest, pinned, played
 from tests.support.registry import Reply, manifest, refused
@@ -203,12 +204,13 @@ def test_a_slow_registry_delays_no_other(tmp_path: Path) -> None:
     played(tmp_path, story)
 
 
-def test_a_bug_in_a_callback_ends_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), EngineError("no")])
+def test_a_callback_that_fails_ends_nothing(tmp_path: Path, error: Exception) -> None:
     async def story(stage: Stage) -> None:
         class Broken(list[object]):
             def append(self, each: object) -> None:
                 super().append(each)
-                raise ZeroDivisionError
+                raise error
 
         stage.moved = Broken()  # type: ignore[assignment]
         await stage.ensure(dynamic=True)
