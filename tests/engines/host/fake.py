@@ -27,6 +27,7 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
+from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSize
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -122,6 +123,40 @@ class Programs:
             self.tell(Verdict(place, found.started, kind, good, "" if good else "HTTP 503"))
 
 
+class FakeSession:
+    """The protocol ExecSession: a program that writes back what it reads, and ends with 0 at the end of its input."""
+
+    def __init__(self, argv: Sequence[str], size: TerminalSize | None) -> None:
+        self.argv = tuple(argv)
+        self.size = size
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def write(self, content: bytes) -> None:
+        """Take what is typed."""
+        await self._input.put(content)
+
+    async def close_stdin(self) -> None:
+        """End the program."""
+        await self._input.put(b"")
+
+    async def read(self) -> Output | None:
+        """What was typed."""
+        content = await self._input.get()
+        return Output(Channel.STDOUT, content) if content else None
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Remember the size."""
+        self.size = size
+
+    async def wait(self) -> int:
+        """It succeeds."""
+        return 0
+
+    async def close(self) -> None:
+        """End the program."""
+        await self.close_stdin()
+
+
 class FakeRuntime:
     """The protocol of runtimes/protocol.py over ``programs``; several may follow each other over the same ones."""
 
@@ -198,6 +233,13 @@ class FakeRuntime:
         takes = (behaviour.post_start if first else behaviour.pre_stop) or 0.0
         await self._programs.clock.sleep(min(takes, timeout))
         return ExecResult(0, "", timed_out=takes > timeout)
+
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> FakeSession:
+        """A session that writes back what it reads."""
+        program = self._programs.running.get(place)
+        if program is None or not program.alive:
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+        return FakeSession(argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """Nobody uses anything."""

@@ -21,6 +21,7 @@ from reconciler.engines.host.runtimes.protocol import (
     Runtime,
     Usage,
 )
+from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 
@@ -78,6 +79,10 @@ class HandoverRuntime:
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a container, in its own runtime."""
         return await self._of(place.key, place.replica).exec(place, argv, timeout)
+
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+        """Open a session in a container, in its own runtime. Raises EngineError."""
+        return await self._of(place.key, place.replica).open_session(place, argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""

@@ -11,6 +11,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
+from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.settings import Settings
@@ -169,6 +170,12 @@ class Runtime(Protocol):
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
+
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+        """Run a program inside a running container, connected to the caller. Raises EngineError.
+
+        Without ``terminal`` its streams are pipes. Also works before ``open``, for a command beside the daemon.
+        """
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""

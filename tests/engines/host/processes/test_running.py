@@ -37,6 +37,15 @@ def test_how_a_program_ended_is_told(tmp_path: Path, script: str, code: int, rea
     asyncio.run(story())
 
 
+def test_no_signal_is_ignored_when_a_program_begins(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(shell("grep SigIgn /proc/self/status"))
+            assert await host.wrote("\n") == "SigIgn:\t0000000000000000\n"
+
+    asyncio.run(story())
+
+
 def test_what_a_shell_cannot_begin_has_not_started(tmp_path: Path) -> None:
     async def story(env: dict[str, str], reason: str) -> None:
         async with opened(tmp_path / reason) as host:

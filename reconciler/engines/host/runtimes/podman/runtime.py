@@ -34,6 +34,7 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
+from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -153,6 +154,10 @@ class PodmanRuntime:
         if known is None or not known.running.alive:
             raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
         return await self._connected.service.execution.run(known.id, argv, timeout)
+
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:  # noqa: ARG002
+        """Refuse: sessions of this runtime are not there yet. Raises EngineError."""
+        raise EngineError(f"programs cannot be run in {place.container} yet", reason=Reason.EXEC_FAILED)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container, as far as it is known."""

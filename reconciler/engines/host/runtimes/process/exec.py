@@ -150,9 +150,9 @@ def _kill(pid: int) -> None:
 
 
 def _start(begun: StartRecord, argv: Sequence[str]) -> _Child:
-    environment = _environment_of(begun)
+    environment = environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
-    user = _user_of(begun.pid) if os.geteuid() == 0 else None
+    user = exec_user(begun.pid) if os.geteuid() == 0 else None
     # The shell waits until the limits are set, so the program never runs without them.
     gate = [os.readlink(f"/proc/{begun.pid}/exe"), "-c", _GATE, "exec"]
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -180,7 +180,8 @@ def _start(begun: StartRecord, argv: Sequence[str]) -> _Child:
     return child, output
 
 
-def _environment_of(begun: StartRecord) -> bytes:
+def environment_of(begun: StartRecord) -> bytes:
+    """The environment of a running container, each variable ended by NUL. Raises EngineError, reason NotRunning."""
     # Right after its start, the wrapper process does not have its final environment yet.
     for _ in range(_MOMENTS):
         environment = procfs.environment(begun.pid)
@@ -198,7 +199,8 @@ def _open_gate(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
         gate.write(b"%d\n" % nproc_limit())
 
 
-def _user_of(pid: int) -> ExecUser | None:
+def exec_user(pid: int) -> ExecUser | None:
+    """The identity of the process ``pid``; None if it is that of this process."""
     fields = dict(
         line.split(":", 1) for line in procfs.read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
     )

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import resource
+import signal
 import sys
 
 SET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS = 36, 38
@@ -32,6 +33,9 @@ def main(report: int, words: list[str]) -> None:
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     resource.setrlimit(resource.RLIMIT_NPROC, (int(processes), int(processes)))
+    # Python ignores these two, and a program would inherit that.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
     os.set_inheritable(report, False)
     os.execve(shell, [title], {name: value for name, _, value in pairs})
 

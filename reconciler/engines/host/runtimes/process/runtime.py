@@ -18,7 +18,13 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes import cgroups, exit_watch
 from reconciler.engines.host.runtimes.process import usage
-from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
+from reconciler.engines.host.runtimes.process.adoption import (
+    Discovery,
+    discover,
+    is_start_alive,
+    running_of,
+    signal_program,
+)
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, name_for
 from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
 from reconciler.engines.host.runtimes.process.container_view import ContainerViews
@@ -26,8 +32,10 @@ from reconciler.engines.host.runtimes.process.exec import KILLED, execute
 from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
+from reconciler.engines.host.runtimes.process.session import open_session
 from reconciler.engines.host.runtimes.process.spawn import group_name, spawn
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
+from reconciler.engines.host.runtimes.procfs import boot_id
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -38,6 +46,7 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
+from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -157,6 +166,13 @@ class ProcessRuntime:
         if known is None or not known.running.alive:
             raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
         return await execute(known.begun, argv, timeout, self._ends)
+
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+        """Run a program like ``exec``, connected to the caller; finds the container by its record on disk."""
+        begun = await asyncio.to_thread(self._folders.record, place)
+        if begun is None or not is_start_alive(self._labels, begun, boot_id()):
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+        return await open_session(begun, argv, terminal, self._ends)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""

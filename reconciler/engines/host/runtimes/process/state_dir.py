@@ -54,6 +54,13 @@ class Code(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(StartRecord)
 
 
+def _read_record(path: Path) -> StartRecord | None:
+    try:
+        return _decoder.decode(_current_record(path.read_bytes()))
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 class StateDirectory(msgspec.Struct, frozen=True):
     """The directories of one location, below ``top``."""
 
@@ -101,11 +108,12 @@ class StateDirectory(msgspec.Struct, frozen=True):
     def records(self) -> Iterator[StartRecord]:
         """All recorded starts; an unreadable record belongs to no program that ever ran."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
-            try:
-                begun = _decoder.decode(_current_record(path.read_bytes()))
-            except (OSError, msgspec.DecodeError):
-                continue
-            yield begun
+            if (begun := _read_record(path)) is not None:
+                yield begun
+
+    def record(self, place: ContainerId) -> StartRecord | None:
+        """The last recorded start of a container; None without one."""
+        return _read_record(self.of(place) / _RECORD)
 
     def migrate(self) -> None:
         """Convert the records of an earlier version to the current form."""
