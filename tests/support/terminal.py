@@ -35,6 +35,19 @@ class Terminal:
         os.close(slave)
         self.written = ""
 
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._master, keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the window; the signal comes from the kernel where a command controls its terminal."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is typed, as it does between two commands."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
     def until(self, good: Callable[[str], bool], what: str, patience: float = 30.0) -> str:
         """The screen as soon as it is ``good``."""
         deadline = time.monotonic() + patience

@@ -8,6 +8,7 @@ import fcntl
 import os
 import struct
 import termios
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,15 +18,23 @@ from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSi
 _CTRL_D = b"\x04"
 
 
+class ChildEnds(NamedTuple):
+    """The descriptors that a child gets; -1 once they are closed here."""
+
+    stdin: int = -1
+    stdout: int = -1
+    stderr: int = -1
+
+
 class Streams(msgspec.Struct):
-    """Our ends, which are non-blocking descriptors, and ``child``: its stdin, stdout and stderr.
+    """Our ends, which are non-blocking descriptors, and those of the ``child``.
 
     ``stdin`` is -1 once it is closed. ``terminal`` is the pty's master, which is ``stdin`` and STDOUT too, or -1.
     """
 
     stdin: int
     outputs: dict[int, Channel]
-    child: tuple[int, int, int]
+    child: ChildEnds
     terminal: int = -1
 
     async def write(self, content: bytes) -> None:
@@ -73,7 +82,7 @@ class Streams(msgspec.Struct):
     def close_child(self) -> None:
         """Close the ends of the child, which has them once it is started."""
         _close(*self.child)
-        self.child = (-1, -1, -1)
+        self.child = ChildEnds()
 
     def close(self) -> None:
         """Close everything."""
@@ -96,13 +105,13 @@ def open_pipes() -> Streams:
         _close(*opened)
         raise
     outputs = {stdout: Channel.STDOUT, stderr: Channel.STDERR}
-    return Streams(ours, outputs, (stdin, child_stdout, child_stderr))
+    return Streams(ours, outputs, ChildEnds(stdin, child_stdout, child_stderr))
 
 
 def open_terminal(size: TerminalSize, user: int | None = None) -> Streams:
     """A pty; its slave belongs to ``user``, who can then open it by its name, as /dev/stdout does. Raises OSError."""
     master, slave = os.openpty()
-    made = Streams(master, {master: Channel.STDOUT}, (slave, slave, slave), master)
+    made = Streams(master, {master: Channel.STDOUT}, ChildEnds(slave, slave, slave), master)
     try:
         os.set_blocking(master, False)
         made.resize(size)

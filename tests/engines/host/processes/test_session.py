@@ -93,7 +93,7 @@ def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp
     async def story() -> None:
         env = {"PATH": "/usr/bin:/bin", "PASSWORD": "hunter2", "odd.name": "x"}
         async with container(tmp_path / "state", limited=limited, env=env, directory=str(tmp_path)) as host:
-            script = 'pwd; env; cat /proc/self/cgroup /proc/self/limits; grep -E "NoNewPrivs|SigIgn" /proc/self/status'
+            script = "pwd; env; cd /proc/self; cat cgroup limits; grep -E 'CapBnd|NoNewPrivs|SigIgn' status"
             found = (await ran(host.runtime, "sh", "-c", script)).out.decode()
             (program,) = (
                 pid for pid in marked(tmp_path / "state") if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -103,7 +103,9 @@ def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp
             assert "odd.name=x" in (await ran(host.runtime, "env")).out.decode()
             assert Path(f"/proc/{program}/cgroup").read_text() in found
             assert Path(f"/proc/{program}/limits").read_text() in found
-            assert "SigIgn:\t0000000000000000\nNoNewPrivs:\t1\n" in found
+            assert all(each in found for each in ("SigIgn:\t0000000000000000\n", "NoNewPrivs:\t1\n"))
+            status = Path(f"/proc/{program}/status").read_text()
+            assert next(line for line in status.splitlines() if line.startswith("CapBnd:")) in found
             assert "TERM=" not in found
 
     asyncio.run(story())

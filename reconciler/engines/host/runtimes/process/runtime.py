@@ -171,7 +171,8 @@ class ProcessRuntime:
         """Run a program like ``exec``, connected to the caller; finds the container by its record on disk."""
         begun = await asyncio.to_thread(self._folders.record, place)
         if begun is None or not is_start_alive(self._labels, begun, boot_id()):
-            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+            message = f"container {place.container} of {place.replica} does not run"
+            raise EngineError(message, reason=Reason.NOT_RUNNING)
         return await open_session(begun, argv, terminal, self._ends)
 
     async def stats(self) -> dict[ContainerId, Usage]:

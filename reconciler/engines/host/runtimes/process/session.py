@@ -83,9 +83,9 @@ def _launch(
     return subprocess.Popen(
         [sys.executable, "-I", "-S", _LAUNCHER, *words],
         env={name: value for name, _, value in (each.partition(b"=") for each in variables) if name in _MARKER},
-        stdin=streams.child[0],
-        stdout=streams.child[1],
-        stderr=streams.child[2],
+        stdin=streams.child.stdin,
+        stdout=streams.child.stdout,
+        stderr=streams.child.stderr,
         start_new_session=True,
         umask=0o022,
         pass_fds=[each for each in descriptors if each >= 0],

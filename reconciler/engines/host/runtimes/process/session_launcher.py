@@ -18,7 +18,8 @@ import sys
 import termios
 import warnings  # noqa: F401 - os.execvpe imports it, when the container's user may not read it any more
 
-SET_NO_NEW_PRIVS = 38
+CAPBSET_DROP, SET_NO_NEW_PRIVS = 24, 38
+CAPABILITIES = 64
 OWN, NOT_PERMITTED, NOT_FOUND = 125, 126, 127
 """Exit codes: this program failed, the wanted program may not be executed, there is none."""
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -33,6 +34,7 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
         pairs = [pair.partition(b"=") for pair in file.read().split(b"\0") if pair]
     limits = limits_of(pid)
     processes = limits.pop(resource.RLIMIT_NPROC)
+    bounding = bounding_of(pid)
     kernel = ctypes.CDLL(None, use_errno=True)
     if namespace >= 0 and kernel.setns(namespace, 0):
         raise OSError(ctypes.get_errno(), "its file systems cannot be reached")
@@ -41,6 +43,9 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for which, limit in limits.items():
         set_limit(which, limit)
+    for capability in range(CAPABILITIES):
+        if not bounding >> capability & 1:
+            kernel.prctl(CAPBSET_DROP, capability, 0, 0, 0)
     if user:
         os.setgroups([int(each) for each in groups.split(",") if each])
         os.setgid(int(group))
@@ -59,6 +64,12 @@ def limits_of(pid: str) -> dict[int, tuple[int, int]]:
     with open(f"/proc/{pid}/limits", encoding="ascii") as file:
         values = [line[25:].split()[:2] for line in file.read().splitlines()[1:]]
     return {which: (value_of(soft), value_of(hard)) for which, (soft, hard) in enumerate(values)}
+
+
+def bounding_of(pid: str) -> int:
+    """The capabilities that the processes of a container can have at most, as bits."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return int(next(line for line in file if line.startswith("CapBnd:")).split()[1], 16)
 
 
 def value_of(text: str) -> int:

@@ -1,0 +1,57 @@
+"""`reconciler exec`: run a command or a shell in a container."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import load, parse_key, records_or_none, settings_option
+from reconciler.errors import EngineError, RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.operations.exec import ExecOptions, ExecTarget
+    from reconciler.settings import Settings
+
+
+@click.command(epilog="Example: reconciler exec workload/shop/api -- ls -l /")
+@click.argument("key", callback=parse_key)
+@click.argument("argv", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--replica", metavar="NAME", default="", help="The replica; else the first one that is ready.")
+@click.option("--container", metavar="NAME", default="", help="The container; else the first one.")
+@click.option("--location", metavar="NAME", default="", help="Only replicas at this location.")
+@click.option("--tty/--no-tty", default=None, help="Give CMD a terminal, or not; else as here.")
+@settings_option
+def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | None, **names: str) -> int:
+    """Run CMD in a container of the workload KEY on this host; else a shell.
+
+    CMD has the variables, directory, user and limits of the container, and every key of a terminal. Only root and the
+    daemon's user may run it, since variables contain secrets. Needs no daemon. Exits with the code of CMD: 128 and
+    the signal that ended it; 126 if it may not run, 127 if there is none; 125 without a container.
+    """
+    from reconciler.cli.output.printing import print_error
+    from reconciler.cli.output.remote_program import run_program
+    from reconciler.clock import SystemClock
+    from reconciler.engines.host.runtimes.session import LOST
+    from reconciler.operations.exec import SHELL, ExecOptions, open_session
+
+    settings = load(settings_file)
+    try:
+        target = _target(settings, key, ExecOptions(**names))
+        return run_program(partial(open_session, settings, SystemClock(), target, argv or SHELL), tty)
+    except (EngineError, RefusedError) as error:
+        print_error(str(error))
+        return LOST
+
+
+def _target(settings: Settings, key: Key, options: ExecOptions) -> ExecTarget:
+    from reconciler.operations.exec import find_target
+
+    try:
+        return find_target(settings, partial(records_or_none, settings), key, options)
+    except PermissionError:
+        message = "only root and the daemon's user may enter containers, since their variables contain secrets"
+        raise RefusedError(message) from None
