@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import Sweeper
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, HostProcess, Outcome, Tracked
 
-_PATIENCE = 2.0
+_PATIENCE = 10.0
 """Seconds until Podman must have noticed the end of a container."""
 _PAUSE, _LONG_PAUSE = 0.02, 1.0
 _KERNEL_LOG = Path("/dev/kmsg")
@@ -61,11 +61,12 @@ class EndWatcher:
         """How a container ended; None if it runs. Waits for a service that does not answer."""
         deadline = time.monotonic() + _PATIENCE
         while True:
+            # Before the question: a monitor that ends in order has written the code, and Podman's answer has it.
+            orphaned, ended = self._is_gone(tracked.monitor), self._is_gone(tracked.program)
             try:
                 found = await self._starter.inspect(tracked.id)
                 if not found.running:
                     return await self._recorded(found)
-                orphaned, ended = self._is_gone(tracked.monitor), self._is_gone(tracked.program)
                 if orphaned or (ended and time.monotonic() > deadline):
                     return await self._end_orphan(tracked, ended=ended)
                 if not ended:

@@ -45,6 +45,7 @@ class TrackedContainers:
         self._by_id: dict[str, ContainerId] = {}
         self._killed: set[str] = set()
         self._checking: set[str] = set()
+        self._again: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops = [asyncio.create_task(each) for each in (self._refresh(), self._follow_events())]
 
@@ -98,7 +99,10 @@ class TrackedContainers:
 
     def suspect(self, container: str) -> None:
         """Check whether the container of that ID has ended; for IDs of others, do nothing."""
-        if container in self._by_id and container not in self._checking:
+        if container in self._checking:
+            # What raised this suspicion may have come after the question of that check.
+            self._again.add(container)
+        elif container in self._by_id:
             self._checking.add(container)
             self.run(self._check(container))
 
@@ -108,6 +112,10 @@ class TrackedContainers:
             outcome = await self._watcher.outcome(tracked) if tracked.running.alive else None
         finally:
             self._checking.discard(container)
+            again = container in self._again
+            self._again.discard(container)
+        if outcome is None and again:
+            self.suspect(container)
         place = tracked.running.place
         if outcome is None or self._by_place.get(place) is not tracked:
             return
