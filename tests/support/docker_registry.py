@@ -22,6 +22,8 @@ import msgspec
 from tests.support.programs import tool
 from tests.support.registry import OCI_INDEX, OCI_MANIFEST, digest_of
 
+PATIENCE = 30.0
+"""Seconds in which the registry must listen."""
 USER, PASSWORD = "ann", "right"
 _HTPASSWD = "ann:$2y$05$abcdefghijklmnopqrstuu8xaCxxL82bnl.UY74PMksDxIJShppPC"
 _LISTENS = re.compile(r"listening on (127\.0\.0\.1:\d+)")
@@ -157,8 +159,9 @@ def docker_registry(path: Path, *, login: bool = False) -> Iterator[DockerRegist
 
 
 def _listening(process: subprocess.Popen[bytes], log: Path) -> str:
-    while process.poll() is None:
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < deadline:
         if found := _LISTENS.search(log.read_text(errors="replace")):
             return found[1]
         time.sleep(0.01)
-    raise AssertionError(f"the registry ended: {log.read_text(errors='replace')[-1000:]}")
+    raise AssertionError(f"the registry does not listen: {log.read_text(errors='replace')[-1000:]}")

@@ -30,6 +30,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WORDS = 300
 _PLAIN = re.compile("wrong.version.number|record.layer|packet.length", re.IGNORECASE)
 """In the words of TLS where the other side speaks plain http."""
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _ADVICE = {
     401: "log in by a pull secret of the GVC or by `images.credentials`",
     403: "the login may not pull it, or there is none",
@@ -198,6 +199,8 @@ def _target(url: str, answer: Answer) -> str:
 
 def _cause(error: Exception) -> str:
     text = printable(" ".join(str(error).split()))[:_WORDS] or type(error).__name__
+    if _UNTRUSTED in text:
+        return f"{text} (add the authority that signed it to the certificates of this host, and restart the daemon)"
     if _PLAIN.search(text):
         return f"it does not speak TLS ({text}); if plain http is meant, name it in `images.insecure`"
     return text

@@ -296,8 +296,10 @@ def paused(fake: FakeRegistry, one: Image) -> asyncio.Event:
     return pause
 
 
-async def until_asked(fake: FakeRegistry, digest: str, times: int = 1) -> None:
-    while sum(each.path.endswith(digest) for each in fake.asked) < times:
+async def until_asked(fake: FakeRegistry, digest: str, pull: asyncio.Task[None]) -> None:
+    """Return once ``pull`` asks for a blob."""
+    while not any(each.path.endswith(digest) for each in fake.asked):
+        assert not pull.done(), pull
         await asyncio.sleep(0.01)
 
 
@@ -309,7 +311,7 @@ def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_wo
             store = PodmanImages(service.socket, "a1", [fake.host])
             pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
             pull = asyncio.create_task(store.pull(name, None))
-            await until_asked(fake, one.layer)
+            await until_asked(fake, one.layer, pull)
             service.kill()
             with pytest.raises(ImageError) as error:
                 await pull
@@ -331,7 +333,7 @@ def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
             store = PodmanImages(service.socket, "a1", [fake.host])
             pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
             pull = asyncio.create_task(store.pull(name, None))
-            await until_asked(fake, one.layer)
+            await until_asked(fake, one.layer, pull)
             pull.cancel()
             await asyncio.wait([pull])
             assert pull.cancelled()
