@@ -9,7 +9,7 @@ import pygit2
 
 from reconciler.errors import SourceError
 from reconciler.source.changes import CONTROL
-from reconciler.source.libgit import open_git
+from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.repository import Repository
 
 _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
@@ -76,7 +76,7 @@ class History:
 
     def _blob(self, commit: pygit2.Commit, path: str) -> str:
         try:
-            return str(commit.tree[self._below + path].id)
+            return str(commit.tree[lookup_name(self._below + path)].id)
         except KeyError:
             return ""
 

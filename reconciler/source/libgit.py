@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pygit2
@@ -12,6 +13,15 @@ CACHE_BYTES = 512 * 1024
 times as much. A daemon reads each commit once, so a larger cache would only grow with every commit."""
 _LARGEST_TREE = 256 * 1024
 """The largest tree in bytes that is cached; libgit2's default is 4 KB, but the root is read again and again."""
+
+
+def lookup_name(text: str) -> str:
+    """``text`` for a lookup by name: of a reference, in a tree or in a tree builder.
+
+    pygit2 never releases the name of a lookup. An interned one is stored once; a daemon that polls every second would
+    lose 5 MB a day.
+    """
+    return sys.intern(text)
 
 
 def open_git(path: Path) -> pygit2.Repository:

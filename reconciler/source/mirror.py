@@ -97,7 +97,7 @@ class Mirror:
         return self._remote.run(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"])
 
     def _tip(self, ref: str) -> str:
-        from reconciler.source.libgit import open_git
+        from reconciler.source.libgit import lookup_name, open_git
 
-        found = open_git(self.prepare()).references.get(ref)
+        found = open_git(self.prepare()).references.get(lookup_name(ref))
         return str(found.target) if found else ""

@@ -18,7 +18,7 @@ from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
-from reconciler.source.libgit import open_git
+from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.tree_diff import Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
@@ -202,7 +202,7 @@ class Repository:
         """Id of the object for ``wanted``; refs are looked up directly, since a poll does only this."""
         try:
             if wanted.ref == wanted.text:
-                return str(self._git.lookup_reference(wanted.ref).resolve().target)
+                return str(self._git.lookup_reference(lookup_name(wanted.ref)).resolve().target)
             return str(self._git.revparse_single(wanted.text).id)
         except _GIT_FAULTS:
             self._still_there()

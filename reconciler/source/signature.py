@@ -17,6 +17,7 @@ from pygit2.enums import ObjectType
 from reconciler.errors import SourceUnverified
 from reconciler.source.ancestry import commits_since
 from reconciler.source.git_command import GitResult, clean_environment, run_git
+from reconciler.source.libgit import lookup_name
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings, VerifySettings
@@ -85,7 +86,9 @@ class Signatures:
         if self._settings.signed != "tag":
             self._require(git, [str(found.peel(pygit2.Commit).id)])
             return
-        if ref.startswith("refs/tags/") and not _is_tag_of(git[git.lookup_reference(ref).resolve().target], ref):
+        if ref.startswith("refs/tags/") and not _is_tag_of(
+            git[git.lookup_reference(lookup_name(ref)).resolve().target], ref
+        ):
             raise self._refusal(f"tag {target[:12]}", "the tag was made under another name")
         if isinstance(found, pygit2.Tag):
             self._require(git, [target])
@@ -213,7 +216,7 @@ def _kind(git: pygit2.Repository, id_: str) -> str:
 def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
     """Ids of the annotated tags that point to ``commit`` under their own names, sorted by name."""
     for name in sorted(ref for ref in git.references if ref.startswith("refs/tags/")):
-        found = git[git.references[name].resolve().target]
+        found = git[git.references[lookup_name(name)].resolve().target]
         if isinstance(found, pygit2.Tag) and _is_tag_of(found, name) and str(found.peel(pygit2.Commit).id) == commit:
             yield str(found.id)
 

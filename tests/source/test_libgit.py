@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pygit2
 
+from reconciler.settings import SourceSettings
 from reconciler.source.libgit import CACHE_BYTES, open_git
+from reconciler.source.source import open_source
+from reconciler.status.branch.branch import StatusBranch
 from tests.support.git import GitRepo
 
 
@@ -22,3 +28,32 @@ def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) 
         assert len(git[tree.write()]) == 400
         largest = max(largest, pygit2.settings.cached_memory[0])
     assert 0 < largest < 1.5 * CACHE_BYTES
+
+
+def left_behind(work: Callable[[int], object], times: int) -> int:
+    """The number of objects that ``work`` leaves in memory when it is repeated."""
+    for number in range(5):
+        work(number)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(times):
+        work(number)
+    gc.collect()
+    return sys.getallocatedblocks() - before
+
+
+def test_a_poll_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "kind: gvc\n"})
+    source = open_source(SourceSettings(name="main", url=str(repo.path), branch="main"), tmp_path / "state")
+    assert left_behind(lambda _: source.revision(), 500) < 100
+
+
+def test_a_commit_of_the_status_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "kind: gvc\n"})
+    branch = StatusBranch(repo.path, "reconciler/status")
+
+    def commit(number: int) -> None:
+        file = f"shop/workload/{'web' if number % 2 else 'api'}.yaml"
+        branch.commit({file: b"%d" % number, f"{file}.old": None}, "Status", 1_700_000_000 + number)
+
+    assert left_behind(commit, 200) < 100

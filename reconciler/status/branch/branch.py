@@ -13,7 +13,7 @@ from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
 from reconciler.private_files import make_directory
-from reconciler.source.libgit import open_git
+from reconciler.source.libgit import lookup_name, open_git
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import Changes, write_tree
 
@@ -98,7 +98,7 @@ class StatusBranch:
 
     def _at(self, ref: str) -> str:
         try:
-            return str(self._git.lookup_reference(ref).resolve().target)
+            return str(self._git.lookup_reference(lookup_name(ref)).resolve().target)
         except KeyError:
             return ""
         except _GIT_FAULTS as fault:
@@ -139,7 +139,7 @@ class StatusBranch:
             if not old:
                 return self._created(new)
             try:
-                reference = self._git.lookup_reference(self.ref)
+                reference = self._git.lookup_reference(lookup_name(self.ref))
                 if str(reference.target) != old:
                     return False
                 reference.set_target(new)

@@ -12,6 +12,7 @@ from pygit2.enums import FileMode
 
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.source.git_command import borrowed_objects
+from reconciler.source.libgit import lookup_name
 from reconciler.status.branch.owner import file_access_of, owner_of
 
 File = tuple[str, bytes | None]
@@ -88,18 +89,18 @@ def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> 
     """The new tree's id, or None if it is empty."""
     builder = git.TreeBuilder() if tree is None else git.TreeBuilder(tree)
     for name, change in node.items():
-        entry = builder.get(name)
+        entry = builder.get(lookup_name(name))
         old = entry if isinstance(entry, pygit2.Tree) else None
         if isinstance(change, dict):
             new = _applied(git, old, change)
             if new is not None:
                 builder.insert(name, new, FileMode.TREE)
             elif old is not None:
-                builder.remove(name)
+                builder.remove(lookup_name(name))
         elif change is not None:
             builder.insert(name, git.create_blob(change), FileMode.BLOB)
         elif entry is not None and old is None:
-            builder.remove(name)
+            builder.remove(lookup_name(name))
     return builder.write() if len(builder) else None
 
 
@@ -164,7 +165,7 @@ def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
 
 def _is_file(tree: pygit2.Tree, path: str) -> bool:
     try:
-        return not isinstance(tree[path], pygit2.Tree)
+        return not isinstance(tree[lookup_name(path)], pygit2.Tree)
     except KeyError:
         return False
 
