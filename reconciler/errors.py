@@ -29,12 +29,12 @@ ReconcilerError
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
 ├── EncryptionError       a secret cannot be encrypted or decrypted
-│   ├── WritingError        a file cannot be encrypted, decrypted or changed (sops/encrypt.py)
-│   ├── FormatError         the mapping ``sops`` is not as SOPS writes it (sops/metadata.py)
+│   ├── SecretFileError     a file cannot be encrypted, decrypted or changed (sops/encrypt.py)
+│   ├── MetadataError       the mapping ``sops`` is not as SOPS writes it (sops/metadata.py)
 │   ├── TamperedValue       a value is not the one that was encrypted there (sops/decrypt.py)
-│   ├── DecryptionFailed    a key does not open a value (sops/cipher.py)
+│   ├── DecryptionFailed    a key does not decrypt a value (sops/cipher.py)
 │   ├── KeyringError        a text is no identity or recipient of age (sops/keys.py)
-│   └── NoUsableKey         no identity opens the key of a document (sops/keys.py)
+│   └── NoUsableKey         no identity decrypts the key of a document (sops/keys.py)
 └── InternalError         a bug of this program, contained; the rest continues
 
 A class with a file behind it is defined there, the others here. Exceptions for control flow are not errors: they are

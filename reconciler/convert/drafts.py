@@ -71,7 +71,7 @@ def _tags(origin: TrackedValue) -> dict[str, str]:
             )
     if len(tags) > _MOST_TAGS:
         labels.add_note(
-            "convert-left-out", f"of {len(tags)} labels only the first {_MOST_TAGS} become tags", on_key=True
+            "convert-left-out", f"only the first {_MOST_TAGS} of {len(tags)} labels become tags", on_key=True
         )
     return {name: part.text() for name, part in list(tags.items())[:_MOST_TAGS]}
 

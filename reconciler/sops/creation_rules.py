@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from reconciler.documents.reader import read
-from reconciler.sops.encrypt import EncryptionRules, WritingError
-from reconciler.sops.metadata import RULES, FormatError, covering
+from reconciler.sops.encrypt import EncryptionRules, SecretFileError
+from reconciler.sops.metadata import RULES, MetadataError, covering
 
 FILE = ".sops.yaml"
 
@@ -23,14 +23,14 @@ class Creation(msgspec.Struct, frozen=True):
 def creation_of(raw: bytes, path: str) -> Creation | None:
     """The first rule for ``path`` (relative to the file's directory), None if there is none.
 
-    Raises WritingError if the file is invalid, or the rule needs a feature that only sops has.
+    Raises SecretFileError if the file is invalid, or the rule needs a feature that only sops has.
     """
     reading = read(raw)
     if reading.faults or len(reading.documents) != 1 or not isinstance(reading.documents[0].value, dict):
-        raise WritingError("it is not one mapping with creation_rules")
+        raise SecretFileError("it is not one mapping with creation_rules")
     rules = reading.documents[0].value.get("creation_rules") or []
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise WritingError("its creation_rules are not a list of mappings")
+        raise SecretFileError("its creation_rules are not a list of mappings")
     for rule in rules:
         if _fits(rule.get("path_regex"), path):
             return Creation(_recipients(rule), _manner(rule))
@@ -42,21 +42,21 @@ def _fits(pattern: Any, path: str) -> bool:
         return True
     try:
         return covering("encrypted_regex", str(pattern))((path,))
-    except FormatError:
-        raise WritingError("a path_regex in it is not a regular expression") from None
+    except MetadataError:
+        raise SecretFileError("a path_regex in it is not a regular expression") from None
 
 
 def _recipients(rule: dict[str, Any]) -> tuple[str, ...]:
     groups = rule.get("key_groups") or [rule]
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
-        raise WritingError("its rule for this file has several key groups, which only sops writes")
+        raise SecretFileError("its rule for this file has several key groups, which only sops writes")
     age = groups[0].get("age") or ()
     listed = age.split(",") if isinstance(age, str) else age
     if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
-        raise WritingError("`age` in its rule for this file is neither a text nor a list of texts")
+        raise SecretFileError("`age` in its rule for this file is neither a text nor a list of texts")
     found = tuple(each.strip() for each in listed if each.strip())
     if not found:
-        raise WritingError("its rule for this file names no age recipient")
+        raise SecretFileError("its rule for this file names no age recipient")
     return found
 
 
@@ -64,6 +64,6 @@ def _manner(rule: dict[str, Any]) -> EncryptionRules:
     """The encrypted values; by default only those in ``data``, so that kinds and names stay readable."""
     named = [name for name in RULES if rule.get(name)]
     if len(named) > 1 or any(name.endswith("comment_regex") for name in named):
-        raise WritingError(f"in its rule for this file, `{named[-1]}` is a feature that only sops has")
+        raise SecretFileError(f"in its rule for this file, `{named[-1]}` is a feature that only sops has")
     only = rule.get("mac_only_encrypted") is True
     return EncryptionRules(named[0], str(rule[named[0]]), only) if named else EncryptionRules(mac_only_encrypted=only)

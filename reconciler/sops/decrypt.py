@@ -17,7 +17,7 @@ from reconciler.model.finding import Pointer
 from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of, mac_value
-from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
+from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, DecryptedDocument, SopsProblem
 
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
@@ -81,7 +81,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
             metadata = metadata_of(document.value[FIELD])
             metadata.covers()
             part = _written_plainly(written.get(document.index))
-        except FormatError as error:
+        except MetadataError as error:
             found[document.index] = _refused(document, error)
             continue
         group = groups.setdefault(metadata.mac, Group(metadata))
@@ -158,11 +158,11 @@ def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
 
 
 def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
-    """Return ``part``; raises FormatError if SOPS does not write such documents."""
+    """Return ``part``; raises MetadataError if SOPS does not write such documents."""
     if part is None:
-        raise FormatError("", f"encrypted documents of a file have more than {MOST_SCALARS:,} keys and values")
+        raise MetadataError("", f"encrypted documents of a file have more than {MOST_SCALARS:,} keys and values")
     if part.shared:
-        raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS does not support them")
+        raise MetadataError("", "an encrypted document has no aliases or merge keys: SOPS does not support them")
     return part
 
 
@@ -198,7 +198,7 @@ def _locked(document: Document, part: DocumentLayout, trouble: SopsProblem | Non
     return DecryptedDocument(value, encrypted, True, (trouble,) if trouble else ())
 
 
-def _refused(document: Document, error: FormatError) -> DecryptedDocument:
+def _refused(document: Document, error: MetadataError) -> DecryptedDocument:
     value = {name: each for name, each in document.value.items() if name != FIELD}
     at: Sequence[str] = (FIELD, error.field) if error.field else (FIELD,)
     trouble = SopsProblem(METADATA, tuple(at), str(error), "let sops or reconciler secret write it")

@@ -34,12 +34,12 @@ from reconciler.sops.decrypt import (
 )
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrapped
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, Edit, ScalarSpan, layout_of
-from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
+from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
 
 _BOM = b"\xef\xbb\xbf"
 
 
-class WritingError(EncryptionError):
+class SecretFileError(EncryptionError):
     """A file cannot be encrypted, decrypted or changed; the message gives the reason and no content."""
 
 
@@ -78,7 +78,7 @@ class DecryptedFile(msgspec.Struct, frozen=True):
 def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, moment: str) -> bytes:
     """Encrypt a file of plain secrets for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
 
-    Raises WritingError, and KeyringError for an invalid recipient.
+    Raises SecretFileError, and KeyringError for an invalid recipient.
     """
     key = new_key()
     metadata = Metadata(wrapped(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
@@ -86,18 +86,18 @@ def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, mome
 
 
 def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
-    """Decrypt a file. Raises WritingError."""
+    """Decrypt a file. Raises SecretFileError."""
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
     group = _group(raw)
     try:
         key = data_key(group.metadata, keyring)
         revealed = decrypt_group(group, key)
     except NoUsableKey as error:
-        raise WritingError(f"{error}; {error.suggestion}") from None
+        raise SecretFileError(f"{error}; {error.suggestion}") from None
     except TamperedValue as error:
-        raise WritingError(f"the value at {'.'.join(map(str, error.at))}: {error}") from None
+        raise SecretFileError(f"the value at {'.'.join(map(str, error.at))}: {error}") from None
     if not mac_matches(group, revealed, key):
-        raise WritingError(
+        raise SecretFileError(
             "its MAC does not match: since it was encrypted, values were changed, moved, added or removed"
         )
     stash = IvCache()
@@ -111,12 +111,12 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     ]
     shown = _spliced(text, edits).encode()
     if [each.value for each in read(shown).documents] != [with_values(each, revealed) for each, _ in group.documents]:
-        raise WritingError("its layout cannot be shown; decrypt it with sops")
+        raise SecretFileError("its layout cannot be shown; decrypt it with sops")
     return DecryptedFile(shown, group.metadata, key, stash)
 
 
 def reencrypt(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
-    """Encrypt the ``edited`` text of ``disclosed`` with the same key. Raises WritingError."""
+    """Encrypt the ``edited`` text of ``disclosed`` with the same key. Raises SecretFileError."""
     metadata = msgspec.structs.replace(disclosed.metadata, lastmodified=moment)
     return _sealed(edited, metadata, disclosed.key, disclosed.stash)
 
@@ -124,17 +124,17 @@ def reencrypt(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
 def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[str], moment: str) -> bytes:
     """Encrypt a file with a new data key for its recipients, plus those to ``add``, minus those to ``remove``.
 
-    Raises WritingError, and KeyringError for an invalid recipient.
+    Raises SecretFileError, and KeyringError for an invalid recipient.
     """
     disclosed = decrypt_file(raw, keyring)
     dropped = list(remove)
     had = [each.recipient for each in disclosed.metadata.keys]
     unknown = [each for each in dropped if each not in had]
     if unknown:
-        raise WritingError(f"it is not encrypted for {unknown[0]}; it is for {', '.join(had)}")
+        raise SecretFileError(f"it is not encrypted for {unknown[0]}; it is for {', '.join(had)}")
     recipients = [each for each in dict.fromkeys([*had, *add]) if each not in dropped]
     if not recipients:
-        raise WritingError("without a recipient it cannot be decrypted")
+        raise SecretFileError("without a recipient it cannot be decrypted")
     key = new_key()
     metadata = msgspec.structs.replace(disclosed.metadata, keys=wrapped(key, recipients), lastmodified=moment)
     return _sealed(disclosed.text, metadata, key, IvCache())
@@ -146,8 +146,8 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
     text = raw.decode()
     try:
         covers = metadata.covers()
-    except FormatError as error:
-        raise WritingError(str(error)) from None
+    except MetadataError as error:
+        raise SecretFileError(str(error)) from None
     group, revealed = Group(metadata), Revealed({}, {})
     group.documents.extend((document, found[document.index]) for document in reading.documents)
     edits: list[Edit] = []
@@ -157,7 +157,7 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
             revealed.values[document.index, leaf.pointer] = value
             edits.append(_replaced(text, leaf, stash.seal(additional_data(path), key, value)))
     if not edits:
-        raise WritingError(f"it has nothing to encrypt: no value matches {metadata.rule} {metadata.pattern}")
+        raise SecretFileError(f"it has nothing to encrypt: no value matches {metadata.rule} {metadata.pattern}")
     for comment in _all_comments(text, group):
         path = path_of(comment.holder)
         if covers(path) and comment.text and parsed(comment.text) is None:
@@ -170,56 +170,58 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
 
 
 def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
-    """A file that can be encrypted. Raises WritingError."""
+    """A file that can be encrypted. Raises SecretFileError."""
     reading = read(raw)
     if reading.faults:
         fault = reading.faults[0]
-        raise WritingError(f"line {fault.line}: {fault.message}")
+        raise SecretFileError(f"line {fault.line}: {fault.message}")
     found = layout_of(raw, range(len(reading.documents)))
     if not reading.documents:
-        raise WritingError("it has no document")
+        raise SecretFileError("it has no document")
     for document in reading.documents:
         part = _found(found, document)
         if not isinstance(document.value, dict) or not part.block:
-            raise WritingError(f"line {document.line}: only a mapping without braces can be encrypted")
+            raise SecretFileError(f"line {document.line}: only a mapping without braces can be encrypted")
         if FIELD in document.value:
-            raise WritingError("it is already encrypted: change it with edit, its key with rotate")
+            raise SecretFileError("it is already encrypted: change it with edit, its key with rotate")
         if part.shared:
-            raise WritingError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
+            raise SecretFileError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
     return reading, found
 
 
 def _group(raw: bytes) -> Group:
-    """The documents of an encrypted file, which must have been encrypted together. Raises WritingError."""
+    """The documents of an encrypted file, which must have been encrypted together. Raises SecretFileError."""
     reading = read(raw)
     if reading.faults:
         fault = reading.faults[0]
-        raise WritingError(f"line {fault.line}: {fault.message}")
+        raise SecretFileError(f"line {fault.line}: {fault.message}")
     if not any(isinstance(each.value, dict) and FIELD in each.value for each in reading.documents):
-        raise WritingError("it is not encrypted")
+        raise SecretFileError("it is not encrypted")
     found = layout_of(raw, range(len(reading.documents)))
     groups: dict[str, Group] = {}
     for document in reading.documents:
         try:
             metadata = metadata_of(document.value.get(FIELD) if isinstance(document.value, dict) else None)
             metadata.covers()
-        except FormatError as error:
-            raise WritingError(f"line {document.line}: {error}") from None
+        except MetadataError as error:
+            raise SecretFileError(f"line {document.line}: {error}") from None
         if _found(found, document).shared:
-            raise WritingError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
+            raise SecretFileError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
         group = groups.setdefault(metadata.mac, Group(metadata))
         group.documents.append((document, found[document.index]))
     if len(groups) > 1:
-        raise WritingError("its documents were encrypted separately; put each into a file of its own")
+        raise SecretFileError("its documents were encrypted separately; put each into a file of its own")
     only = next(iter(groups.values()))
     if only.metadata.others or only.metadata.groups > 1 or only.metadata.by_comments():
-        raise WritingError("it is encrypted with a feature that only sops has")
+        raise SecretFileError("it is encrypted with a feature that only sops has")
     return only
 
 
 def _found(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLayout:
     if document.index not in layouts:
-        raise WritingError(f"line {document.line}: its file has more than {MOST_SCALARS:,} keys and values; split it")
+        raise SecretFileError(
+            f"line {document.line}: its file has more than {MOST_SCALARS:,} keys and values; split it"
+        )
     return layouts[document.index]
 
 
@@ -285,7 +287,7 @@ def _spliced(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
-    """Return ``raw`` if it decrypts to exactly the values ``before``. Raises WritingError."""
+    """Return ``raw`` if it decrypts to exactly the values ``before``. Raises SecretFileError."""
     group = _group(raw)
     try:
         revealed = decrypt_group(group, key)
@@ -293,5 +295,5 @@ def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
         revealed = Revealed({}, {})
     after = [with_values(document, revealed) for document, _ in group.documents]
     if after != [document.value for document in before.documents] or not mac_matches(group, revealed, key):
-        raise WritingError("its layout cannot be encrypted in place; write every value on a line of its own")
+        raise SecretFileError("its layout cannot be encrypted in place; write every value on a line of its own")
     return raw

@@ -32,7 +32,7 @@ Path = tuple[str, ...]
 Covers = Callable[[Path], bool]
 
 
-class FormatError(EncryptionError):
+class MetadataError(EncryptionError):
     """The mapping is not as SOPS writes it; the message names the field and the fault."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -73,7 +73,7 @@ class Metadata(msgspec.Struct, frozen=True):
         return self.rule.endswith("comment_regex")
 
     def covers(self) -> Covers:
-        """A function: whether values below a path of keys are encrypted. Raises FormatError for an invalid pattern."""
+        """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
         return covering(self.rule, self.pattern)
 
     def written(self) -> dict[str, Any]:
@@ -90,18 +90,18 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def metadata_of(value: Any) -> Metadata:
-    """The mapping ``sops`` as a struct. Raises FormatError if it is not as SOPS writes it."""
+    """The mapping ``sops`` as a struct. Raises MetadataError if it is not as SOPS writes it."""
     if not isinstance(value, dict):
-        raise FormatError("", "`sops` is reserved for the mapping that SOPS writes")
+        raise MetadataError("", "`sops` is reserved for the mapping that SOPS writes")
     for field in ("lastmodified", "mac"):
         if not isinstance(value.get(field), str):
-            raise FormatError(field, f"`sops` has no text `{field}`, so the values cannot be verified")
+            raise MetadataError(field, f"`sops` has no text `{field}`, so the values cannot be verified")
     rules = [name for name in RULES if value.get(name)]
     if len(rules) > 1:
-        raise FormatError(rules[1], f"`{rules[0]}` and `{rules[1]}` cannot both select what is encrypted")
+        raise MetadataError(rules[1], f"`{rules[0]}` and `{rules[1]}` cannot both select what is encrypted")
     rule, pattern = (rules[0], value[rules[0]]) if rules else ("unencrypted_suffix", DEFAULT_SUFFIX)
     if not isinstance(pattern, str):
-        raise FormatError(rule, f"`{rule}` is not a text")
+        raise MetadataError(rule, f"`{rule}` is not a text")
     group, groups = _group(value)
     return Metadata(_wrapped(group.get("age")), value["lastmodified"], value["mac"], rule, pattern,
                     value.get("mac_only_encrypted") is True,
@@ -114,7 +114,7 @@ def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
     if not groups:
         return value, 1
     if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
-        raise FormatError("key_groups", "`key_groups` is not a list of mappings")
+        raise MetadataError("key_groups", "`key_groups` is not a list of mappings")
     return groups[0], len(groups)
 
 
@@ -122,15 +122,15 @@ def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
     try:
         found = msgspec.convert(listed or (), tuple[Wrapped, ...])
     except msgspec.ValidationError:
-        raise FormatError("age", "`age` is not a list of `recipient` and `enc`") from None
+        raise MetadataError("age", "`age` is not a list of `recipient` and `enc`") from None
     if len(found) > MOST_KEYS:
-        raise FormatError("age", f"`age` has more than {MOST_KEYS} recipients")
+        raise MetadataError("age", f"`age` has more than {MOST_KEYS} recipients")
     return found
 
 
 @lru_cache(CACHED_PATTERNS)
 def covering(rule: str, pattern: str) -> Covers:
-    """A function: whether values below a path of keys are encrypted. Raises FormatError for an invalid pattern."""
+    """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
     wanted = rule.startswith("encrypted")
     if rule.endswith("_suffix"):
         return lambda path: any(name.endswith(pattern) for name in path) is wanted
@@ -147,7 +147,7 @@ def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
             raise ValueError
         check = jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
     except ValueError:
-        raise FormatError(rule, f"`{rule}` is not a regular expression") from None
+        raise MetadataError(rule, f"`{rule}` is not a regular expression") from None
     return lru_cache(CACHED_PATTERNS)(check.is_valid)
 
 

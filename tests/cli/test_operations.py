@@ -40,7 +40,7 @@ def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) ->
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
     ended = desk.run("apply")
     assert ended.code == 1
-    assert "Suspended: suspended; nothing is done about it until: reconciler resume workload/shop/web" in ended.out
+    assert "Suspended: suspended; to continue: reconciler resume workload/shop/web" in ended.out
     assert (version(desk), version(desk, "new")) == (1, 1)
     assert desk.plan()["summary"]["suspended"] == 1
     plan = desk.run("plan").out

@@ -97,7 +97,7 @@ def test_members_of_an_exported_gvc_lie_below_it(tmp_path: Path) -> None:
 def test_what_has_no_gvc_has_no_place_in_a_tree(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: identity\nname: web\n")
     refused = here("import", "a.yaml", "--out", "all", cwd=tmp_path)
-    assert (refused.code, "which GVC identity/web belongs" in refused.err) == (1, True)
+    assert (refused.code, "the GVC of identity/web is not known" in refused.err) == (1, True)
     assert not (tmp_path / "all").exists()
     assert here("import", "a.yaml", "--gvc", "shop", "--out", "all", cwd=tmp_path).code == 0
     assert (tmp_path / "all/shop/identity/web.yaml").exists()

@@ -382,7 +382,7 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     held = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
     assert held == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
     shown = text(plan)
-    assert "+ volumeset/shop/new  at here, there  waits for approval: it takes the place of volumes" in shown
+    assert "+ volumeset/shop/new  at here, there  waits for approval: it replaces volumes" in shown
     assert "- volumeset/shop/old  at here, there  waits for approval: it deletes volumes" in shown
     assert "~ workload/shop/db  at here, there  waits for volumeset/shop/new, which waits for approval" in shown
     assert "Plan: 1 to create, 1 to update, 1 to delete (2 wait for approval, 1 waits for one of them)." in shown

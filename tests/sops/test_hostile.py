@@ -14,8 +14,8 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.sops.cipher import DecryptionFailed, additional_data, decrypt_value, encrypt_value, parsed
 from reconciler.sops.decrypt import Group, Revealed, compute_mac
-from reconciler.sops.encrypt import WritingError, decrypt_file
-from reconciler.sops.metadata import FormatError, covering, metadata_of
+from reconciler.sops.encrypt import SecretFileError, decrypt_file
+from reconciler.sops.metadata import MetadataError, covering, metadata_of
 from tests.support.sops import CASES, FILES, keyring
 from tests.support.sops import opened as documents
 
@@ -84,7 +84,7 @@ def test_patterns_take_time_that_grows_with_the_name_only() -> None:
     covers = covering("encrypted_regex", "^(a+)+$")
     assert not covers(("a" * 20_000 + "!",))
     for pattern in ("(" * 500, "(a{1000}){1000}", "a" * 2000, "(?=x)", r"\1"):
-        with pytest.raises(FormatError):
+        with pytest.raises(MetadataError):
             covering("encrypted_regex", pattern)
     assert time.process_time() - began < 5
 
@@ -123,7 +123,7 @@ def resealed(field: str, mac: str = "") -> bytes:
 def test_recipients_are_bounded(count: int) -> None:
     value = {"mac": "", "lastmodified": "", "age": [{"recipient": "x", "enc": "x"}] * count}
     if count > 100:
-        with pytest.raises(FormatError):
+        with pytest.raises(MetadataError):
             metadata_of(value)
     else:
         assert len(metadata_of(value).keys) == count
@@ -167,5 +167,5 @@ def test_escapes_of_json_in_two_halves_are_whole_to_every_reader_of_an_encrypted
     assert b"\\ud83d" in raw
     found = {fault.rule for fault in decode(raw, DIALECTS[0]).faults}
     assert found == {fault.rule for fault in decode(json.dumps(value, ensure_ascii=False).encode(), DIALECTS[0]).faults}
-    with pytest.raises(WritingError):
+    with pytest.raises(SecretFileError):
         decrypt_file(raw, keyring("identity"))

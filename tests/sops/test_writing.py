@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
 from reconciler.printable import is_name
-from reconciler.sops.encrypt import EncryptionRules, WritingError, decrypt_file, encrypt, reencrypt, rotate
+from reconciler.sops.encrypt import EncryptionRules, SecretFileError, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring, KeyringError
 from tests.support.examples import examples
 from tests.support.sops import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
@@ -192,7 +192,7 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
     raw = encrypt(ODD.encode(), [its], EncryptionRules(), MOMENT)
     rotated = rotate(raw, Keyring((one,)), [others], [its], LATER)
     assert values(decrypt_file(rotated, Keyring((other,))).text) == values(ODD.encode())
-    with pytest.raises(WritingError, match="not encrypted for the identity"):
+    with pytest.raises(SecretFileError, match="not encrypted for the identity"):
         decrypt_file(rotated, Keyring((one,)))
     assert decrypt_file(raw, Keyring((one,))).key != decrypt_file(rotated, Keyring((other,))).key
 
@@ -204,7 +204,7 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
      ("data: {a: b}\nsops: {}", "already")],
 )  # fmt: skip
 def test_what_cannot_be_encrypted_is_said(text: str, why: str) -> None:
-    with pytest.raises(WritingError, match=why):
+    with pytest.raises(SecretFileError, match=why):
         encrypt(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)
 
 
@@ -218,11 +218,11 @@ def test_what_cannot_be_opened_or_rotated_is_said() -> None:
         (raw + b"---\n" + encrypt(b"data: {a: b}\n", [recipient], EncryptionRules(), MOMENT), "separately"),
         (raw.replace(b"ENC[", b"ENC(", 1), "data.a"),
     ):
-        with pytest.raises(WritingError, match=why):
+        with pytest.raises(SecretFileError, match=why):
             decrypt_file(broken, ring)
-    with pytest.raises(WritingError, match="not encrypted for"):
+    with pytest.raises(SecretFileError, match="not encrypted for"):
         rotate(raw, ring, [], [fresh()[1]], LATER)
-    with pytest.raises(WritingError, match="cannot be decrypted"):
+    with pytest.raises(SecretFileError, match="cannot be decrypted"):
         rotate(raw, ring, [], [recipient], LATER)
     with pytest.raises(KeyringError, match="which must stay secret"):
         rotate(raw, ring, [identity], [], LATER)

@@ -80,12 +80,12 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is written only if the edited text can be encrypted.
     """
     from reconciler.cli.secret_edit import open_editor, replace_file
-    from reconciler.sops.encrypt import WritingError, decrypt_file, reencrypt
+    from reconciler.sops.encrypt import SecretFileError, decrypt_file, reencrypt
 
     raw = _content(path)
     try:
         disclosed = decrypt_file(raw, _keyring(settings_file, identity))
-    except WritingError as error:
+    except SecretFileError as error:
         raise RefusedError(f"{path} cannot be opened: {error}") from None
     text = disclosed.text
     with open_editor(path.name, text) as versions:
@@ -96,7 +96,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
             try:
                 sealed = reencrypt(disclosed, text, _moment())
                 break
-            except WritingError as error:
+            except SecretFileError as error:
                 click.echo(f"{path} cannot be encrypted like this: {error}", err=True)
         else:
             raise RefusedError(f"{path} is unchanged")
@@ -129,7 +129,7 @@ def rotate(
     A removed recipient may have read the values already: with --remove, change the values too.
     """
     from reconciler.cli.secret_edit import replace_file
-    from reconciler.sops.encrypt import WritingError
+    from reconciler.sops.encrypt import SecretFileError
     from reconciler.sops.encrypt import rotate as rotated
     from reconciler.sops.keys import KeyringError
 
@@ -139,7 +139,7 @@ def rotate(
         raw = _content(path)
         try:
             done.append(_Rotated(path, raw, rotated(raw, ring, add, remove, _moment())))
-        except WritingError as error:
+        except SecretFileError as error:
             raise RefusedError(f"{path}: {error}; nothing was changed") from None
         except KeyringError as error:
             raise UsageError(f"--add: {error}") from None
@@ -150,7 +150,7 @@ def rotate(
 
 def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
     from reconciler.documents.reader import read
-    from reconciler.sops.encrypt import WritingError, encrypt
+    from reconciler.sops.encrypt import SecretFileError, encrypt
     from reconciler.sops.keys import KeyringError
 
     kinds = [each.value.get("kind") for each in read(raw).documents if isinstance(each.value, dict)]
@@ -159,7 +159,7 @@ def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
         raise RefusedError(f"{path}: only secrets are encrypted, and it contains a {others[0][:20]}; split the file")
     try:
         return encrypt(raw, creation.recipients, creation.manner, _moment())
-    except WritingError as error:
+    except SecretFileError as error:
         raise RefusedError(f"{path} cannot be encrypted: {error}") from None
     except KeyringError as error:
         raise UsageError(f"a recipient of {path}: {error}") from None
@@ -168,7 +168,7 @@ def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
 def _rule_for(path: Path) -> Creation:
     """The first matching rule of the nearest ``.sops.yaml`` above ``path``. Raises UsageError where there is none."""
     from reconciler.sops.creation_rules import FILE, creation_of
-    from reconciler.sops.encrypt import WritingError
+    from reconciler.sops.encrypt import SecretFileError
 
     whole = path.absolute()
     for folder in whole.parents:
@@ -177,7 +177,7 @@ def _rule_for(path: Path) -> Creation:
             continue
         try:
             creation = creation_of(_content(rules), whole.relative_to(folder).as_posix())
-        except WritingError as error:
+        except SecretFileError as error:
             raise UsageError(f"{rules}: {error}") from None
         if creation is None:
             raise UsageError(f"no rule of {rules} fits {path}; name a --recipient")

@@ -98,11 +98,11 @@ class _Importing:
             return
         draft = self._draft(found, kind, name)
         if kind in GVC_SCOPED and not draft.gvc:
-            message = f"nothing says to which GVC {kind}/{name} belongs"
+            message = f"the GVC of {kind}/{name} is not known"
             self._add_note("import-gvc", source, (*at, "name"), message, "name it with --gvc, or write `gvc: NAME`")
         key = Key(kind, draft.gvc, name)
         if key in self.drafts and self.drafts[key] != draft:
-            self._add_note("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")
+            self._add_note("import-duplicate", source, (*at, "name"), f"{key} is declared twice", "keep one of the two")
         self.drafts.setdefault(key, draft)
 
     def _kind(self, found: _Exported) -> Kind | None:
@@ -111,7 +111,7 @@ class _Importing:
         place = (*found.at, "kind")
         if written == "deployment":
             self._add_note(
-                "import-built-in", found.source, place, "deployments come with their workload; it is left out"
+                "import-built-in", found.source, place, "deployments are part of their workload; it is left out"
             )
         elif "apiVersion" in found.value:
             message = "this is a Kubernetes resource, not a manifest"
@@ -148,7 +148,7 @@ class _Importing:
             shown = f"the field `{path[-1]}`" if kind is not Kind.SECRET or len(path) == 1 else "a field here"
             message = f"{shown} is not known and is left as it is"
             self._add_note("import-unknown", found.source, (*found.at, *path), message,
-                           "`reconciler validate` refuses it: remove it where it means nothing")  # fmt: skip
+                           "`reconciler validate` refuses it: remove it if it has no effect")  # fmt: skip
         head: Body = {"gvc": gvc} if gvc else {}
         if tags := self._tags(found):
             head["tags"] = tags

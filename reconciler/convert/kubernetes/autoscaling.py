@@ -34,7 +34,7 @@ class Scalers:
         if item.kind == "DaemonSet":
             item.root["kind"].add_note(
                 "convert-changed",
-                "one replica on every machine has no counterpart; it gets one",
+                "one replica on every machine has no counterpart; the workload gets one replica",
                 "set defaultOptions.autoscaling",
             )
         if replicas == 0:
@@ -51,20 +51,20 @@ def _scaled(spec: TrackedValue, share: Fraction) -> Body:
     if most is None:
         spec.add_note("convert-malformed", "the field `maxReplicas` is missing")
     if least == 0:
-        spec["minReplicas"].add_note("convert-changed", "a standard workload always has a replica; 1 is taken")
+        spec["minReplicas"].add_note("convert-changed", "a standard workload always has a replica; the value becomes 1")
     bounds = {"minScale": max(least or 1, 1), "maxScale": max(most or 1, least or 1, 1)}
     target = _cpu_target(spec)
     if target is None:
         spec.add_note(
             "convert-changed",
-            "nothing that the platform scales by is named, so the number stays at the least",
+            "the platform scales by none of the metrics, so the number stays at the minimum",
             "choose defaultOptions.autoscaling.metric",
         )
         return {"autoscaling": {"metric": "disabled", **bounds}}
     part, percent = target
     fit = min(max(round(percent * share), 1), _MOST_CPU)
     if fit != percent:
-        part.add_note("convert-changed", f"{percent} % of what is requested is taken for {fit} % of what is allowed")
+        part.add_note("convert-changed", f"{percent} % of the requested CPU becomes {fit} % of the limit")
     return {"autoscaling": {"metric": "cpu", "target": fit, **bounds}, "capacityAI": False}
 
 

@@ -109,7 +109,9 @@ class Bundle:
         key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
         if meant and key in self._found:
             first = self._found[key].root.sheet
-            root.add_note("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
+            root.add_note(
+                "convert-duplicate", f"{item} is declared twice, first in {first.path}", "keep one of the two"
+            )
         elif item.name or not meant:
             self._found |= {key: item} if meant else {}
             self.items.append(item)
@@ -140,7 +142,7 @@ def _refuse(root: TrackedValue) -> None:
     kind = _kind(root.value)
     if kind in KINDS and "apiVersion" not in root.value:
         message = f"this is a manifest of the platform already, of kind {kind}"
-        root.add_note("convert-not-kubernetes", message, "leave it out; `reconciler import` tidies manifests")
+        root.add_note("convert-not-kubernetes", message, "remove it; `reconciler import` tidies manifests")
     else:
         root.add_note("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
     root.ignored()

@@ -40,7 +40,7 @@ class Claims:
             if owner is None:
                 self._sets[item.namespace, item.name] = self._add(item.root, item, (item.name,))
                 continue
-            item.root.add_note("convert-owned", f"{item} belongs to a replica of {owner} and comes with it")
+            item.root.add_note("convert-owned", f"{item} belongs to a replica of {owner}, which creates it")
             item.root.ignored()
 
     def mounted(self, user: Item, claim: TrackedValue) -> str:
@@ -49,18 +49,18 @@ class Claims:
         volumeset = self._sets.get((user.namespace, name))
         if volumeset is None:
             claim.add_note("convert-missing", f"the claim {name} is not among the files",
-                      f"the volume set {fitting(name)} has to exist")  # fmt: skip
+                      f"the volume set {fitting(name)} must exist")  # fmt: skip
             return fitting(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
-            claim.add_note("convert-shared-volume", f"each replica of {user} gets a volume of its own now")
+            claim.add_note("convert-shared-volume", f"each replica of {user} now has its own volume")
         gvc_and_name = f"{volumeset.gvc}/{volumeset.name}"
         if self._users.setdefault(gvc_and_name, str(user)) == str(user):
             return volumeset.name
         own = self._names.take(Kind.VOLUMESET, volumeset.gvc, (f"{volumeset.name}-{user.name}",))
         claim.add_note(
             "convert-shared-volume",
-            f"{self._users[gvc_and_name]} has {volumeset.name}; {own} is made for {user}",
-            "copy what both need, or let one workload serve it to the other",
+            f"{self._users[gvc_and_name]} uses {volumeset.name}; {user} gets {own}",
+            "copy the data that both need, or let one workload serve it to the other",
         )
         self.drafts.append(Draft(volumeset.kind, volumeset.gvc, own, {**volumeset.body, "name": own}))
         return own
@@ -86,7 +86,7 @@ class Claims:
         _shared(spec)
         if spec["selector"]:
             spec["selector"].ignored()
-            spec["selector"].add_note("convert-left-out", "volumes cannot be chosen by their labels", on_key=True)
+            spec["selector"].add_note("convert-left-out", "volumes cannot be selected by labels", on_key=True)
         self.drafts.append(draft)
         return draft
 
@@ -96,7 +96,7 @@ class Claims:
         found = self._bundle.find("PersistentVolume", item.namespace, named.text())
         if found is None and named:
             named.add_note("convert-missing", f"the volume {named.text()} is not among the files",
-                           "a volume set begins empty: copy what is on the volume")  # fmt: skip
+                           "a volume set begins empty: copy the data of the volume")  # fmt: skip
         return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
     def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:
@@ -111,14 +111,14 @@ class Claims:
         found = self._bundle.find("StorageClass", "", name)
         if name and found is None:
             wanted.add_note(
-                "convert-missing", f"the storage class {name} is not among the files, so {_GENERAL} is taken"
+                "convert-missing", f"the storage class {name} is not among the files; it becomes {_GENERAL}"
             )
         options = found.root["parameters"].mapping() if found else {}
         fast = any(options.get(field, "").lower() in _FAST for field in _TYPE_FIELDS)
         system = next((options[field] for field in _FILE_SYSTEM_FIELDS if field in options), "")
         system = volume["csi"]["fsType"].text() or system
         if system not in ("", "ext4", "xfs"):
-            wanted.add_note("convert-changed", f"the file system {system} is not there; ext4 is taken")
+            wanted.add_note("convert-changed", f"the file system {system} is not supported; it becomes ext4")
         return {
             "performanceClass": _PREMIUM if fast else _GENERAL,
             "fileSystemType": "xfs" if system == "xfs" else "ext4",
@@ -134,7 +134,7 @@ def _capacity(spec: TrackedValue, volume: TrackedValue) -> int:
         return _LEAST
     wanted = gigabytes(max(size, quantity(volume["capacity"]["storage"].amount()) or Fraction(0)))
     if wanted == 0:
-        spec.add_note("convert-malformed", "the claim asks for no capacity")
+        spec.add_note("convert-malformed", "the claim requests no capacity")
     elif not _LEAST <= wanted <= _MOST:
         fit = min(max(wanted, _LEAST), _MOST)
         asked.add_note(

@@ -61,9 +61,9 @@ def _name(part: TrackedValue, taken: set[str]) -> str:
     wanted = part.required()
     name = container_name(wanted) if wanted else ""
     if name in taken:
-        part.add_note("convert-malformed", f"two containers are called {wanted}")
+        part.add_note("convert-malformed", f"two containers have the name {wanted}")
     elif name != wanted:
-        part.add_note("convert-name", f"the container {wanted} is called {name}")
+        part.add_note("convert-name", f"the container {wanted} becomes {name}")
     taken.add(name)
     return name
 
@@ -78,7 +78,7 @@ def _resources(part: TrackedValue) -> Body:
     if missing := [field for field in ("cpu", "memory") if field not in found]:
         part.add_note(
             "convert-default",
-            f"nothing limits {' and '.join(missing)} in Kubernetes; here the default holds",
+            f"no limit for {' and '.join(missing)} is set, so the default applies",
             "defaults are 50m and 128Mi; write what the container needs",
         )
     return found

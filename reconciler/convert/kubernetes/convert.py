@@ -87,7 +87,7 @@ def _set_aside(bundle: Bundle) -> None:
                 f"{owner} is converted" if owner else INSTEAD.get(item.kind, ""),
             )
         elif owner:
-            item.root["kind"].add_note("convert-owned", f"{item} is made by {owner}, which is converted")
+            item.root["kind"].add_note("convert-owned", f"{owner} creates {item}, and is converted")
         else:
             remaining.append(item)
             continue
@@ -109,5 +109,5 @@ def _note_outbound(deployed: Iterable[Deployed]) -> None:
     """Note once that outbound traffic is blocked by default, unlike in Kubernetes."""
     for first in list(deployed)[:1]:
         first.item.root["kind"].add_note(
-            "convert-default", "workloads reach nothing outside the platform unless it is listed",
+            "convert-default", "workloads reach only listed addresses outside the platform",
             "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR")  # fmt: skip

@@ -41,7 +41,7 @@ class Readings:
         if secret is None:
             secret = ConvertedSecret(fitting(name), "", ())
             named.add_note("convert-missing", f"the {kind} {name} is not among the files",
-                      f"the secret {secret.name} has to exist")  # fmt: skip
+                      f"the secret {secret.name} must exist")  # fmt: skip
         self.names.add(secret.name)
         return secret
 
@@ -67,7 +67,7 @@ def variables(container: TrackedValue, readings: Readings) -> list[dict[str, str
     for variable in (*_imported(container, readings), *_own(container, readings)):
         name = variable.name
         if name in RESERVED_VARIABLES or name.startswith(VARIABLE_PREFIX) or not _NAME.fullmatch(name):
-            variable.part.add_note("convert-left-out", f"the platform takes no variable called {name!r}")
+            variable.part.add_note("convert-left-out", f"the platform does not allow a variable {name!r}")
         else:
             wanted[name] = variable
     return [{"name": each.name, "value": each.value} for each in wanted.values()]
@@ -120,7 +120,7 @@ def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) ->
     if secret is None:
         return
     if not secret.keys:
-        source.add_note("convert-left-out", f"which variables {secret.name} would give is not known",
+        source.add_note("convert-left-out", f"the variables in {secret.name} are not known",
                    f"write them one by one: {SECRET_URI}{secret.name}.KEY")  # fmt: skip
     for key in secret.keys:
         yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")

@@ -41,7 +41,7 @@ def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
         named = _named_account(pod)
         if named.text("default") != "default":
             named.add_note("convert-missing", f"the ServiceAccount {named.text()} is not among the files",
-                           "what it may reach at cloud providers, and its pull secrets, are not known")  # fmt: skip
+                           "its access to cloud providers and its pull secrets are not known")  # fmt: skip
         return {}
     annotations, access = account.root["metadata"]["annotations"], {}
     if match := _AWS_ROLE.fullmatch(annotations[_AWS].text()):
@@ -52,7 +52,7 @@ def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
         access["gcp"] = {"cloudAccountLink": cloud, "serviceAccount": match[0]}
     for name, provider in ((_AWS, "aws"), (_GCP, "gcp")):
         if annotations[name] and provider not in access:
-            annotations[name].add_note("convert-left-out", f"{name} names nothing that has a counterpart")
+            annotations[name].add_note("convert-left-out", f"{name} has no counterpart")
     return access
 
 
@@ -69,8 +69,8 @@ def _named_account(pod: TrackedValue) -> TrackedValue:
 def _account(part: TrackedValue, name: str) -> str:
     fit = fitting(name)
     part.add_note(
-        "convert-missing", f"access goes through a cloud account, which is taken to be {fit}",
-        f"write a manifest of kind cloudaccount called {fit}, or link to the one that there is")  # fmt: skip
+        "convert-missing", f"access needs a cloud account; its name is assumed to be {fit}",
+        f"write a manifest of the cloudaccount {fit}, or link to an existing one")  # fmt: skip
     return f"//cloudaccount/{fit}"
 
 
@@ -90,7 +90,7 @@ class PullSecrets:
             name = secret.name if secret else fitting(wanted)
             if (gvc, name) not in self._noted:
                 self._noted.add((gvc, name))
-                part["name"].add_note("convert-pull-secret", f"the GVC {gvc} has to name the secret {name}",
+                part["name"].add_note("convert-pull-secret", f"the GVC {gvc} must link to the secret {name}",
                                  f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]")  # fmt: skip
 
     def _of_account(self, user: Item, pod: TrackedValue) -> Iterator[TrackedValue]:

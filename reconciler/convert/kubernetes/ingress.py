@@ -59,7 +59,7 @@ class Domains:
         rules = [rule for rule in spec["rules"].items() if self._has_host(rule)]
         if default and not rules:
             default.add_note("convert-left-out", "a backend for every host has no counterpart",
-                        "name the host, or let the workload's own endpoint serve")  # fmt: skip
+                        "name the host, or use the workload's own endpoint")  # fmt: skip
         for rule in rules:
             found = [self._route(item, path) for path in rule["http"]["paths"].items()]
             if default:
@@ -94,12 +94,12 @@ class Domains:
         if service is None or not serving:
             path["backend"].ignored()
             backend.part.add_note(
-                "convert-missing", f"no workload of these files is behind {backend.name}; the path is left out"
+                "convert-missing", f"no workload in these files serves {backend.name}; the path is left out"
             )
             return None
         if len(serving) > 1:
             names = ", ".join(each.name for each in serving)
-            backend.part.add_note("convert-changed", f"of what {service} selects ({names}) only the first is reached")
+            backend.part.add_note("convert-changed", f"{service} selects {names}; only the first gets requests")
         port = _port(service, backend, serving[0])
         link = f"//gvc/{serving[0].gvc}/workload/{serving[0].name}"
         return serving[0], {"workloadLink": link, **match, **({"port": port} if port else {})}
@@ -111,11 +111,13 @@ class Domains:
             host.subdomains = True
             written.add_note("convert-changed", f"{name} becomes {name[2:]} with all its subdomains")
         if host.gvc != gvc:
-            written.add_note("convert-left-out", f"{name} leads to the GVC {host.gvc} alone; {gvc} is left out")
+            written.add_note("convert-left-out", f"{name} can lead only to the GVC {host.gvc}; {gvc} is left out")
             return
         path = ("prefix", route["prefix"]) if "prefix" in route else ("regex", route["regex"])
         if host.routes.setdefault(path, route) != route:
-            written.add_note("convert-left-out", f"{path[1]} of {name} is taken; the second route is left out")
+            written.add_note(
+                "convert-left-out", f"{name} already has a route for {path[1]}; the second one is left out"
+            )
 
     def _certify(self, item: Item, rules: Sequence[TrackedValue]) -> None:
         for tls in item.spec["tls"].items():

@@ -49,7 +49,7 @@ def _timing(spec: TrackedValue) -> Body:
     if chosen == "Allow":
         (policy if policy else spec).add_note(
             "convert-changed",
-            "runs never overlap: one that is due meanwhile is left out",
+            "runs never overlap: a run that is due meanwhile is skipped",
             "concurrencyPolicy is Forbid or Replace here",
         )
         chosen = "Forbid"

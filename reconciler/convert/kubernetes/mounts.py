@@ -76,7 +76,7 @@ class Volumes:
         if name in self._templates:
             yield from self._whole(part, f"{VOLUMESET_URI}{self._templates[name]}", at)
         elif name not in self._volumes:
-            part["name"].add_note("convert-malformed", f"no volume is called {name}")
+            part["name"].add_note("convert-malformed", f"there is no volume {name}")
         else:
             self._used.add(name)
             volume = self._volumes[name]
@@ -90,24 +90,24 @@ class Volumes:
     def _whole(self, part: TrackedValue, uri: str, at: str) -> Iterator[Mount]:
         """A whole volume at one path."""
         if part["readOnly"].flag():
-            part["readOnly"].add_note("convert-changed", "the volume can be written to here")
+            part["readOnly"].add_note("convert-changed", "the volume is writable here")
         for field in ("subPath", "subPathExpr"):
             if part[field]:
                 part[field].add_note(
-                    "convert-changed", "a directory of a volume cannot be mounted; the whole volume is"
+                    "convert-changed", "a directory of a volume cannot be mounted; the whole volume is mounted"
                 )
         yield Mount(uri, at)
 
     def _claim(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         if source["readOnly"].flag():
-            source["readOnly"].add_note("convert-changed", "the volume can be written to here")
+            source["readOnly"].add_note("convert-changed", "the volume is writable here")
         name = source["claimName"].required()
         if self._user.kind in JOBS:
             part.ignored()
             part.add_note(
                 "convert-mount",
                 f"{at} is left out: only stateful workloads mount volume sets, such as {name}",
-                "let a workload that has it do the work, or mount an object store",
+                "use the workload that mounts it, or mount an object store",
             )
             return
         if name not in self._claimed:
@@ -179,7 +179,7 @@ _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[
 def _mode(part: TrackedValue) -> None:
     mode = part.number()
     if mode is not None and mode != _MODE:
-        part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be chosen")
+        part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be set")
 
 
 def _refused(path: str, before: list[Mount]) -> str:

@@ -87,5 +87,5 @@ class Namespaces:
             self._noted.add(found)
             origin = "the namespace names it" if item.namespace else "there is neither a namespace nor --gvc"
             item.root.add_note("convert-gvc", f"this goes to the GVC {found}, since {origin}",
-                          f"gvc/{found} has to exist; --gvc NAME chooses another")  # fmt: skip
+                          f"gvc/{found} must exist; --gvc NAME selects another")  # fmt: skip
         return found

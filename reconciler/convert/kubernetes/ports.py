@@ -75,7 +75,7 @@ class Ports:
         ports = []
         for part, number, name in found:
             if number in self._taken:
-                part.add_note("convert-left-out", f"port {number} is declared before already")
+                part.add_note("convert-left-out", f"port {number} is already declared")
             elif _usable(part, number):
                 self._taken.add(number)
                 protocol = self._protocol or _protocol(container, number, name, self._served)
@@ -121,8 +121,8 @@ def _usable(part: TrackedValue, number: int) -> bool:
     if not 1 <= number <= _MOST:
         part.add_note("convert-malformed", f"a port is a number from 1 to {_MOST}")
     elif number in BLOCKED_PORTS:
-        part.add_note("convert-left-out", f"port {number} is taken by the platform and is left out",
-                 "let the container listen on another")  # fmt: skip
+        part.add_note("convert-left-out", f"the platform uses port {number}; it is left out",
+                 "let the container listen on another port")  # fmt: skip
     else:
         return True
     return False

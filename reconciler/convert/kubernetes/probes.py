@@ -82,7 +82,7 @@ def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None
     """The port number of a probe; None, with a note, where it is not usable."""
     wanted = either(part)
     if isinstance(wanted, str) and wanted not in names:
-        part.add_note("convert-malformed", f"no port of the container is called {wanted}")
+        part.add_note("convert-malformed", f"the container has no port {wanted}")
         return None
     port = names[wanted] if isinstance(wanted, str) else wanted
     if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED_PORTS):
@@ -95,5 +95,5 @@ def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None
 def _within(part: TrackedValue, value: int, least: int, most: int) -> int:
     fit = min(max(value, least), most)
     if fit != value:
-        part.add_note("convert-changed", f"{value} is not from {least} to {most}; {fit} is taken")
+        part.add_note("convert-changed", f"{value} is not from {least} to {most}; the value becomes {fit}")
     return fit

@@ -50,8 +50,10 @@ class Services:
         if (service.namespace, service.name) in self._entered:
             if ranges:
                 ranges.ignored()
-                hint = "list in firewallConfig.external.inboundAllowCIDR who may enter"
-                ranges.add_note("convert-changed", "an Ingress leads here too, so that everybody may enter", hint, True)
+                hint = "list the allowed addresses in firewallConfig.external.inboundAllowCIDR"
+                ranges.add_note(
+                    "convert-changed", "an Ingress leads here too, so any address may send requests", hint, True
+                )
             return [ANYWHERE]
         return [] if ranges is None else ranges.texts() or [ANYWHERE]
 
@@ -61,7 +63,7 @@ class Services:
             spec = service.spec
             kind = spec["type"]
             if kind.text() == "ExternalName":
-                kind.add_note("convert-left-out", "a Service that is another name for a host has no counterpart",
+                kind.add_note("convert-left-out", "a Service of type ExternalName has no counterpart",
                          "use the host's own name, and list it in outboundAllowHostname")  # fmt: skip
                 spec["externalName"].text()
             elif f"{service.namespace}/{service.name}" not in self._selected:
@@ -70,7 +72,7 @@ class Services:
                 )
             if kind.text() == "NodePort":
                 kind.add_note("convert-left-out", "ports of machines have no counterpart",
-                         "list in firewallConfig.external.inboundAllowCIDR who may enter")  # fmt: skip
+                         "list the allowed addresses in firewallConfig.external.inboundAllowCIDR")  # fmt: skip
             ports_of(service)
 
 

@@ -79,8 +79,8 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
     is_cron = item.kind in JOBS
     is_stateful = not is_cron and any(is_volumeset(mount) for each in containers for mount in each.mounts)
     if item.kind == "StatefulSet" and not is_stateful:
-        item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no names of their own",
-                              "write `type: stateful` where they need them")  # fmt: skip
+        item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no stable names",
+                              "write `type: stateful` if they need them")  # fmt: skip
     access = cloud_access(scene.bundle, item, template["spec"])
     identity = _identity(gvc, name, readings, access, scene)
     scene.pulls.note(item, template["spec"], gvc)
@@ -159,7 +159,7 @@ def _rollout(item: Item, is_stateful: bool) -> Body:
         options["scalingPolicy"] = policy.text()
     elif policy.text("OrderedReady") != "OrderedReady":
         policy.add_note(
-            "convert-left-out", "only stateful workloads have a scaling policy", "mount a claim, or leave it out"
+            "convert-left-out", "only stateful workloads have a scaling policy", "mount a claim, or remove it"
         )
     return without_empty({name: value for name, value in options.items() if value is not None})
 
@@ -168,12 +168,12 @@ def _strategy(part: TrackedValue, is_stateful: bool) -> Body:
     kind, rolling = part["type"].text("RollingUpdate"), part["rollingUpdate"]
     if kind == "Recreate":
         part["type"].add_note(
-            "convert-changed", "all replicas are replaced at once, but none is waited for to end first"
+            "convert-changed", "all replicas are replaced at once, without waiting for the old ones to end"
         )
         return {"maxUnavailableReplicas": "100%"} if is_stateful else _ALL_AT_ONCE
     if kind != "RollingUpdate":
         part["type"].add_note(
-            "convert-left-out", f"the strategy {kind} has no counterpart; replicas are replaced by turns"
+            "convert-left-out", f"the strategy {kind} has no counterpart; replicas are replaced step by step"
         )
     found: Body = {}
     for field, name in _FIELDS.items():
@@ -228,7 +228,7 @@ def _is_id(part: TrackedValue) -> bool:
     number = part.number()
     if number is None or 0 <= number <= _LARGEST_ID:
         return number is not None
-    part.add_note("convert-left-out", f"{number} is not from 0 to {_LARGEST_ID}; the image's own is taken")
+    part.add_note("convert-left-out", f"{number} is not from 0 to {_LARGEST_ID}; the value of the image is used")
     return False
 
 

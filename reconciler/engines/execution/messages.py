@@ -8,10 +8,10 @@ from reconciler.planning.plan import Action, Hold, Step, StepId
 from reconciler.reasons import Reason
 
 HOLD_WORDS = {
-    Hold.BUDGET: "it is one of more deletes than a run may make",
-    Hold.HOURLY: "it is one of more deletes than the runs of an hour may make",
-    Hold.VOLUMES: "it deletes volumes and what is on them",
-    Hold.RENAME: "it takes the place of volumes whose delete waits",
+    Hold.BUDGET: "the run has more deletes than its budget allows",
+    Hold.HOURLY: "the runs of this hour have more deletes than their budget allows",
+    Hold.VOLUMES: "it deletes volumes and their data",
+    Hold.RENAME: "it replaces volumes whose delete waits",
     Hold.REPLACE: "it deletes the resource and creates it again",
     Hold.ALWAYS: "the settings require an approval of every step",
     Hold.DELETES: "the settings require an approval of every delete",
@@ -54,7 +54,7 @@ def bug_outcome(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
 def hold_outcome(step: Step, digest: str) -> Outcome:
     """The outcome of a step that is suspended or requires an approval."""
     if step.hold is Hold.SUSPENDED:
-        message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
+        message = f"suspended; to continue: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
     until = f" (the budget allows more at {step.hold_until})" if step.hold_until else ""
     message = f"waits for approval, since {HOLD_WORDS[step.hold]}{until}: reconciler approve {digest}"

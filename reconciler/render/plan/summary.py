@@ -18,7 +18,7 @@ HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
     Hold.HOURLY: "more deletes than the runs of an hour may make",
     Hold.VOLUMES: "it deletes volumes",
-    Hold.RENAME: "it takes the place of volumes whose delete waits",
+    Hold.RENAME: "it replaces volumes whose delete waits",
     Hold.REPLACE: "it deletes the existing resource first",
     Hold.ALWAYS: "the settings require an approval of every step",
     Hold.DELETES: "the settings require an approval of every delete",
