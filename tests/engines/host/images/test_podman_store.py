@@ -36,6 +36,12 @@ root = only_root("Podman's storage of the tests is that of root")
 class Storage(PodmanService):
     """A Podman service that runs nothing: unlike others it need not be alone on this machine."""
 
+    def start(self) -> None:
+        """Start it. A pull that is killed leaves its copies below the folder too."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TMPDIR", str(self.folder / "tmp"))
+            super().start()
+
     def close(self) -> None:
         """End it, and remove its mounts and files."""
         self.kill()
