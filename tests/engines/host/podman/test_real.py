@@ -17,6 +17,7 @@ import pytest
 from reconciler.engines.host.provisioning.provisioner import free_ports
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, shell, until
@@ -200,6 +201,51 @@ def fetch(port: int, path: str = "") -> bytes:
         except OSError:
             continue
     raise AssertionError(port)
+
+
+def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, service: PodmanService) -> None:
+    async def output_of(session: ExecSession) -> bytes:
+        found = b""
+        while (output := await session.read()) is not None:
+            found += output.content
+        return found
+
+    async def ran(host: Host, *argv: str) -> tuple[int, bytes]:
+        session = await host.runtime.open_session(place(), argv, None)
+        await session.write(b"hello\n")
+        await session.close_stdin()
+        found = await output_of(session)
+        try:
+            return await session.wait(), found
+        finally:
+            await session.close()
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(SLEEP, env={"A": "1"}))
+            assert await ran(host, "sh", "-c", "cat; echo $A; exit 4") == (4, b"hello\n1\n")
+            assert (await ran(host, "nosuch"))[0] == 127
+            assert (await ran(host, "/etc/passwd"))[0] == 126
+            session = await host.runtime.open_session(place(), ["sh"], TerminalSize(30, 100))
+            await session.write(b"stty size; trap 'stty size' WINCH\n")
+            seen = b""
+            while b"30 100" not in seen:
+                output = await session.read()
+                assert output is not None, seen
+                seen += output.content
+            await session.resize(TerminalSize(40, 120))
+            await session.write(b"stty size; exit 3\n")
+            assert b"40 120" in await output_of(session)
+            assert await session.wait() == 3
+            await session.close()
+            session = await host.runtime.open_session(place(), ["sleep", "1002"], None)
+            await session.close()
+            find = ["sh", "-c", "cat /proc/[0-9]*/cmdline"]
+            deadline = asyncio.get_running_loop().time() + 10
+            while "1002" in (await host.runtime.exec(place(), find, 10)).output:
+                assert asyncio.get_running_loop().time() < deadline
+
+    asyncio.run(story())
 
 
 def test_programs_run_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from reconciler.engines.host.runtimes.podman.api.answers import Created, Session, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
+from reconciler.engines.host.runtimes.podman.programs import PLAIN_ENVIRONMENT, exit_code, number_in, oci_command
 from reconciler.engines.host.runtimes.podman.tracked import KILLED
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
@@ -27,9 +28,6 @@ from reconciler.reasons import Reason
 
 MAX_OUTPUT_BYTES = 4096
 """The number of bytes of output that are returned: the last ones."""
-NOT_FOUND, NOT_PERMITTED = 127, 126
-_MISSING = ("executable file not found", "no such file or directory", "not found in $PATH")
-_DENIED = "permission denied"
 _REST = 0.2
 """Seconds to wait for more output after the program has ended, since other processes may have it open."""
 _BEGINS_WITHIN = 10.0
@@ -55,22 +53,22 @@ class Execution:
             return await self._run_directly(container, argv, timeout)
         return await self._run_by_api(container, argv, timeout)
 
-    def command(self, container: str, *options: str) -> list[str]:
-        """The arguments that let the OCI runtime run a program in ``container``."""
-        known = self._capabilities
-        return [known.runtime_path, "--root", known.runtime_root, "exec", *options, container]
-
     async def _run_directly(self, container: str, argv: Sequence[str], timeout: float) -> ExecResult:
         with tempfile.TemporaryDirectory(prefix="reconciler-exec-") as folder:
             pid_file = Path(folder) / "pid"
             tail = _Tail()
             try:
                 child = await asyncio.create_subprocess_exec(
-                    *self.command(container, "--pid-file", str(pid_file)),
+                    *oci_command(self._capabilities),
+                    "exec",
+                    "--pid-file",
+                    str(pid_file),
+                    container,
                     *argv,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
+                    env=PLAIN_ENVIRONMENT,
                 )
             except (OSError, ValueError) as error:
                 raise EngineError(f"a program cannot be run: {error}", reason=Reason.EXEC_FAILED) from error
@@ -90,7 +88,7 @@ class Execution:
         if timed_out:
             return ExecResult(KILLED, tail.text(), timed_out=True)
         code = child.returncode or 0
-        return ExecResult(_code(code, tail.text(), started=started), tail.text())
+        return ExecResult(exit_code(code, tail.text(), started=started), tail.text())
 
     async def _run_by_api(self, container: str, argv: Sequence[str], timeout: float) -> ExecResult:
         body = {"AttachStdout": True, "AttachStderr": True, "Cmd": list(argv)}
@@ -151,17 +149,6 @@ class _Tail:
         return text.partition(_NOISE)[0]
 
 
-def _code(code: int, output: str, *, started: bool) -> int:
-    """The exit code of a program; those that never started have the codes that a shell gives them."""
-    if started or code == 0:
-        return code if code >= 0 else 128 - code
-    if any(each in output for each in _MISSING):
-        return NOT_FOUND
-    if _DENIED in output:
-        return NOT_PERMITTED
-    raise EngineError(f"a program cannot be run: {' '.join(output.split())[:300]}", reason=Reason.EXEC_FAILED)
-
-
 async def _is_late(work: Any, timeout: float) -> bool:
     """Do ``work`` for at most ``timeout`` seconds; whether that was too short."""
     try:
@@ -175,7 +162,7 @@ async def _is_late(work: Any, timeout: float) -> bool:
 async def _begins(child: asyncio.subprocess.Process, pid_file: Path) -> bool:
     """Wait until the program has begun, or ended already; whether that was soon."""
     deadline = asyncio.get_running_loop().time() + _BEGINS_WITHIN
-    while child.returncode is None and not _number_in(pid_file):
+    while child.returncode is None and not number_in(pid_file):
         if asyncio.get_running_loop().time() > deadline:
             return False
         await asyncio.sleep(_POLL)
@@ -186,7 +173,7 @@ async def _end(child: asyncio.subprocess.Process, pid_file: Path) -> None:
     """End the program if it still runs: the end of the OCI runtime's process would not end it."""
     deadline = asyncio.get_running_loop().time() + _KILLED_WITHIN
     while child.returncode is None and asyncio.get_running_loop().time() < deadline:
-        if number := _number_in(pid_file):
+        if number := number_in(pid_file):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # It leads a session of its own.
                 os.killpg(number, signal.SIGKILL)
@@ -194,12 +181,3 @@ async def _end(child: asyncio.subprocess.Process, pid_file: Path) -> None:
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             child.kill()
-
-
-def _number_in(pid_file: Path) -> int:
-    """The process number in a file; 0 before it is written."""
-    try:
-        text = pid_file.read_text(encoding="ascii").strip()
-    except OSError:
-        return 0
-    return int(text) if text.isdecimal() else 0

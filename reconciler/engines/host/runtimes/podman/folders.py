@@ -26,14 +26,20 @@ from reconciler.private_files import make_directory
 _TOP, _OUTPUT, _HOSTS, _RECORD = "podman", "output", "hosts", "container.json"
 
 
-class _Record(msgspec.Struct, frozen=True):
+class ContainerRecord(msgspec.Struct, frozen=True):
+    """The last start of a container: its ID, its first process and its control groups.
+
+    ``oci`` begins each command of the OCI runtime; it is empty where that is out of reach.
+    """
+
     place: ContainerId
     id: str
     program: HostProcess
     groups: tuple[str, ...]
+    oci: tuple[str, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(_Record)
+_decoder = msgspec.json.Decoder(ContainerRecord)
 
 
 class ContainerFolders(msgspec.Struct, frozen=True):
@@ -64,11 +70,11 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         make_traversable(paths.endpoints)
         paths.endpoints.chmod(0o755)
 
-    def write(self, tracked: Tracked) -> None:
+    def write(self, tracked: Tracked, oci: tuple[str, ...]) -> None:
         """Record a start; on a full disk nothing is recorded."""
         place = tracked.labelled.place
         with suppress(OSError):
-            record = _Record(place, tracked.id, tracked.program, tracked.groups)
+            record = ContainerRecord(place, tracked.id, tracked.program, tracked.groups, oci)
             (self._of(place) / _RECORD).write_bytes(msgspec.json.encode(record))
 
     def append(self, place: ContainerId, text: str, now: float) -> None:
@@ -77,6 +83,13 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         lines = "".join(f"{stamp} stdout F {line}\n" for line in text.splitlines())
         with suppress(OSError), self.output(place).open("a", encoding="utf-8") as file:
             file.write(lines)
+
+    def record(self, place: ContainerId) -> ContainerRecord | None:
+        """The last start of a container; None without one."""
+        try:
+            return _decoder.decode((self._of(place) / _RECORD).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
 
     def remove(self, key: Key, replica: str) -> None:
         """Delete the directories of a replica, and of its workload and GVC if they are empty. Raises OSError."""
@@ -106,7 +119,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def _of(self, place: ContainerId) -> Path:
         return self.top / place.key.gvc / place.key.name / place.replica / place.container
 
-    def _records(self) -> Iterator[_Record]:
+    def _records(self) -> Iterator[ContainerRecord]:
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             with suppress(OSError, msgspec.DecodeError):
                 yield _decoder.decode(path.read_bytes())

@@ -14,6 +14,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
+from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
@@ -62,7 +63,7 @@ class Launcher:
         )
         await self._limit(launch, found.id)
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
-        await asyncio.to_thread(self._folders.write, tracked)
+        await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
         return tracked
 
     async def _prepare(self, launch: ContainerStart, sandbox: Tracked, container: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
-from reconciler.engines.host.runtimes.podman.packet_filter import can_restrict
 from reconciler.engines.host.runtimes.podman.pause import occupies_ports
+from reconciler.engines.host.runtimes.podman.programs import can_restrict
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 

@@ -21,6 +21,7 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
+from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
 from reconciler.engines.host.runtimes.podman.tracked import Tracked
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
@@ -155,9 +156,12 @@ class PodmanRuntime:
             raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
         return await self._connected.service.execution.run(known.id, argv, timeout)
 
-    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:  # noqa: ARG002
-        """Refuse: sessions of this runtime are not there yet. Raises EngineError."""
-        raise EngineError(f"programs cannot be run in {place.container} yet", reason=Reason.EXEC_FAILED)
+    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+        """Run a program like ``exec``, connected to the caller; finds the container by its record on disk."""
+        record = await asyncio.to_thread(self._folders.record, place)
+        if record is None:
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+        return await open_session(record, argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container, as far as it is known."""

@@ -12,8 +12,8 @@ from reconciler.engines.host.runtimes.podman.api.answers import Inspected, Podma
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
-from reconciler.engines.host.runtimes.podman.packet_filter import drop_packets
 from reconciler.engines.host.runtimes.podman.pause import PauseImage, pause_image
+from reconciler.engines.host.runtimes.podman.programs import drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.protocol import ContainerStart

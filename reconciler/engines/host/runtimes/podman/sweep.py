@@ -20,6 +20,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkI
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
+from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.model.key import Key
 
 _GROUP = re.compile(r"libpod-([0-9a-f]{64})(?:\.scope)?")
@@ -137,9 +138,8 @@ class Sweeper:
             cgroups.remove(paths, tuple(self._parents()))
 
     def _run_oci(self, *arguments: str) -> None:
-        known = self._capabilities
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            command = [known.runtime_path, "--root", known.runtime_root, *arguments]
+            command = [*oci_command(self._capabilities), *arguments]
             subprocess.run(command, capture_output=True, check=False, timeout=_OCI_SECONDS, stdin=subprocess.DEVNULL)
 
     def _remove_parents(self) -> None:

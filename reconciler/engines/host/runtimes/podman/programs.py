@@ -1,20 +1,55 @@
-"""Takes the network from a user in the namespace of a sandbox, by nftables."""
+"""Programs of this host that do for root what Podman does not: the OCI runtime below it, and nft."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
+
+NOT_FOUND, NOT_PERMITTED, FAILED = 127, 126, 255
+PLAIN_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+"""What the OCI runtime itself gets; a program gets the environment of its container."""
+_MISSING = ("executable file not found", "no such file or directory", "not found in $PATH")
+_DENIED = ("permission denied", "is a directory")
 _RULES = (
     "add table inet reconciler; add chain inet reconciler {hook} "
     "{{ type filter hook {hook} priority 0; policy accept; }}; "
     "add rule inet reconciler {hook} meta skuid {user} drop"
 )
 _NFT_SECONDS = 10.0
+
+
+def oci_command(known: Capabilities) -> tuple[str, ...]:
+    """The beginning of each command; empty where the OCI runtime is out of the daemon's reach."""
+    return (known.runtime_path, "--root", known.runtime_root) if known.direct else ()
+
+
+def exit_code(code: int, output: str, *, started: bool) -> int:
+    """The exit code of a program; those that never started have the codes that a shell gives them."""
+    if started or code == 0:
+        return code if code >= 0 else 128 - code
+    if any(each in output for each in _MISSING):
+        return NOT_FOUND
+    if any(each in output for each in _DENIED):
+        return NOT_PERMITTED
+    raise EngineError(f"a program cannot be run: {' '.join(output.split())[:300]}", reason=Reason.EXEC_FAILED)
+
+
+def number_in(pid_file: Path) -> int:
+    """The process number in a file; 0 before it is written."""
+    try:
+        text = pid_file.read_text(encoding="ascii").strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdecimal() else 0
 
 
 def can_restrict() -> bool:

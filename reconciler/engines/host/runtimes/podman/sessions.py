@@ -1,0 +1,110 @@
+"""Sessions in containers: programs that the OCI runtime starts there, connected to the caller by pipes or a pty."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from reconciler.engines.host.runtimes.child_session import ChildSession
+from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
+from reconciler.engines.host.runtimes.podman.folders import ContainerRecord
+from reconciler.engines.host.runtimes.podman.programs import FAILED, PLAIN_ENVIRONMENT, exit_code, number_in
+from reconciler.engines.host.runtimes.session import ExecSession, Output, TerminalSize
+from reconciler.engines.host.runtimes.streams import Streams, open_pipes, open_terminal
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+_LAST_BYTES = 4096
+_WITH_TERMINAL = ("--tty", "--env", "TERM=xterm")
+_TAKE_TERMINAL = ("setsid", "--ctty")
+"""Makes the terminal the child's own, so that the OCI runtime learns of its size."""
+
+
+async def open_session(record: ContainerRecord, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+    """Run ``argv`` in the container of ``record``. Raises EngineError."""
+    container = record.place.container
+    if not record.program.alive:
+        raise EngineError(f"{container} does not run", reason=Reason.NOT_RUNNING)
+    if not record.oci:
+        message = f"only root may enter {container}, and only of a Podman of root; try: podman exec -it {record.id} sh"
+        raise EngineError(message, reason=Reason.EXEC_FAILED)
+    folder = Path(tempfile.mkdtemp(prefix="reconciler-exec-"))
+    try:
+        child, streams = await asyncio.to_thread(_start, record, argv, terminal, folder / "pid")
+    except (OSError, ValueError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise EngineError(f"cannot run a program in {container}: {error}", reason=Reason.EXEC_FAILED) from error
+    inner = ChildSession(record.place, child, streams, ExitWatcher(), lambda: not record.program.alive)
+    return _Session(inner, folder)
+
+
+def _start(
+    record: ContainerRecord, argv: Sequence[str], terminal: TerminalSize | None, pid_file: Path
+) -> tuple[subprocess.Popen[bytes], Streams]:
+    options = ["exec", "--pid-file", str(pid_file), *(_WITH_TERMINAL if terminal else ())]
+    command = [*(_TAKE_TERMINAL if terminal else ()), *record.oci, *options, record.id, *argv]
+    streams = open_pipes() if terminal is None else open_terminal(terminal)
+    try:
+        child = subprocess.Popen(
+            command,
+            env=PLAIN_ENVIRONMENT,
+            stdin=streams.child.stdin,
+            stdout=streams.child.stdout,
+            stderr=streams.child.stderr,
+            start_new_session=terminal is None,
+        )
+    except BaseException:
+        streams.close()
+        raise
+    streams.close_child()
+    return child, streams
+
+
+class _Session:
+    """A child session whose program is that of the OCI runtime (see ExecSession for the methods).
+
+    The OCI runtime passes signals and sizes on to the program. Its own failures end with 255.
+    """
+
+    def __init__(self, inner: ChildSession, folder: Path) -> None:
+        self._inner = inner
+        self._folder = folder
+        self._last = b""
+
+    async def write(self, content: bytes) -> None:
+        """Write to the program."""
+        await self._inner.write(content)
+
+    async def close_stdin(self) -> None:
+        """End the input of the program."""
+        await self._inner.close_stdin()
+
+    async def read(self) -> Output | None:
+        """Read from the program."""
+        output = await self._inner.read()
+        if output is not None:
+            self._last = (self._last + output.content)[-_LAST_BYTES:]
+        return output
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Set the size of the pty."""
+        await self._inner.resize(size)
+
+    async def wait(self) -> int:
+        """Wait for the program. Raises EngineError."""
+        code = await self._inner.wait()
+        if code != FAILED:
+            return code
+        started = number_in(self._folder / "pid") > 0
+        return exit_code(code, self._last.decode(errors="replace"), started=started)
+
+    async def close(self) -> None:
+        """Hang up, and forget the program."""
+        await self._inner.close()
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder)
