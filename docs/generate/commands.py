@@ -13,54 +13,53 @@ from reconciler.cli import COMMANDS, cli
 HEAD = """\
 # Commands
 
-All but `init`, `convert`, `import` and `secret encrypt`, and `validate` and `diff` where they need none, read the
-[settings](settings.md). Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are
-wrong. Results go to standard output, complaints and the log to standard error. `NO_COLOR` switches colours off;
-without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
+All commands except `init`, `convert`, `import` and `secret encrypt` read the [settings](settings.md); `validate` and
+`diff` also work without. Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are
+wrong. Results go to standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a
+terminal there are none. [convert.md](convert.md) describes `convert` and `import` field by field.
 
-Who may not read the records, and is a member of the group that the setting `readers` names, has `get`, `describe`,
-`plan`, `events`, `logs`, `top` and `history` carried out by the daemon, as long as one runs. All other commands are
-for root and for the user of the daemon. A reader has at most 4 commands at once, all readers 16; where these are taken,
-the oldest command of the user with most of them makes room. A command that follows nothing ends after 5 minutes.
+For members of the group in the setting `readers` who cannot read the records, a running daemon executes `get`,
+`describe`, `plan`, `events`, `logs`, `top` and `history`. All other commands are for root and the daemon's user. A
+reader may run 4 commands at once, all readers together 16. Above 16, the oldest command of the user with the most
+commands ends. A command without `--follow` ends after 5 minutes.
 
-Root works as the user that the state directory belongs to, the daemon of root too: what lies there is that user's to
-choose. Only the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened by root.
+Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
+the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.
 
-What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
-write about their secrets is there for all who may read.
+The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
+its secrets, all readers can see them.
 
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
-`source/NAME`. What does not exist (a source, resource, GVC, rule or revision) is an error of every command that names
-it: exit code 1, and the nearest name. What was deleted has its events, logs and history for as long as they are kept.
+`source/NAME`. An unknown source, resource, GVC, rule or revision is an error of every command: exit code 1, and the
+nearest name. The events, logs and history of deleted resources stay for their normal retention.
 """
 
 NOTES = {
     "describe": """\
-`describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, held, suspended, and why), `not all of
-it: …` (steps wait or failed) or `not yet: …` (no run has read the newest commit). Its exit code is 0 whatever the
-answer; programs read `ready` below `sources` of `get -o json`.
+`describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, pinned, suspended, and why), `not all of
+it: …` (steps wait or failed) or `not yet: …` (no run has read the newest commit). Its exit code is 0 in each case;
+programs read `ready` below `sources` of `get -o json`.
 """,
     "get": """\
-As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest revision that was
-read is applied, all of it), `reason`, `message` and `since` of that, `applied`, `refused` (a revision), `pinned` and
-`suspended` (by whom, since when, why), each null where it is not so.
+As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest read revision is
+fully applied) with its `reason`, `message` and `since`, `applied`, `refused` (a revision), `pinned` and `suspended` (by
+whom, since when, why); each is null if it does not apply.
 """,
     "plan": """\
 A changed field is named by its path: `spec.containers[main].env[PORT].value`. An entry of a list is named by its name
-(its number for ports, its path for volumes), else by its index in the new list; an entry that goes, and has no name,
-by its index in the old one: `bindings[0].principalLinks`. Lists whose order means nothing are sorted before they are
-compared, so that an index in them may not be that of the file; the line beside it is. Lists of plain values are one
-field; text and Markdown show the entries that come and go. With `--format json` each step has `changes`, each with
-`path`, `before`, `after` (null where there is nothing) and `class` (`in-place`, `scale-only`, `new-version`,
-`replace`). `[order]` at the end of a path: the same entries stand in another order. `hold` says why a step waits,
-`blocked_by` which such step it waits for. `hold_digest` covers the steps that wait for an approval, `retained` lists
-what is no longer in Git and stays; `pinned` and `suspended` say who holds the source back. `format_version` changes
-where a field gets another name or meaning. Of several sources
-the document is a list, in which a source that cannot be read has `error` (`reason`, `message`) and no plan. In the
-summary, resources are counted, not steps.
+(its number for ports, its path for volumes), else by its index in the new list; a removed entry without a name
+by its index in the old one: `bindings[0].principalLinks`. Lists without a meaningful order are sorted before they are
+compared, so an index in them may differ from the file; the line beside it is that of the file. Lists of plain values
+are one field; text and Markdown show the added and removed entries. With `--format json` each step has `changes`, each
+with `path`, `before`, `after` (null without a value) and `class` (`in-place`, `scale-only`, `new-version`, `replace`).
+`[order]` at the end of a path means the same entries in another order. `hold` is the reason why a step waits,
+`blocked_by` the held step that it waits for. `hold_digest` covers the steps that wait for an approval, `retained` lists
+resources that are no longer in Git and stay; `pinned` and `suspended` name the operator. `format_version` changes when
+a field gets another name or meaning. With several sources the document is a list, in which an unreadable source has
+`error` (`reason`, `message`) and no plan. The summary counts resources, not steps.
 """,
 }
-"""Command → what its help has no room for."""
+"""Command → a note in addition to its help."""
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""docs/convert.md: what becomes of Kubernetes resources, and what conversions say."""
+"""docs/convert.md: the conversion of Kubernetes resources and exports, with its findings."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from reconciler.convert.rules import RULEBOOK
 HEAD = """\
 # Converting and importing
 
-`reconciler convert` makes manifests out of Kubernetes YAML or JSON: files, directories, or standard input. All that is
-given at once is converted together. The manifests go to standard output in the order in which they are applied, or
-with `--out DIR` to a file for each resource; warnings go to standard error. It is a start, not the end: read what it
-says, add a GVC with its locations, and run `reconciler validate`.
+`reconciler convert` converts Kubernetes YAML or JSON to manifests: files, directories, or standard input, all together.
+The manifests go to standard output in the order in which they are applied, or with `--out DIR` to a file for each
+resource; warnings go to standard error. The result is a start: read the warnings, add a GVC with its locations, and run
+`reconciler validate`.
 
-`reconciler import` tidies manifests that the platform exported: fields that the platform sets itself and defaults
-go, links into the org become relative, another spelling of the platform (`--scheme`) becomes ours. Comments cannot
-be kept. The result asks for the same as the original.
+`reconciler import` tidies manifests that the platform exported: it removes defaults and fields that the platform sets,
+makes links into the org relative, and replaces another spelling of the platform (`--scheme`). Comments are lost. The
+result declares the same as the original.
 
-## What becomes what
+## Kinds and fields
 
 """
 
 KINDS = (
     ("Deployment, ReplicaSet, ReplicationController, DaemonSet, StatefulSet",
-     "`workload`, of type stateful where a container mounts a claim, else standard"),
+     "`workload`, of type stateful if a container mounts a claim, else standard"),
     ("CronJob", "`workload` of type cron"),
     ("Job", "`workload` of type cron that is suspended: run it on demand"),
-    ("Secret", "`secret`: docker for registries, userpass for basic-auth, tls where only an Ingress needs it, "
+    ("Secret", "`secret`: docker for registries, userpass for basic-auth, tls if only an Ingress uses it, "
                "else dictionary"),
-    ("ConfigMap", "`secret` of type dictionary, called NAME-config where a Secret has the name"),
+    ("ConfigMap", "`secret` of type dictionary, with the name NAME-config if a Secret has the name"),
     ("PersistentVolumeClaim, volumeClaimTemplates", "`volumeset`, in whole GB and at least 10; it begins empty"),
     ("Ingress", "`domain` for each host, with routes by path"),
     ("Service", "ports, protocols and the firewall of the workloads that it selects"),
     ("HorizontalPodAutoscaler", "the scale of the workload, by cpu"),
-    ("ServiceAccount", "cloud access of the identity (EKS, GKE); pull secrets, which a warning asks the GVC to name; "
-                       "one that is not among the files is named"),
+    ("ServiceAccount", "cloud access of the identity (EKS, GKE); a warning lists its pull secrets, to link from the "
+                       "GVC; another warning lists missing ServiceAccounts"),
     ("PersistentVolume, StorageClass", "capacity, performance class and file system of volume sets"),
 )  # fmt: skip
 
 FIELDS = (
     ("namespace", "the GVC; `--gvc` names one for all"),
-    ("labels", "tags; what only pods, Services, autoscalers and ServiceAccounts have is named in a warning"),
-    ("replicas", "`autoscaling` with as many at least and at most; 0 becomes `suspend`"),
+    ("labels", "tags; a warning lists labels that only pods, Services, autoscalers and ServiceAccounts have"),
+    ("replicas", "`autoscaling` with this minimum and maximum; 0 becomes `suspend`"),
     ("strategy, updateStrategy, minReadySeconds", "`rolloutOptions`; Recreate replaces all at once"),
     ("podManagementPolicy", "`rolloutOptions.scalingPolicy` of a stateful workload"),
     ("securityContext: fsGroup, runAsUser", "`securityOptions`"),
-    ("command, args", "the first part of the command is `command`, all else `args`"),
-    ("env, envFrom", "`env`; what comes from a Secret or ConfigMap is `platform://secret/NAME.KEY`"),
+    ("command, args", "the first part of the command is `command`, the rest `args`"),
+    ("env, envFrom", "`env`; values from a Secret or ConfigMap become `platform://secret/NAME.KEY`"),
     ("ports", "`ports`; the protocol is that of `--protocol`, else of appProtocol, of the port's name, of the probe, "
               "of the number, else tcp"),
     ("resources", "`cpu` and `memory`: limits, else requests, rounded up"),
     ("readinessProbe, livenessProbe", "the same, within the platform's bounds"),
     ("lifecycle", "`lifecycle`, commands only"),
-    ("volumes of Secrets and ConfigMaps", "`platform://secret/NAME`, or one mount for each key that is chosen"),
+    ("volumes of Secrets and ConfigMaps", "`platform://secret/NAME`, or one mount for each selected key"),
     ("emptyDir", "`scratch://NAME`"),
     ("annotations prometheus.io/…", "`metrics` of the first container"),
 )  # fmt: skip
 
 AROUND = """\
 
-A workload that reads secrets gets an identity, and a policy that lets it reveal just those. It is open to its GVC
-where any Service selects it, and to the world where a Service of type LoadBalancer or an Ingress does. Unlike in
-Kubernetes it reaches nothing outside until `firewallConfig.external` lists it.
+A workload that reads secrets gets an identity, and a policy that lets it reveal only these. Its GVC can reach it if a
+Service selects it, and any address can if a Service of type LoadBalancer or an Ingress does. Unlike in Kubernetes, it
+reaches outside addresses only if `firewallConfig.external` lists them.
 
-Names that the platform refuses are changed, always in the same way. Whatever is not in these tables is named in a
-warning, with its place.
+Names that the platform refuses are changed, always in the same way. A warning names each kind and field that is not in
+these tables, with its place.
 """
 
 
@@ -85,11 +85,11 @@ def page() -> str:
         table(
             ("Field", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(unused_fields.INSTEAD.items()))
         ),
-        "\n## Fields left out without a word\n\nWith these values they say what the platform does anyway.\n\n",
+        "\n## Fields left out without a warning\n\nWith these values they match the behaviour of the platform.\n\n",
         table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(unused_fields.SAME_HERE))),
-        "\nOf metadata and status this is left out without a word:\n\n",
-        table(("What", "Which"), _metadata()),
-        "\n## What they say\n\n",
+        "\nThese parts of metadata and status are left out without a warning:\n\n",
+        table(("Part", "Content"), _metadata()),
+        "\n## Findings\n\n",
         table(
             ("Rule", "Severity", "What", "Why"),
             ((f"`{rule.id}`", str(rule.severity), rule.what, rule.why) for rule in RULEBOOK.values()),
@@ -99,18 +99,18 @@ def page() -> str:
 
 
 def _metadata() -> Iterator[tuple[str, str]]:
-    """What a cluster writes itself, and what ties resources together."""
+    """Metadata that a cluster writes, or that connects resources."""
     yield "`status`", "all of it"
     yield (
         "`metadata`",
         _quoted(unused_fields.BOOKKEEPING - {"name", "namespace"}) + "; of a template name and namespace",
     )
     yield "labels that begin with", _quoted(unused_fields.QUIET_LABELS)
-    yield "labels of pods", "those by which the workload or a Service finds them, and those that the workload has too"
+    yield "labels of pods", "those in selectors of the workload or a Service, and those that the workload has too"
     yield "labels of a Service, an autoscaler or a ServiceAccount", "those that a workload of its namespace has too"
     yield "annotations that begin with", _quoted(unused_fields.QUIET_ANNOTATIONS)
-    yield "`readOnly` of mounts", "`false`; `true` where a Secret or a ConfigMap is mounted"
-    yield "`optional`", "`true` where what it names is among the files"
+    yield "`readOnly` of mounts", "`false`; `true` for a mounted Secret or ConfigMap"
+    yield "`optional`", "`true` if its target is among the files"
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -17,16 +17,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 HEAD = """\
 # Rules
 
-A finding names its rule, the file, line and column, what is wrong there and what to do about it. All findings of a
-revision are reported in one pass. An error refuses the revision as a whole, or with `onInvalid: skip` the files that it
-is in; a warning or a notice changes nothing. `reconciler validate` exits with 1 only where there are errors.
+A finding names its rule, the file, line and column, the problem and a suggestion. All findings of a revision are
+reported in one pass. An error refuses the whole revision, or with `onInvalid: skip` its file; a warning or a notice
+refuses nothing. `reconciler validate` exits with 1 only if there are errors.
 
 The comment `# reconciler: ignore RULE reason` silences a warning or a notice of that rule, on its line or in the
-comment lines right above it. Nothing silences an error.
+comment lines right above it. Errors cannot be silenced.
 
-Each rule has an example that breaks it, with the output of `reconciler validate`, and one that follows it. Where a
-comment with an arrow names a rule, `←` points to its own line and `↓` to the next one. The examples are tests of the
-program too. `reconciler explain RULE` shows the same in a terminal.
+Each rule has an example that breaks it, with the output of `reconciler validate`, and one that follows it. In a
+comment that names a rule, `←` points to its own line and `↓` to the next one. The examples are also tests of the
+program. `reconciler explain RULE` shows the same in a terminal.
 """
 
 

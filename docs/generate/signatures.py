@@ -1,12 +1,12 @@
-"""docs/signatures.md: how signed commits and tags are asked for, and how keys come and go."""
+"""docs/signatures.md: the verification of signed commits and tags, and the rotation of keys."""
 
 from __future__ import annotations
 
 TEXT = """\
 # Signatures
 
-With `verify` a source takes only what a trusted key has signed. A person who can push to the repository, or sits
-between it and this host, then still cannot have anything applied.
+With `verify`, a source accepts only commits or tags signed by a trusted key. Then nobody else can have changes applied,
+even with push access to the repository or control of the network to it.
 
 ```yaml
 sources:
@@ -24,53 +24,55 @@ sources:
 
 ## What has to be signed
 
-* `commit`: the newest commit. Its signer vouches for all that the repository holds at that commit, whoever made the
-  commits before; so the person who merges signs.
-* `history`: every commit since the last good revision, merged branches too; of a source that was never loaded, the
-  newest alone. One unsigned commit stops the branch until it is rewritten without it. Parents are read from the
-  commits themselves: grafts, replacements and shallow files of the repository have no say. Of a shallow clone, commits
-  are taken as far as it reaches back to the last good revision.
-* `tag`: the annotated tag that the source stays at (`tag`): a release, signed under this name.
+* `commit`: the newest commit. Its signer vouches for the whole content of the repository at that commit, including
+  earlier commits of other authors; so the person who merges signs.
+* `history`: every commit since the last good revision, including merged branches; for a source that was never loaded,
+  only the newest commit. An unsigned commit blocks the branch until the branch is rewritten without it. Parents are
+  read from the commits themselves: grafts, replacements and shallow files of the repository have no effect. A shallow
+  clone must reach back to the last good revision.
+* `tag`: the annotated tag that the source follows (`tag`): a release, signed under this name.
 
-Every revision is checked before a file of it is read, those that `plan --revision` and `rollback` name too. What is not
-signed, signed by another key, altered, expired or revoked is refused: the condition `SourceReachable` turns false with
-the reason `SourceUnverified`, an event tells it, and the last good revision stays applied. With the next good commit it
-goes on. A verdict is remembered by the id of the commit and asked for again when one of the files changes, so that
-a poll costs nothing; the files are read at every look and need no restart.
+Every revision is checked before any of its files is read, including those of `plan --revision` and `rollback`. A
+revision that is unsigned, altered, or signed by an unknown, expired or revoked key is refused: the condition
+`SourceReachable` becomes false with the reason `SourceUnverified`, with an event, and the last good revision stays
+applied until the next good commit. Results are cached by the id of the commit, so a poll costs nothing. The files with
+keys are read at each poll and need no restart; if one changes, commits are checked again.
 
-A signature speaks for a content, not for a branch: who may sign for a test branch should not be in the file of a
-production source. A branch that goes back to an older signed commit is refused as rewritten history (`allowRewrite`).
+A signature confirms a content, not a branch: if a person may sign only for a test branch, keep their key out of the
+file of a production source. A branch that returns to an older signed commit is refused as rewritten history
+(`allowRewrite`).
 
 ## ssh keys
 
-`allowedSigners` has a line for each key: who, options, the key. Times are those of the host unless they end in Z.
+`allowedSigners` has a line for each key: principal, options, key. Times are in the time zone of the host, or in UTC if
+they end in Z.
 
     ada@example.com namespaces="git" ssh-ed25519 AAAA…
     bob@example.com namespaces="git",valid-after="20260101Z",valid-before="20270101Z" ssh-ed25519 AAAA…
     *@example.com cert-authority,namespaces="git" ssh-ed25519 AAAA…
 
-A key with `valid-before` counts for commits that were made before, by the commit's own time: what was signed in time
-stays good. The committer writes that time. So against a key that was stolen `valid-before` does not help:
-put it into `revokedKeys`, where it counts for nothing, whenever the commit says it was made.
+A key with `valid-before` is valid for commits with an earlier commit time, so earlier signatures stay valid. The
+committer sets that time, so `valid-before` does not protect against a stolen key: put the key into `revokedKeys`,
+where it is invalid for every commit time.
 
 ## OpenPGP keys
 
     gpg --export --armor ada@example.com bob@example.com > /etc/reconciler/signers.asc
 
-Every key in the file is trusted; no keyring, configuration or key server of the host is asked. A key that has expired
-or was revoked counts for nothing, for older commits too: extend it in time and export it again.
+Every key in the file is trusted; keyrings, configuration and key servers of the host are not used. An expired or
+revoked key is invalid, also for older commits: extend it in time and export it again.
 
 ## Rotating a key
 
-1. Add the new key: a line in `allowedSigners`, or a new export of the keyring. Both keys count now.
+1. Add the new key: a line in `allowedSigners`, or a new export of the keyring. Both keys are valid now.
 2. Sign with the new key, and push a commit.
-3. When that commit is applied, end the old key: give it a `valid-before`, or take it out of the file.
+3. When that commit is applied, end the old key: give it a `valid-before`, or remove it from the file.
 
-Take a key out, or revoke it, and the revision that stands is judged again: where its own signature no longer counts,
-nothing changes in the world, but the source reports `SourceUnverified` until a commit with a good signature is on top.
+After a key is removed or revoked, the applied revision is checked again. If its signature is no longer valid, resources
+stay unchanged, but the source reports `SourceUnverified` until a newer commit has a valid signature.
 
-Revoke a stolen key at once, by `revokedKeys` or a new export with its revocation in it; then look at
-`reconciler history` for what it had applied.
+Revoke a stolen key at once, by `revokedKeys` or a new export with its revocation; then check `reconciler history` for
+the commits that it signed.
 """
 
 

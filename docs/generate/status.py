@@ -12,30 +12,30 @@ from reconciler.reasons import ConditionType, Reason, Use
 HEAD = """\
 # Status
 
-What the reconciler did is written to a branch of the source, `reconciler/status` unless the settings say otherwise.
-It is never taken for a source, and nothing is decided by what stands there. Where the repository must not be pushed
-to (`readOnly`, or `push: false`) the branch lives in a repository of its own in the state directory. The same is in
-the records, for `reconciler get`, `describe` and `events`.
+The reconciler writes the status of all resources to a branch of the source, by default `reconciler/status`. It never
+reads manifests or makes decisions from this branch. If it must not push to the repository (`readOnly`, or
+`push: false`), the branch is in a separate repository in the state directory. The records contain the same status, for
+`reconciler get`, `describe` and `events`.
 
-    README.md                       counts, and what is not ready (100 at most), for people
+    README.md                       counts, and at most 100 unready resources, for people
     reconciler.yaml                 the source as a whole
-    shop/workload/api.yaml          one file a resource: GVC/KIND/NAME.yaml
-    _org/gvc/shop.yaml              GVCs, and whatever else belongs to the org
+    shop/workload/api.yaml          one file for each resource: GVC/KIND/NAME.yaml
+    _org/gvc/shop.yaml              GVCs, and all other resources of the org
 
-The first change is committed at once, further ones at most once per `status.interval`; only files that changed are
-rewritten, files of others stay as they are. Commits say `[skip ci]`, and after 1,000 of them the history begins
-anew.
+The first change is committed at once, later ones at most once per `status.interval`. Only changed files are written;
+files of other writers stay unchanged. Commit messages contain `[skip ci]`, and after 1,000 commits the history starts
+again.
 """
 
 OUTCOMES = """\
 ## Health
 
-`Healthy`, `Recorded`, `Loading`, `Unhealthy`, `Deleting`, `Unknown`. A resource is as well as the worst of its
-locations, and a GVC as the worst of its members.
+`Healthy`, `Recorded`, `Loading`, `Unhealthy`, `Deleting`, `Unknown`. A resource has the worst
+health of its locations, and a GVC the worst health of its members.
 
-`Recorded` is the health of workloads and volume sets at locations of the engine `recorded`: they are written down, and
-nothing runs. It counts as ready: what depends on such a resource does not wait for it, and `reconciler apply --wait`
-ends.
+`Recorded` is the health of workloads and volume sets at locations of the engine `recorded`: they are only
+recorded, and nothing runs. It counts as ready: dependents of such a resource do not wait for it, and neither does
+`reconciler apply --wait`.
 """
 
 
