@@ -88,7 +88,7 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
 
     QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
     location, replica and container (= != =~ !~), then filters of lines (|= != |~ !~). The time of a line is when it
-    was read. Lines are not redacted: a secret that a workload writes is shown.
+    was read, or written by an image. Lines are not redacted: a secret that a workload writes is shown.
     """
     from reconciler.queries.logs import LogOptions
 

@@ -14,7 +14,7 @@ from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, OutputForm, Runtime
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
@@ -61,7 +61,7 @@ class Probes(Protocol):
 class LogCollection(Protocol):
     """Collects container output."""
 
-    def watch(self, place: ContainerId, path: Path) -> None:
+    def watch(self, place: ContainerId, path: Path, form: OutputForm) -> None:
         """Start collecting from ``path``; does nothing if that is already done."""
 
     async def forget(self, place: ContainerId) -> object:

@@ -24,6 +24,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputForm,
     RunningContainer,
     Usage,
 )
@@ -265,6 +266,10 @@ class FakeRuntime:
         """Nobody writes anything."""
         return Path("/dev/null")
 
+    def output_form(self, place: ContainerId) -> OutputForm:
+        """Nobody writes anything."""
+        return OutputForm.PLAIN
+
     def append_output(self, place: ContainerId, text: str) -> None:
         """Nobody reads anything."""
 
@@ -363,7 +368,7 @@ class FakeOutfit:
 class FakeLogging:
     """The protocol Logging of services.py: nobody reads."""
 
-    def watch(self, place: ContainerId, path: Path) -> None:
+    def watch(self, place: ContainerId, path: Path, form: OutputForm) -> None:
         """Nothing is followed."""
 
     async def forget(self, place: ContainerId) -> object:

@@ -30,7 +30,7 @@ _TAIL = struct.Struct("<I4s")
 _CHECKED = 8
 """Bytes of the head that the checksum does not cover."""
 _BEGIN, _END = b"RLB1", b"1BLR"
-_DEFLATED, _CONTINUES = 1, 2
+_DEFLATED, _CONTINUES, _FRAMED = 1, 2, 4
 _WORTHWHILE = 128
 """The least number of bytes that are compressed."""
 
@@ -61,6 +61,16 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         """Whether the previous block ended in the middle of a line."""
         return bool(self.flags & _CONTINUES)
 
+    @property
+    def framed(self) -> bool:
+        """Whether the output has the log form of containers (see cri.py)."""
+        return bool(self.flags & _FRAMED)
+
+    @staticmethod
+    def flags_of(*, continues: bool, framed: bool = False) -> int:
+        """The flags of a block that is not compressed."""
+        return (_CONTINUES if continues else 0) | (_FRAMED if framed else 0)
+
     def text(self) -> bytes:
         """The output of the container."""
         return zlib.decompress(self.stored, bufsize=self.length) if self.flags & _DEFLATED else self.stored
@@ -70,9 +80,8 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         return lines_of(self.text(), self.continues)
 
 
-def block(ms: int, inode: int, offset: int, text: bytes, continues: bool = False) -> Block:
+def block(ms: int, inode: int, offset: int, text: bytes, flags: int = 0) -> Block:
     """``text`` as a block; compressed if that makes it smaller."""
-    flags = _CONTINUES if continues else 0
     if len(text) >= _WORTHWHILE and len(small := zlib.compress(text, LEVEL)) < len(text):
         return Block(ms, inode, offset, len(text), small, flags | _DEFLATED)
     return Block(ms, inode, offset, len(text), text, flags)

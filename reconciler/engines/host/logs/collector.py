@@ -15,7 +15,7 @@ from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.logs.retention import expire, make_room
 from reconciler.engines.host.logs.tail import LogTail
 from reconciler.engines.host.logs.writer import Writer
-from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
 
 BUDGET = 1 << 30
 """Bytes of all segments of a location."""
@@ -85,12 +85,12 @@ class Collector:
         self._gone = 0
         self._working = Lock()
 
-    def watch(self, place: ContainerId, path: Path) -> None:
+    def watch(self, place: ContainerId, path: Path, form: OutputForm = OutputForm.PLAIN) -> None:
         """Collect the file ``path`` and all that is appended to it; the file may not exist yet."""
         known = self._outputs.get(place)
         if known is None or known.path != str(path):
             directory = self._root / place.key.gvc / place.key.name / place.replica / place.container
-            self._outputs[place] = LogTail(str(path), Writer(str(directory)), self._free)
+            self._outputs[place] = LogTail(str(path), Writer(str(directory)), self._free, framed=form is OutputForm.CRI)
 
     async def forget(self, place: ContainerId) -> Collected:
         """Collect the rest of a container's output and stop; must be called before the file is removed.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.logs.blocks import Block, lines_of
+from reconciler.engines.host.logs.cri import decode
 from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, streams, valid_end
 from reconciler.logql.query import LogQuery
 
@@ -20,7 +21,7 @@ Pick = Callable[[Block], Sequence[bytes]]
 
 
 class Line(NamedTuple):
-    """One line and the time at which it was read, in milliseconds since the epoch."""
+    """One line and its time in milliseconds since the epoch: when it was read, or written if its form has that."""
 
     ms: int
     stream: Stream
@@ -107,7 +108,7 @@ class Search:
             at = at if segment.number == number else 0
             for block, after in forward(segment.path, at):
                 at = after
-                yield from (Line(block.ms, stream, text) for text in self._pick(block))
+                yield from (Line(each.ms, stream, text) for each in decode(block) for text in self._pick(each))
             self._ends[stream] = (segment.number, at)
 
 
@@ -121,7 +122,7 @@ def _blocks(stream: Stream, number: int, end: int, span: Span) -> Iterator[Block
         if segment.number > number or segment.first > span.until:
             continue
         for block in backward(segment.path, end if segment.number == number else valid_end(segment.path)):
+            found = (each for each in reversed(decode(block)) if each.length)
+            yield from (each for each in found if span.since <= each.ms <= span.until)
             if block.ms < span.since:
                 break
-            if block.ms <= span.until and block.length:
-                yield block

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from reconciler.engines.host.logs.blocks import LONGEST_LINE
+from reconciler.engines.host.logs.cri import complete, first_ms
 from reconciler.engines.host.logs.hole_punch import FreeRange, first_written
 from reconciler.engines.host.logs.writer import Position, Writer
 
@@ -27,10 +28,14 @@ _UNSEEN = (-1, -1, -1)
 
 
 class LogTail:
-    """Reads the file at ``path`` into ``writer``. For one thread at a time, except ``may_have_output``."""
+    """Reads the file at ``path`` into ``writer``. For one thread at a time, except ``may_have_output``.
 
-    def __init__(self, path: str, writer: Writer, free: FreeRange) -> None:
+    ``framed``: it has the log form of containers.
+    """
+
+    def __init__(self, path: str, writer: Writer, free: FreeRange, *, framed: bool = False) -> None:
         self.path = path
+        self._framed = framed
         self.writer = writer
         self._free = free
         self._inode = 0
@@ -85,11 +90,13 @@ class LogTail:
         read = written = 0
         while read < most:
             there = os.pread(file, PIECE, self._offset)
-            text = there[: whole(there, last or self._overdue(now))]
+            size = complete if self._framed else whole
+            text = there[: size(there, last or self._overdue(now))]
             if not text:
                 self._rest(file, now, self._offset + len(there))
                 break
-            written += self.writer.append(ms, self._inode, self._offset, text)
+            time = first_ms(text, ms) if self._framed else ms
+            written += self.writer.append(time, self._inode, self._offset, text, framed=self._framed)
             self._offset += len(text)
             read += len(text)
             self._waiting = None

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.logs.blocks import Block, block, pack_block
+from reconciler.engines.host.logs.cri import is_partial
 from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, valid_end
 from reconciler.private_files import make_directory
 
@@ -56,18 +57,24 @@ class Writer:
             self._learn()
         return self._position
 
-    def append(self, ms: int, inode: int, offset: int, text: bytes) -> int:
-        """Append bytes that were read at ``ms`` from the file ``inode`` at ``offset``; return the bytes written."""
+    def append(self, ms: int, inode: int, offset: int, text: bytes, *, framed: bool = False) -> int:
+        """Append bytes that were read at ``ms`` from the file ``inode`` at ``offset``; return the bytes written.
+
+        ``framed``: they have the log form of containers.
+        """
         known = self.position()
         goes_on = known.open and (known.inode, known.offset) == (inode, offset)
-        return self._write(block(self._time(ms), inode, offset, text, goes_on), text)
+        flags = Block.flags_of(continues=goes_on, framed=framed)
+        return self._write(block(self._time(ms), inode, offset, text, flags), text)
 
     def begin_anew(self, ms: int) -> int:
         """Start a new segment that records the read position, so that old ones can be removed; return the bytes
         written."""
         known = self.position()
         self._follow(self._time(ms))
-        return self._write(block(self._time(ms), known.inode, known.offset, b"", known.open), b"")
+        return self._write(
+            block(self._time(ms), known.inode, known.offset, b"", Block.flags_of(continues=known.open)), b""
+        )
 
     def sync(self) -> None:
         """Sync all written data to disk."""
@@ -126,7 +133,10 @@ class Writer:
 
 
 def _position_after(last: Block, text: bytes) -> Position:
-    middle = not text.endswith(b"\n") if last.length else last.continues
+    if last.framed and last.length:
+        middle = is_partial(text)
+    else:
+        middle = not text.endswith(b"\n") if last.length else last.continues
     return Position(last.inode, last.end, text[-_COMPARED:] if last.length else b"", middle)
 
 

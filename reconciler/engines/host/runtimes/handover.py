@@ -17,6 +17,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputForm,
     RunningContainer,
     Runtime,
     Usage,
@@ -98,6 +99,10 @@ class HandoverRuntime:
     def output(self, place: ContainerId) -> Path:
         """The output file of the container."""
         return self._of(place.key, place.replica).output(place)
+
+    def output_form(self, place: ContainerId) -> OutputForm:
+        """The form of the output file, in the runtime of the container."""
+        return self._of(place.key, place.replica).output_form(place)
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container."""

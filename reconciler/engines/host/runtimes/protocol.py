@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -126,6 +127,13 @@ class Usage(msgspec.Struct, frozen=True):
     memory: int
 
 
+class OutputForm(Enum):
+    """The form of an output file: what the programs wrote, or lines with time and stream as of Kubernetes' CRI."""
+
+    PLAIN = "plain"
+    CRI = "cri"
+
+
 OnEnd = Callable[[ContainerId], None]
 """Called in the event loop when a started or adopted container has ended; ``list`` returns the details."""
 
@@ -185,6 +193,9 @@ class Runtime(Protocol):
 
     def output(self, place: ContainerId) -> Path:
         """The output file of the container; it grows, and may not exist yet."""
+
+    def output_form(self, place: ContainerId) -> OutputForm:
+        """The form of the output file of the container."""
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container; does nothing if that fails."""

@@ -10,7 +10,7 @@ from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector,
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, select
 from reconciler.engines.host.logs.segments import roots
-from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
 from reconciler.logql.query import parse
 from reconciler.model.key import Key
 from tests.support.clock import FakeClock
@@ -33,7 +33,10 @@ def place(workload: str = "web", replica: str = "", container: str = "main", gvc
 class Location:
     """Containers that write, a collector, and searches. ``free`` as of Collector."""
 
-    def __init__(self, path: Path, budget: int = BUDGET, free: FreeRange = punch_hole) -> None:
+    def __init__(
+        self, path: Path, budget: int = BUDGET, free: FreeRange = punch_hole, form: OutputForm = OutputForm.PLAIN
+    ) -> None:
+        self.form = form
         self.state = path / "state"
         self.root = self.state / "host" / "here" / "logs"
         self.outputs = path / "outputs"
@@ -48,7 +51,7 @@ class Location:
         self.collector = Collector(self.root, "here", self.clock, LogLimits(self.budget), self.free)
         for output in sorted(self.outputs.iterdir()):
             gvc, workload, replica, container = output.name.split("+")
-            self.collector.watch(place(workload, replica, container, gvc), output)
+            self.collector.watch(place(workload, replica, container, gvc), output, self.form)
         return self.collector
 
     def output(self, at: ContainerId) -> Path:
@@ -60,7 +63,7 @@ class Location:
         there = self.output(at or place())
         with there.open("ab") as file:
             file.write(text.encode() if isinstance(text, str) else text)
-        self.collector.watch(at or place(), there)
+        self.collector.watch(at or place(), there, self.form)
         return there
 
     def collect(self) -> Collected:

@@ -32,6 +32,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputForm,
     RunningContainer,
     Usage,
 )
@@ -175,6 +176,10 @@ class PodmanRuntime:
     def output(self, place: ContainerId) -> Path:
         """The output file of the container."""
         return self._folders.output(place)
+
+    def output_form(self, place: ContainerId) -> OutputForm:  # noqa: ARG002
+        """That of conmon."""
+        return OutputForm.CRI
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Append ``text`` to the output file, in the form in which conmon writes it."""

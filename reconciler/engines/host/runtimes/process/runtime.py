@@ -43,6 +43,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputForm,
     RunningContainer,
     Usage,
 )
@@ -187,6 +188,10 @@ class ProcessRuntime:
     def output(self, place: ContainerId) -> Path:
         """The output file of the container."""
         return self._folders.output(place)
+
+    def output_form(self, place: ContainerId) -> OutputForm:  # noqa: ARG002
+        """What the programs wrote."""
+        return OutputForm.PLAIN
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Append ``text`` to the output file."""
