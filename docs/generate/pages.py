@@ -20,7 +20,9 @@ MAKERS = {
     "status.md": status.page,
 }
 
-GUIDES = frozenset({"benchmarks.md", "install.md", "operations.md", "quickstart.md", "review.md", "secrets.md"})
+GUIDES = frozenset(
+    {"benchmarks.md", "containers.md", "install.md", "operations.md", "quickstart.md", "review.md", "secrets.md"}
+)
 """Pages for users that people write; ``test_guides.py`` runs what they show."""
 
 BY_HAND = GUIDES | {"architecture.md", "glossary.md"}

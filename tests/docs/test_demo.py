@@ -79,7 +79,7 @@ def trial(place: Path, log: Path) -> Iterator[Trial]:
         process.wait()
         print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
-            asyncio.run(end(Settings("acme", (), place / "state"), location, "process"))
+            asyncio.run(end(Settings("acme", (), place / "state"), location))
 
 
 def running(place: Path) -> list[bytes]:

@@ -131,7 +131,7 @@ class HostEngine:
         make_private(self._root)
         migrate_state(self._root)
         await self._controller.open()
-        self._images.open(self._context, self._root, self._runtime.image_store)
+        self._images.open(self._context, self._root, self._runtime.image_store, self._controller.images)
         records = self._records_here()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
@@ -141,7 +141,9 @@ class HostEngine:
             else:
                 self._volumes.update([as_recorded(record)])
         if records or self._context.decommissioning:
-            self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
+            recorded = {record.key for record in records} | self._journaled_keys()
+            self._controller.stop_unrecorded(recorded)
+            self._images.forget_others(recorded)
         await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
         work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files(), self._images.run())

@@ -52,11 +52,16 @@ class ImageGate:
         self._errors: dict[Key, str] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
-    def open(self, site: EngineContext, root: Path, store: ImageStore | None) -> None:
-        """Take images from ``store`` for the location at ``root``; without one, nothing is ever held back."""
+    def open(
+        self, site: EngineContext, root: Path, store: ImageStore | None, in_use: Callable[[], Collection[str]]
+    ) -> None:
+        """Take images from ``store`` for the location at ``root``; without one, nothing is ever held back.
+
+        ``in_use`` returns the images of existing replicas, which are not removed.
+        """
         if store is not None:
             context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
-            events = ImageEvents(self._moved, self._failed, set)
+            events = ImageEvents(self._moved, self._failed, in_use)
             self._service = ImageService(context, store, events, self._registry)
 
     async def run(self) -> None:
@@ -107,6 +112,11 @@ class ImageGate:
     def _failed(self, key: Key, error: EngineError) -> None:
         """Report that the tags of a workload cannot be followed; what runs goes on."""
         self._append_event(_event(key, error))
+
+    def forget_others(self, keys: Collection[Key]) -> None:
+        """Forget all workloads but ``keys``: those that ended while no daemon ran. Raises EngineError."""
+        if self._service is not None:
+            self._service.forget_others(keys)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted workload. Raises EngineError."""

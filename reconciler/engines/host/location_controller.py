@@ -89,6 +89,12 @@ class LocationController:
         controller = self.workloads.get(key)
         return (*(controller.replicas.values() if controller is not None else ()), *self._adoptable.get(key, ()))
 
+    def images(self) -> set[str]:
+        """The images of all replicas, the ending ones included."""
+        keys = self.workloads.keys() | self._adoptable.keys()
+        found = (container for key in keys for replica in self.replicas(key) for container in replica.containers)
+        return {each.wanted.image for each in found if each.wanted.image}
+
     def replica_counts(self) -> ReplicaCounts:
         """The number of replicas that run and that are wanted, and whether work is due at once."""
         controllers = self.workloads.values()
