@@ -70,5 +70,5 @@ def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[s
         waiting += [plan.hold_digest] if plan.hold_digest else []
     if found:
         return found
-    now = f"what waits now is {' and '.join(waiting)}" if waiting else "nothing waits now"
+    now = f"now waiting: {', '.join(waiting)}" if waiting else "nothing waits now"
     raise RefusedError(f"no plan has the digest {prefix}; {now}")

@@ -126,7 +126,7 @@ class OperatorCommands:
             if owner not in self._sources() and records:
                 taker = self._new_owner(source)
                 self._transfer([str(key)], taker)
-                return f"{key} belongs to the source {taker}, which deletes it where it is not in its Git"
+                return f"{key} belongs to the source {taker}, which deletes it unless it is in its Git"
             if not was:
                 raise RefusedError(f"{key} is no orphan: the source {owner} owns it")
         return f"{key} is deleted when it is removed from Git"

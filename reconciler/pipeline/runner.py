@@ -140,7 +140,7 @@ class Runner:
             return
         count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
         adopt = f"reconciler adopt --all-of {name} --source NAME"
-        summary = f"it is no longer in the settings; {count} of it stay as they are, until: {adopt}"
+        summary = f"it is no longer in the settings; {count} of it stay unchanged until: {adopt}"
         messages = [(source_target(name), summary)]
         messages += [(str(key), orphaned_by_settings(name, key).message) for key in list(keys)[:MAX_EVENTS]]
         self.conditions.append_events(NewEvent(key, Reason.ORPHANED, message) for key, message in messages)

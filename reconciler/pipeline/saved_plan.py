@@ -48,7 +48,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
         found += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
         if not found and self.revision == plan.revision and all(map(_first, plan.steps)):
             return ""
-        shown = "; ".join(sorted(found)[:MOST_NAMED]) or "values of secrets, or what is recorded, changed meanwhile"
+        shown = "; ".join(sorted(found)[:MOST_NAMED]) or "values of secrets, or the records, changed meanwhile"
         more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         return f"the plan is not the one that was saved: {shown}{more}; read it again: reconciler plan --out FILE"
 

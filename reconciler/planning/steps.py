@@ -23,22 +23,21 @@ RULES = (
     error_rule(
         "immutable-field",
         "A field that cannot change after creation keeps the value that was applied.",
-        "The change would take deleting the resource and making it anew, with whatever hangs on it. Where that is "
-        "wanted, "
-        f'the tag {ALLOW_REPLACE}: "true" says so, and the plan waits for approval; another name makes a second one.',
+        "The change requires a delete and a create of the resource, which loses its data. The tag "
+        f'{ALLOW_REPLACE}: "true" allows this after an approval; another name creates a second resource.',
         "docs/platform/fields.md#fields-that-cannot-change",
     ),
     error_rule(
         "protected-resource",
-        f"What carries the tag {PROTECTED_TAG} is never replaced.",
-        "The tag promises that it is never deleted, and to be replaced is to be deleted first.",
+        f"A resource with the tag {PROTECTED_TAG} is never replaced.",
+        "The tag protects it from deletion, and a replacement begins with a delete.",
         "docs/platform/fields.md#tags",
     ),
     error_rule(
         "volume-shrink",
         "The initial capacity of a volume set never becomes smaller.",
-        "File systems in use cannot be cut short without losing what lies behind the cut. Make a smaller volume set "
-        "and copy what you need.",
+        "A file system in use cannot shrink without the loss of data. Create a smaller volume set and copy the data "
+        "that you need.",
         "docs/platform/volumeset.md#growth",
     ),
 )

@@ -103,7 +103,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     if path.exists() and not force:
         raise RefusedError(
             f"there are records at {path} already; to put the {found.resources} resources of the backup in their "
-            "place, add --force (the former records are kept beside them)"
+            "place, add --force (the former records stay beside them)"
         )
     fresh = path.with_name(f"{path.name}.restoring")
     try:

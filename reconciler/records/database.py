@@ -232,7 +232,7 @@ class Database:
             finally:
                 copy.close()
             if not whole:
-                raise RecordsError(f"the records ({self.path}) are damaged; no backup was made, older ones are kept")
+                raise RecordsError(f"the records ({self.path}) are damaged; no backup was written, and older ones stay")
             part.replace(to)
             to_disk(to.parent)
         except sqlite3.Error as error:

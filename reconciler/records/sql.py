@@ -70,7 +70,7 @@ def records_error(error: sqlite3.Error, path: Path | None) -> RecordsError:
     where = f"the records ({path})" if path else "the records in memory"
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and path is not None and _is_full(path)):
-        return DiskFull(f"{where}: the disk is full; what was recorded before is safe, make room and it goes on")
+        return DiskFull(f"{where}: the disk is full; earlier records are safe; free some space to continue")
     return RecordsError(f"{where} cannot be used: {_WORDS.get(code, str(error))}")
 
 

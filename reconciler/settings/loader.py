@@ -28,7 +28,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 RULES = (
     error_rule(
         "duplicate-name",
-        "Each source in the settings has a name of its own.",
+        "Each source in the settings has a unique name.",
         "Records, conditions and commands distinguish sources by their names.",
         "docs/settings.md#settings",
     ),
@@ -40,8 +40,8 @@ RULES = (
     ),
     error_rule(
         "secrets-directory",
-        "The directory for secrets of one source does not lie within that of another.",
-        "Users who can push to the other one could name every file in it.",
+        "The directory for secrets of a source is not inside that of another source.",
+        "Users with push access to the other source could use every file in it.",
         "docs/settings.md#settings",
     ),
 )
@@ -184,9 +184,9 @@ def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[S
     for position, inner in found:
         outer = next((other for other, path in found if path != inner and inner.is_relative_to(path)), None)
         if outer is not None:
-            what = f"`{sources[outer]['name']}` may name every file in it, since it lies within that source's directory"
+            what = f"`{sources[outer]['name']}` may use every file in it, since it is inside that source's directory"
             at: Pointer = ("sources", position, "secrets", "directory")
-            yield SettingsFault("secrets-directory", what, at, "put the two beside each other")
+            yield SettingsFault("secrets-directory", what, at, "use two separate directories")
 
 
 def _repository(url: str, base: Path) -> str:

@@ -22,23 +22,22 @@ CONTROL = re.compile(rf"[\x00-\x1f{UNSAFE}]")
 RULES = (
     error_rule(
         "symlink",
-        "A manifest is a file of its own, not a symbolic link.",
-        "A link can lead out of the repository, to a file that the commit does not hold. Commit the file itself, or "
-        "name the link in .reconcilerignore.",
+        "A manifest is a regular file, not a symbolic link.",
+        "A link can lead to a file outside the repository, which the commit does not contain. Commit the file itself, "
+        "or list the link in .reconcilerignore.",
         "docs/manifests.md#files",
     ),
     error_rule(
         "submodule",
-        "No submodule lies where manifests are read.",
-        "What is in it is not in this repository, so it could neither be read nor be reviewed here. Make it a source "
-        "of its own, or name it in .reconcilerignore.",
+        "The directory of manifests contains no submodule.",
+        "Its content is not in this repository, so it can be neither read nor reviewed here. Make it a separate "
+        "source, or list it in .reconcilerignore.",
         "docs/manifests.md#files",
     ),
     error_rule(
         "file-name",
         "The path of a manifest is printable UTF-8 text.",
-        "Control characters break lines and terminals wherever the path is shown, and a path that is no text cannot be "
-        "shown at all.",
+        "Control characters in a path break lines and terminals, and a path that is not text cannot be shown.",
         "docs/manifests.md#files",
     ),
 )

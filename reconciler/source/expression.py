@@ -36,7 +36,7 @@ def parse_expression(written: str, own: str, head: str, exists: Callable[[str], 
     if _ID.fullmatch(base) or head == CHECKOUT == base:
         return Expression(written)
     if not base and suffix.startswith("@{") and head != CHECKOUT:
-        raise ValueError("it counts what was checked out in the repository")
+        raise ValueError("it refers to the reflog of the repository")
     if base in _HEAD:
         base = CHECKOUT if head == CHECKOUT else head or own
         return Expression(base + suffix, base if base.startswith("refs/") else "")

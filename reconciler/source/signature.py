@@ -39,7 +39,7 @@ _VERDICTS = (
     (r"REVKEYSIG (\S+)", "the key is revoked"),
     (r"EXPKEYSIG (\S+)", "the key has expired"),
     (r"EXPSIG (\S+)", "the signature has expired"),
-    (r"BADSIG (\S+)|incorrect signature|invalid format", "the signature does not fit what is signed"),
+    (r"BADSIG (\S+)|incorrect signature|invalid format", "the signature does not match the content"),
     (r"NO_PUBKEY (\S+)|ERRSIG (\S+)", "the keyring has no such key"),
     (r"not permitted for use in signature namespace", "the key is allowed for other purposes alone"),
     (r"No principal matched", "no allowed signer has such a key"),
@@ -89,13 +89,13 @@ class Signatures:
         if ref.startswith("refs/tags/") and not _is_tag_of(
             git[git.lookup_reference(lookup_name(ref)).resolve().target], ref
         ):
-            raise self._refusal(f"tag {target[:12]}", "the tag was made under another name")
+            raise self._refusal(f"tag {target[:12]}", "the tag was created under another name")
         if isinstance(found, pygit2.Tag):
             self._require(git, [target])
         elif tags := list(_tags_of(git, target)):
             self._require(git, tags[:1])
         else:
-            raise self._refusal(f"commit {target[:12]}", "no annotated tag stands for it")
+            raise self._refusal(f"commit {target[:12]}", "no annotated tag points to it")
 
     def check_since(self, git: pygit2.Repository, previous: str, commit: str) -> None:
         """With ``signed: history``, raises SourceUnverified for the first unsigned commit since ``previous``.
@@ -170,7 +170,7 @@ class Signatures:
         try:
             return path.read_bytes() if path is not None else b""
         except OSError as error:
-            raise self._refusal("what is there", f"{path} cannot be read: {error.strerror}") from None
+            raise self._refusal("a commit", f"{path} cannot be read: {error.strerror}") from None
 
     def _refusal(self, what: str, why: str) -> SourceUnverified:
         return SourceUnverified(

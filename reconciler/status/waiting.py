@@ -54,7 +54,7 @@ def wait_reason(records: Records, key: Key) -> WaitReason | None:
 def orphaned_by_settings(source: str, key: Key) -> WaitReason:
     """The wait reason for ``key``, whose ``source`` is no longer in the settings."""
     adopt = f"reconciler adopt {key} --source NAME"
-    message = f"its source {source} is no longer in the settings, so it stays as it is, until: {adopt}"
+    message = f"its source {source} is no longer in the settings, so it stays unchanged until: {adopt}"
     return WaitReason(Reason.ORPHANED, message, retained=True)
 
 

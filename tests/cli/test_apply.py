@@ -154,7 +154,7 @@ def test_a_digest_that_nobody_knows_is_refused_with_what_waits(tmp_path: Path) -
     desk.commit(WITHOUT_DB)
     said = desk.run("approve", "0" * 32)
     assert said.code == 1
-    assert said.err == f"error: no plan has the digest {'0' * 32}; what waits now is {desk.plan()['hold_digest']}\n"
+    assert said.err == f"error: no plan has the digest {'0' * 32}; now waiting: {desk.plan()['hold_digest']}\n"
 
 
 def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: De
     assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", desk.run("get").out, re.MULTILINE)
     [event] = [json.loads(line) for line in desk.run("events", "source/side", "-o", "json").out.splitlines()]
     assert (event["type"], event["reason"]) == ("Normal", "Orphaned")
-    assert "2 resources of it stay as they are, until: reconciler adopt --all-of side --source NAME" in event["message"]
+    assert "2 resources of it stay unchanged until: reconciler adopt --all-of side --source NAME" in event["message"]
     assert desk.run("events", "workload/shop/a").out.count(" Orphaned ") == 1
     assert desk.run("history", "side").code == 0, "its history stays"
     assert desk.run("adopt", "--all-of", "side").code == 0

@@ -141,7 +141,7 @@ def test_a_signature_that_was_moved_to_other_content_is_refused(repo: GitRepo, k
     forged = raw.replace(repo.git("rev-parse", f"{signed}^{{tree}}"), repo.git("rev-parse", "work^{tree}"))
     (repo.path / "forged").write_text(f"{forged}\n")
     repo.git("update-ref", "refs/heads/main", repo.git("hash-object", "-t", "commit", "-w", "forged"))
-    assert "does not fit what is signed" in refusal(verified())
+    assert "does not match the content" in refusal(verified())
 
 
 def test_the_repository_has_no_say_in_its_own_verification(
@@ -217,10 +217,10 @@ def test_a_tag_has_to_be_signed_under_its_own_name(repo: GitRepo, keys: Keys, ve
     keys.tag(repo, "v2")
     assert "it is not signed" in refusal(verified("tag", tag="v2"))
     repo.git("update-ref", "refs/tags/v2", repo.git("rev-parse", "refs/tags/v1"))
-    assert "the tag was made under another name" in refusal(verified("tag", tag="v2"))
+    assert "the tag was created under another name" in refusal(verified("tag", tag="v2"))
     other = repo.commit({"b.yaml": ""})
     repo.git("update-ref", "refs/tags/v1", other)
-    assert "no annotated tag stands for it" in refusal(verified("tag", tag="v1"))
+    assert "no annotated tag points to it" in refusal(verified("tag", tag="v1"))
 
 
 @pytest.mark.parametrize("word", ["v1", "tags/v1", "refs/tags/v1", "v1^{}", "v1^0", "v1~0"])
@@ -231,10 +231,10 @@ def test_an_old_release_cannot_be_shown_under_the_name_of_another(
     keys.tag(repo, "v0", "ada")
     assert verified("tag", tag="v0").revision("v0").commit == repo.git("rev-parse", "main")
     repo.git("update-ref", "refs/tags/v1", repo.git("rev-parse", "refs/tags/v0"))
-    assert "the tag was made under another name" in refusal(verified("tag", tag="v0"), word)
+    assert "the tag was created under another name" in refusal(verified("tag", tag="v0"), word)
     repo.git("update-ref", "-d", "refs/tags/v0")
     said = refusal(verified("tag", tag="v1"), repo.git("rev-parse", "main"))
-    assert "no annotated tag stands for it" in said
+    assert "no annotated tag points to it" in said
 
 
 def test_a_source_at_a_tag_can_ask_for_its_commit_to_be_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:

@@ -72,7 +72,7 @@ class RemoteTarget(Target):
                 self._base = tip
                 return
             if had_branch and not self._base:
-                raise PushConflict(f"branch {self._branch.name} was taken away from the remote; it is written anew")
+                raise PushConflict(f"branch {self._branch.name} was deleted from the remote; it is written again")
         raise PushConflict(f"branch {self._branch.name} of the remote is moved by others all the time")
 
     def _known(self) -> str:

@@ -48,7 +48,7 @@ class LazyFiles:
             self._failed = error
             raise
         except Exception as error:
-            self._failed = RuntimeError("a status file cannot be made")
+            self._failed = RuntimeError("a status file cannot be rendered")
             raise self._failed from error
 
 
@@ -76,7 +76,7 @@ def _nested(changes: Changes) -> Nested:
         for directory in directories:
             below = node.get(directory)
             if isinstance(below, bytes):
-                raise ValueError(f"{path} lies below a path that is a file in the same change")
+                raise ValueError(f"{path} is below a path that is a file in the same change")
             if below is None:
                 below = node[directory] = {}
             node = below
