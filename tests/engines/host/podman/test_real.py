@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import signal
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.clock import SystemClock
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.provisioner import free_ports
 from reconciler.engines.host.runtimes.podman.labels import labels_of
+from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
+from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.settings import HostSettings, Settings
+from tests.engines import contract
 from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, shell, until
+from tests.support.plans import Bench
 from tests.support.podman import (
     APP_IMAGE,
+    IMAGE,
     PodmanService,
     busybox_image,
     groups_of,
@@ -176,6 +187,9 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             used = (await host.runtime.stats())[place()]
             assert 0 < used.cpu_seconds < 60
             assert 0 < used.memory < 128 << 20
+            written = await host.runtime.exec(place(), ["dd", "if=/dev/zero", "of=/w/file", "bs=1M", "count=2"], 10)
+            assert written.code == 0
+            assert storage_used(list(host.runtime.written_paths(place())), 1 << 30) >= 2 << 20
             before = await host.running()
         async with hosted(tmp_path / "state", service) as second:
             after = await second.running()
@@ -361,3 +375,32 @@ def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(tmp_path
                 await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{second[8080]}/passwd", timeout=1)
 
     asyncio.run(story())
+
+
+SERVE = "mkdir /w; cd /w; echo page >index.html; trap 'exit 0' TERM; httpd -f -p $PORT & wait"
+QUICK = (contract.a_restart_takes_over_what_there_is,)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in contract.PROMISES],
+    ids=lambda promise: promise.__name__,
+)
+def test_the_engine_keeps_its_promises_with_containers_of_images(
+    promise: Callable[[contract.Subject], None],
+    tmp_path: Path,
+    service: PodmanService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make(bench: Bench, path: Path) -> Engine:
+        settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
+        site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
+        OWNERS.append(labels_of(path / "here", "here").owner)
+        runtime = PodmanRuntime(path / "here", "here", bench.clock, service.socket)
+        return HostEngine(site, path / "here", runtime)
+
+    spec = copy.deepcopy(contract.SPEC)
+    spec["spec"]["containers"][0] |= {"image": IMAGE, "command": "/bin/sh", "args": ["-c", SERVE]}
+    monkeypatch.setattr(contract, "SPEC", spec)
+    with contract.subject_of(contract.Factory(make, SystemClock), tmp_path) as subject:
+        promise(subject)

@@ -66,7 +66,7 @@ class EndWatcher:
             try:
                 found = await self._starter.inspect(tracked.id)
                 if not found.running:
-                    return await self._recorded(found)
+                    return await recorded_outcome(found)
                 if orphaned or (ended and time.monotonic() > deadline):
                     return await self._end_orphan(tracked, ended=ended)
                 if not ended:
@@ -80,14 +80,6 @@ class EndWatcher:
     def _is_gone(self, found: HostProcess) -> bool:
         return not found.alive and (found.pid > 0 or self._direct)
 
-    async def _recorded(self, found: Inspected) -> Outcome:
-        """How Podman says that a container ended; with control groups of version 1 it never blames the memory."""
-        code = found.state.exit_code
-        memory = found.state.oom_killed
-        if code == KILLED and not memory:
-            memory = await asyncio.to_thread(was_out_of_memory, found.id)
-        return Outcome(code if code >= 0 else None, memory)
-
     async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
         """End a container without its monitor: nothing reads its output, and nothing would record its code."""
         if not ended and tracked.program.alive:
@@ -96,6 +88,15 @@ class EndWatcher:
                 os.kill(tracked.program.pid, signal.SIGKILL)
         await self._sweeper.delete_wholly([tracked.id])
         return Outcome(None if ended else KILLED)
+
+
+async def recorded_outcome(found: Inspected) -> Outcome:
+    """How Podman says that a container ended; with control groups of version 1 it never blames the memory."""
+    code = found.state.exit_code
+    memory = found.state.oom_killed
+    if code == KILLED and not memory:
+        memory = await asyncio.to_thread(was_out_of_memory, found.id)
+    return Outcome(code if code >= 0 else None, memory)
 
 
 def was_out_of_memory(container: str, log: Path = _KERNEL_LOG) -> bool:

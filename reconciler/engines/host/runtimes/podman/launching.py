@@ -12,6 +12,7 @@ from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
+from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.programs import oci_command
@@ -63,6 +64,8 @@ class Launcher:
         )
         await self._limit(launch, found.id)
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
+        if not tracked.running.alive:
+            tracked = tracked.ended(await recorded_outcome(found))
         await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
         return tracked
 

@@ -143,6 +143,10 @@ class Sweeper:
             subprocess.run(command, capture_output=True, check=False, timeout=_OCI_SECONDS, stdin=subprocess.DEVNULL)
 
     def _remove_parents(self) -> None:
+        """Remove our empty control groups; the monitors of deleted containers need a moment to end. Blocks."""
+        deadline = time.monotonic() + _DYING_SECONDS
         for parent in self._parents():
-            cgroups.try_remove(parent / "conmon")
-            cgroups.try_remove(parent)
+            while not (cgroups.try_remove(parent / "conmon") and cgroups.try_remove(parent)):
+                if time.monotonic() > deadline or self._groups():
+                    return
+                time.sleep(0.01)
