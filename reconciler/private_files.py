@@ -50,7 +50,7 @@ def remove_own(path: Path, inode: int) -> bool:
 def check_regular(path: Path) -> None:
     """Raise UsageError if ``path`` exists and is not a regular file.
 
-    Raises OSError where its status cannot be read.
+    Raises OSError if its status cannot be read.
     """
     try:
         found = path.lstat()

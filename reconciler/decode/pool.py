@@ -140,7 +140,7 @@ class _Worker:
             Thread(target=task, daemon=True).start()
 
     def send(self, batch: Batch | None) -> bool:
-        """Queue a batch for the process; False where there is none."""
+        """Queue a batch for the process; False if there is none."""
         if batch is not None:
             self.frames.put(pack(batch.content))
             self.sent.append(batch.changes)
@@ -149,7 +149,7 @@ class _Worker:
     def decode_answer(self, answer: bytes | None) -> Iterator[EncodedFile]:
         """The decoded files of the oldest batch.
 
-        Raises ChildProcessError where the process ended early, and InternalError where it met a bug.
+        Raises ChildProcessError if the process ended early, and InternalError if it met a bug.
         """
         if answer is None:
             raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")

@@ -25,7 +25,7 @@ LENGTH = struct.Struct("<I")
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """The next frame; None at the end. Raises EOFError where the stream ends inside a frame."""
+    """The next frame; None at the end. Raises EOFError if the stream ends inside a frame."""
     head = stream.read(LENGTH.size)
     if not head:
         return None

@@ -1,4 +1,4 @@
-"""The result of one check: a verdict, and what to do about it."""
+"""The result of one check: a verdict and advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """``about`` names the subject in a word or two; ``advice`` is "" where nothing needs to be done."""
+    """``about`` names the subject in a word or two; ``advice`` is "" if nothing needs to be done."""
 
     about: str
     verdict: Verdict

@@ -23,7 +23,7 @@ _LISTENS = "0A"
 
 
 def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
-    """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None where none runs."""
+    """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None if none runs."""
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
@@ -94,7 +94,7 @@ def _limits(pid: int | None, proc: Path) -> Iterator[Check]:
 
 
 def _of_daemon(path: Path, label: str) -> int | None:
-    """The limit of the daemon; None where it is unlimited or unknown."""
+    """The limit of the daemon; None if it is unlimited or unknown."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

@@ -27,7 +27,7 @@ class Identity(msgspec.Struct, frozen=True):
     gid: int = -1
 
     def may(self, path: Path, wanted: int) -> bool:
-        """Whether the mode bits of ``path`` and the directories above permit access; False where it does not exist."""
+        """Whether the mode bits of ``path`` and the directories above permit access; False if it does not exist."""
         if self.uid == os.geteuid():
             return os.access(path, wanted, effective_ids=True)
         try:
@@ -148,7 +148,7 @@ def _protected(path: Path, about: str, who: Identity) -> Check:
 
 
 def unreadable(path: Path, about: str, who: Identity) -> Check | None:
-    """Return the check that explains why ``who`` cannot read ``path``; None where ``who`` can."""
+    """Return the check that explains why ``who`` cannot read ``path``; None if ``who`` can."""
     try:
         path.stat()
     except PermissionError:

@@ -43,7 +43,7 @@ _PROBLEMS = (
 
 
 def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check]:
-    """Check the records and the daemon: ``holder`` describes the holder of the state lock, "" where there is none.
+    """Check the records and the daemon: ``holder`` describes the holder of the state lock, "" if there is none.
 
     ``now`` in seconds since the epoch.
     """

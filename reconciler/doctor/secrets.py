@@ -19,7 +19,7 @@ from reconciler.settings import Settings
 from reconciler.sops.keys import KeyringError, identities_of, recipients_in
 
 MOST = 200
-"""Limit of secrets read for the check."""
+"""The most secrets read for the check."""
 MOST_LISTED = 10
 
 

@@ -31,7 +31,7 @@ _COMMENT_LINES = re.compile(
 
 
 class Comment(NamedTuple):
-    """A comment and its position; ``rule`` and ``reason`` are "" where it lacks them."""
+    """A comment and its position; ``rule`` and ``reason`` are "" if it lacks them."""
 
     line: int
     column: int

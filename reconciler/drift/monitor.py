@@ -74,7 +74,7 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
 
 
 async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
-    """Observe every location once and record nothing. Raises RefusedError where a location does not answer."""
+    """Observe every location once and record nothing. Raises RefusedError if a location does not answer."""
     engines = engines_for(settings, records, clock, SecretStore(records, settings).read)
     found = await scan(settings, records, engines)
     if found.unreachable:

@@ -23,11 +23,11 @@ from reconciler.settings import Settings
 ENGINE = "host"
 """The engine whose containers can be entered."""
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
-"""The program where none is named: an interactive shell."""
+"""The default program: an interactive shell."""
 
 
 class ExecOptions(NamedTuple):
-    """The names of a container, "" where the first one is meant: the first ready replica, its first container."""
+    """The names of a replica and a container; "" selects the first ready replica, or its first container."""
 
     replica: str = ""
     container: str = ""
@@ -44,7 +44,7 @@ class ExecTarget(NamedTuple):
 def find_target(settings: Settings, open_records: Callable[[], Records], key: Key, options: ExecOptions) -> ExecTarget:
     """The container of the workload ``key`` that ``options`` name. Blocks while it reads files.
 
-    Raises NotFoundError for an unknown name, RefusedError where nothing runs, and PermissionError.
+    Raises NotFoundError for an unknown name, RefusedError if nothing runs, and PermissionError.
     """
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have containers")
@@ -86,7 +86,7 @@ def _check_location(settings: Settings, name: str) -> None:
 
 
 def _why_no_replica(records: Records, key: Key, location: str) -> str:
-    """Why there is no replica. Raises NotFoundError where there is no such workload."""
+    """Why there is no replica. Raises NotFoundError if there is no such workload."""
     check_present(records, key)
     found = [each for each in records.applied.get(key) if each.location and location in ("", each.location)]
     if any(each.engine == ENGINE for each in found):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Columns shown of a line; of a longer line, those around the caret."""
 LONGEST = 4 * WIDTH
-"""Limit of characters shown of a line: some take no column."""
+"""The most characters shown of a line: some take no column."""
 BEFORE = 30
 """Columns shown before the caret in a cut line."""
 TAB = "    "
@@ -35,7 +35,7 @@ class Excerpts:
         self._ends: dict[tuple[int, int], int] = {}
 
     def of(self, finding: Finding) -> tuple[str, str] | None:
-        """Return the line of ``finding`` and the line of carets below it; None where there is no line to show."""
+        """Return the line of ``finding`` and the line of carets below it; None if there is no line to show."""
         if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:

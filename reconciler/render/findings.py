@@ -15,7 +15,7 @@ from reconciler.render.layout import paint
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
 MOST_ROWS = 200
-"""Limit of rows, since forges cut long comments; for further findings only the count is shown."""
+"""The most rows, since forges cut long comments; further findings are only counted."""
 
 
 def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bool = False) -> str:
@@ -46,7 +46,7 @@ def place(finding: Finding) -> str:
 
 
 def explain_hint(findings: Iterable[Finding]) -> str:
-    """A line that points to the explanation of the rules of ``findings``; "" where there are none."""
+    """A line that points to the explanation of the rules of ``findings``; "" if there are none."""
     rules = {finding.rule for finding in findings}
     if not rules:
         return ""

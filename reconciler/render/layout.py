@@ -1,4 +1,4 @@
-"""Shared by the forms: colours, aligned columns, text on one line, indented JSON."""
+"""Parts of several formats: colours, aligned columns, text on one line, indented JSON."""
 
 from __future__ import annotations
 

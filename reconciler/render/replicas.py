@@ -1,4 +1,4 @@
-"""Replicas and what they use, as a table and as JSON values."""
+"""Replicas and their usage, as a table and as JSON values."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _HEALTH_COLOURS = {
 
 
 def resource_table(found: Iterable[ResourceFacts], colour: bool) -> str:
-    """A line for each resource below a heading; ``""`` where there are none."""
+    """A line for each resource below a heading; ``""`` if there are none."""
     rows = [_HEADING]
     for facts in found:
         places = " ".join(record.location for record in facts.records if record.location)
@@ -110,7 +110,7 @@ def _item(facts: ResourceFacts) -> dict[str, Any]:
 
 
 def _body(facts: ResourceFacts) -> dict[str, Any]:
-    """The fields of the manifest as last applied, empty where nothing is; ``***`` for secret values."""
+    """The fields of the manifest as last applied, empty if nothing is; ``***`` for secret values."""
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     if newest is None:
         return {}
@@ -121,7 +121,7 @@ def _body(facts: ResourceFacts) -> dict[str, Any]:
 
 
 def _version(facts: ResourceFacts) -> int:
-    """The version last applied, 0 where none is."""
+    """The version last applied, 0 if none is."""
     return max((record.version for record in facts.records), default=0)
 
 
@@ -138,7 +138,7 @@ def _ready_words(found: Sequence[Condition]) -> str:
 
 
 def _endpoint(record: Record) -> str:
-    """The endpoint of ``record``, "" where there is none."""
+    """The endpoint of ``record``, "" if there is none."""
     status = msgspec.json.decode(record.state).get("status")
     return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
 

@@ -17,7 +17,7 @@ from reconciler.times import iso
 
 
 def source_lines(status: SourceStatus) -> list[str]:
-    """Suspension, rollback and trouble of a source, a line each; empty where there is none."""
+    """Suspension, rollback and trouble of a source, a line each; empty if there is none."""
     found = []
     if status.suspension is not None:
         found.append(suspended_by(status.suspension))

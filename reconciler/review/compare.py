@@ -70,7 +70,7 @@ def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> S
 
 
 def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
-    """The manifests of ``before``; None where it has none, as in a new repository."""
+    """The manifests of ``before``; None if it has none, as in a new repository."""
     try:
         return line.plan_revision(before, head=head)
     except SourceEmpty:

@@ -39,7 +39,7 @@ class EncryptedValue(NamedTuple):
 
 
 def parsed(text: str) -> EncryptedValue | None:
-    """The parts of an encrypted value; None where ``text`` is not one."""
+    """The parts of an encrypted value; None if ``text`` is not one."""
     found = _FORM.fullmatch(text)
     if found is None:
         return None

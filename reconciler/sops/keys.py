@@ -37,7 +37,7 @@ class Keyring(msgspec.Struct, frozen=True):
 
 
 class NoUsableKey(EncryptionError):
-    """No identity decrypts the data key; the message names what was tried, the suggestion a way out."""
+    """No identity decrypts the data key; the message names the attempts, the suggestion a remedy."""
 
     def __init__(self, message: str, suggestion: str) -> None:
         super().__init__(message)

@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A change of a text: what ``replacement`` takes the place of, from ``start`` to ``end``."""
+    """A change of a text: ``replacement`` replaces the part from ``start`` to ``end``."""
 
     start: int
     end: int

@@ -11,7 +11,7 @@ from reconciler.planning.plan import Action, Plan, Step, causes_of_waiting
 from reconciler.render.plan.summary import changes_of, summary
 
 FORMAT_VERSION = 2
-"""Of the documents of plans. Those without one are of version 1, with other names for three fields of the plan."""
+"""The version of plan documents. Those without one have version 1, with other names for three fields of the plan."""
 
 
 def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:

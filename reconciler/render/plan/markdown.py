@@ -12,17 +12,17 @@ from reconciler.render.plan.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
 MOST_GROUPS = 200
-"""Limit of rows, since forges cut long comments; for the rest only the count is shown."""
+"""The most rows, since forges cut long comments; the rest are only counted."""
 MAX_FIELDS = 100
-"""Changed fields shown of one resource."""
+"""The most changed fields shown of one resource."""
 MAX_LINES = 50
-"""Lines shown of one side of a field's difference."""
+"""The most lines shown of one side of a field's difference."""
 MAX_AUTHORS = 3
-"""Limit of commits named in the row of a resource."""
+"""The most commits named in the row of a resource."""
 
 
 def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
-    """A heading, a table of what happens to which resource, and the changed fields folded below it.
+    """A heading, a table of resources with their actions, and the changed fields folded below it.
 
     With ``blames`` both name the author of each change. ``since`` is the base revision, where that is not the applied
     one.

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from reconciler.source.file_reader import Read
 
 MAX_LIMITATIONS, MAX_KEYS = 20, 3
-"""Limits of limitations shown, and of workloads named with each; for the rest only the number is shown."""
+"""The most limitations shown, and the most workloads named with each; the rest are only counted."""
 
 
 class PlanReview(msgspec.Struct, frozen=True):
-    """The plan of a revision, None where errors refuse it; and the counts of its documents and resources.
+    """The plan of a revision, None if errors refuse it; and the counts of its documents and resources.
 
     ``read`` returns the bytes of a file by its path in findings, ``blames`` has the commits that caused the changes, if
-    searched for. ``since`` is the base revision, where that is not the applied one. ``status`` is of the source:
-    nothing of a suspended source is applied. ``limitations`` is what the locations do not enforce.
+    searched for. ``since`` is the base revision, if that is not the applied one. ``status`` is that of the source: a
+    suspended one is not applied. ``limitations`` are the fields that the locations do not enforce.
     """
 
     revision: Revision
@@ -56,12 +56,12 @@ class PlanReview(msgspec.Struct, frozen=True):
 
     @property
     def has_errors(self) -> bool:
-        """Whether anything of the revision has errors, even if the settings skip it."""
+        """Whether any file of the revision has errors, even if the settings skip it."""
         return self.plan is None or has_errors(self.findings)
 
 
 def plan_text(review: PlanReview, *, colour: bool = False) -> str:
-    """The findings with their lines, the plan, and what is not enforced or holds the source."""
+    """The findings with their lines, the plan, its limitations, and holds of the source."""
     shown = findings_text(review.findings, Excerpts(review.read), colour=colour)
     if review.plan is None:
         shown += f"{review.revision} is refused: {severity_counts(review.findings)}\n"
@@ -74,7 +74,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
 
 
 def plan_markdown(review: PlanReview) -> str:
-    """The comment on a pull request: the plan, the findings below it, and what is not enforced or holds the source."""
+    """The comment on a pull request: the plan, the findings, its limitations, and holds of the source."""
     shown = _markdown(review)
     shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(review.limitations))
     if (status := review.status) is not None:

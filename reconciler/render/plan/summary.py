@@ -29,7 +29,7 @@ DIFFERS = "(differs)"
 MAX_INLINE = 60
 """Characters up to which a value is shown beside its new value; a longer one has a line of its own."""
 MAX_LINE = 1_000
-"""Limit of characters in a line of a difference; the line is cut at its end."""
+"""The most characters in a line of a difference; the line is cut at its end."""
 _CONTEXT = 40
 """Characters shown before the difference of two long lines."""
 _MAX_ALIGNED = 1_000_000
@@ -46,7 +46,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> str:
-        """Why the next run does not perform it; "" where it does."""
+        """Why the next run does not perform it; "" if it does."""
         if self.cause is not None:
             why = "waits for approval" if self.cause.hold.approvable else "is suspended"
             return f"waits for {self.cause.key}, which {why}"
@@ -156,7 +156,7 @@ def differences(before: Any, after: Any) -> list[tuple[str, str]]:
 
 
 def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
-    """Entries that only one of two lists has; empty where the order of the others differs too."""
+    """Entries that only one of two lists has; empty if the order of the others differs too."""
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
     if _remove_counted(old, gone) != _remove_counted(new, come):
         return []

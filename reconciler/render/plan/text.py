@@ -20,9 +20,9 @@ NOTES = {
 
 PART_COLOURS = {"+": "32", "-": "31", " ": "2"}
 MAX_PARTS = 100
-"""Limit of lines shown of one field's difference; for the rest only the count is shown."""
+"""The most lines shown of one field's difference; the rest are only counted."""
 MAX_CHANGES = 500
-"""Limit of changed fields shown of one resource; for the rest only the count is shown."""
+"""The most changed fields shown of one resource; the rest are only counted."""
 
 
 def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None, since: str = "") -> str:
