@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -20,16 +23,19 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.provisioner import free_ports
+from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
+from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
 from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, shell, until
+from tests.support.desk import SETTINGS
 from tests.support.plans import Bench
 from tests.support.podman import (
     APP_IMAGE,
@@ -404,3 +410,83 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
     monkeypatch.setattr(contract, "SPEC", spec)
     with contract.subject_of(contract.Factory(make, SystemClock), tmp_path) as subject:
         promise(subject)
+
+
+async def _written(session: ExecSession) -> dict[Channel, bytes]:
+    """All that a program writes from now on, by stream."""
+    written = {Channel.STDOUT: b"", Channel.STDERR: b""}
+    while (output := await session.read()) is not None:
+        written[output.channel] += output.content
+    return written
+
+
+def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
+    content = os.urandom(1 << 20)
+
+    async def ran(host: Host, *argv: str, typed: bytes = b"") -> tuple[int, dict[Channel, bytes]]:
+        session = await host.runtime.open_session(place(), argv, None)
+
+        async def feed() -> None:
+            await session.write(typed)
+            await session.close_stdin()
+
+        feeding = asyncio.create_task(feed())
+        written = await _written(session)
+        await feeding
+        code = await session.wait()
+        await session.close()
+        return code, written
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(SLEEP, env={"A": "1"}))
+            before = set(alive(service.monitors()))
+            [record] = (tmp_path / "state").rglob("container.json")
+            record.write_text(json.dumps({**json.loads(record.read_text()), "oci": []}))
+            code, written = await ran(host, "sh", "-c", "cat; echo $A >&2; exit 255", typed=content)
+            assert (code, written[Channel.STDOUT] == content, written[Channel.STDERR]) == (255, True, b"1\n")
+            code, written = await ran(host, "nosuch")
+            assert (code, b"unixpacket" in written[Channel.STDERR]) == (127, False)
+            session = await host.runtime.open_session(place(), ["sh"], TerminalSize(30, 100))
+            await session.resize(TerminalSize(40, 120))
+            await session.write(b"until stty size | grep '^40 120'; do sleep 0.05; done; sleep 1000\n")
+            seen = b""
+            while b"\n40 120" not in seen:
+                output = await session.read()
+                assert output is not None, seen
+                seen += output.content
+            await session.write(b"\x03exit 3\n")
+            await _written(session)
+            assert await session.wait() == 3
+            await session.close()
+            session = await host.runtime.open_session(place(), ["sleep", "1000"], None)
+            await host.runtime.signal(place(), signal.SIGKILL)
+            assert await session.read() is None
+            with pytest.raises(EngineError, match="has ended, and the program with it"):
+                await session.wait()
+            await session.close()
+            await until(lambda: set(alive(service.monitors())) <= before, "the end of what the API leaves")
+
+    asyncio.run(story())
+
+
+def test_the_command_enters_a_container_of_an_image_without_a_daemon(tmp_path: Path, service: PodmanService) -> None:
+    settings = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host, runtime: podman}")
+    (tmp_path / "settings.yaml").write_text(f"{settings}\npodman: {{socket: {service.socket}}}\n")
+    root = tmp_path / "state" / "host" / "here"
+    root.parent.mkdir(parents=True)
+    command = [sys.executable, "-m", "reconciler.cli", "exec", str(KEY), "--settings", str(tmp_path / "settings.yaml")]
+    script = "cat; echo $A; exit 7"
+
+    async def story() -> None:
+        async with hosted(root, service) as host:
+            await host.runtime.start(shell(SLEEP, env={"A": "1"}))
+            member = Container("main", Phase.RUNNING)
+            Store(root / "replicas").save(Replica("r", KEY, 1, "", 0.0, (member,), ready_since=1.0))
+            child = await asyncio.create_subprocess_exec(
+                *command, "--", "sh", "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            assert await child.communicate(b"typed\n") == (b"typed\n1\n", None)
+            assert child.returncode == 7
+
+    asyncio.run(story())

@@ -162,7 +162,7 @@ class PodmanRuntime:
         record = await asyncio.to_thread(self._folders.record, place)
         if record is None:
             raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
-        return await open_session(record, argv, terminal)
+        return await open_session(record, self._socket, argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container, as far as it is known."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.engines.host.runtimes.child_session import ChildSession
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
+from reconciler.engines.host.runtimes.podman.api.attached import attach
 from reconciler.engines.host.runtimes.podman.folders import ContainerRecord
 from reconciler.engines.host.runtimes.podman.programs import FAILED, PLAIN_ENVIRONMENT, exit_code, number_in
 from reconciler.engines.host.runtimes.session import ExecSession, Output, TerminalSize
@@ -25,14 +26,16 @@ _TAKE_TERMINAL = ("setsid", "--ctty")
 """Makes the terminal the child's own, so that the OCI runtime learns of its size."""
 
 
-async def open_session(record: ContainerRecord, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
-    """Run ``argv`` in the container of ``record``. Raises EngineError."""
+async def open_session(
+    record: ContainerRecord, socket: Path, argv: Sequence[str], terminal: TerminalSize | None
+) -> ExecSession:
+    """Run ``argv`` in the container of ``record``: by the OCI runtime, else over the API. Raises EngineError."""
     container = record.place.container
-    if not record.program.alive:
+    # Where the OCI runtime is out of reach, its processes may be too.
+    if not record.program.alive and (record.oci or record.program.pid):
         raise EngineError(f"{container} does not run", reason=Reason.NOT_RUNNING)
     if not record.oci:
-        message = f"only root may enter {container}, and only of a Podman of root; try: podman exec -it {record.id} sh"
-        raise EngineError(message, reason=Reason.EXEC_FAILED)
+        return await attach(socket, record.id, record.place, argv, terminal)
     folder = Path(tempfile.mkdtemp(prefix="reconciler-exec-"))
     try:
         child, streams = await asyncio.to_thread(_start, record, argv, terminal, folder / "pid")
