@@ -1,1 +1,1 @@
-"""Images of containers: references, registries, pulls, the digests of versions, and the room that images take."""
+"""Images of containers: references, registries, pulls, the digests of versions, and the disk space of images."""

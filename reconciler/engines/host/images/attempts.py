@@ -1,4 +1,4 @@
-"""When a registry may be asked again after a failure: exponential waits, and those that it asks for itself."""
+"""Retries of requests to registries: exponential waits, and those that the registry requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Failure(NamedTuple):
 
 
 class Attempts:
-    """Remembers failures by what was tried, and pauses of whole registries."""
+    """Remembers failures by request, and pauses of whole registries."""
 
     def __init__(self, clock: Clock, rng: random.Random, policy: RetryPolicy = POLICY) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class Attempts:
         self._pauses: dict[str, float] = {}
 
     def check(self, tried: Hashable, image: str, host: str) -> None:
-        """Raise ImageError if it is too early for ``tried``: the error of the last time, or that ``host`` pauses."""
+        """Raise ImageError if it is too early for ``tried``: the last error, or the pause of ``host``."""
         now = self._clock.monotonic()
         last = self._failures.get(tried)
         if last is not None and last.until > now:
@@ -50,7 +50,7 @@ class Attempts:
     def fail(self, tried: Hashable, host: str, error: ImageError) -> ImageError:
         """Record a failure; returns it with the time to wait.
 
-        If the registry asked to wait, it is not asked for any other image either.
+        If the registry requested a pause, no other image is requested from it either.
         """
         now, number = self._clock.monotonic(), self.failures(tried) + 1
         wait = longest_wait(self._policy, number) * self._rng.uniform(0.5, 1.0)

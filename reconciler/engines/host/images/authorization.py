@@ -1,4 +1,4 @@
-"""How a registry wants to be logged in to: Basic, or a token of the service that it names."""
+"""The login at a registry: Basic, or a token of the service that it names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reconciler.engines.host.images.connection import Answer, Connection, Reques
 from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
 
 CHALLENGE_SECONDS = 3600.0
-"""Seconds for which it is remembered how a registry wants to be logged in to."""
+"""Seconds for which the type of login of a registry is remembered."""
 SHORTEST_TOKEN = 60.0
-"""The life of a token in seconds where its service names none; also the least that is assumed."""
+"""The default life of a token in seconds, and the shortest that is assumed."""
 MOST_TOKENS = 1000
 """The most tokens that are remembered."""
 TOKEN_BYTES = 65_536
@@ -28,7 +28,7 @@ _BASIC, _BEARER = "basic", "bearer"
 
 
 class _Challenge(NamedTuple):
-    """``scheme`` is "" where no login is wanted. Token services have a ``realm``, which is their URL."""
+    """``scheme`` is "" if no login is required. Token services have a ``realm``, which is their URL."""
 
     scheme: str
     realm: str
@@ -55,7 +55,7 @@ _Place = tuple[str, Credentials | None]
 class Authorization:
     """Makes the header ``Authorization`` for requests to registries; tokens are remembered as long as they are valid.
 
-    How a registry wants to be logged in to is asked at ``/v2/``, so that no request for a manifest is spent on it.
+    A request to ``/v2/`` finds the type of login, so that no request for a manifest is wasted.
     """
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
@@ -65,7 +65,7 @@ class Authorization:
         self._tokens: dict[_Place, _Token] = {}
 
     async def header(self, reference: ImageReference, credentials: Credentials | None) -> dict[str, str]:
-        """The header for pulling ``reference``, empty where no login is wanted. Raises ImageError."""
+        """The header for pulling ``reference``, empty if no login is required. Raises ImageError."""
         challenge = self._challenges.get(reference.host)
         if challenge is None or challenge.until <= self._clock.monotonic():
             url = self._connection.url(reference.host, "/v2/")
@@ -80,9 +80,9 @@ class Authorization:
         return {}
 
     def renew(self, reference: ImageReference, credentials: Credentials | None, answer: Answer, began: float) -> bool:
-        """Forget the token that ``answer`` refuses; whether another try can help.
+        """Forget the token that ``answer`` refuses; returns whether a retry can help.
 
-        It can if the token was older than ``began``, or if the registry wants another kind of login than it did.
+        It can if the token was older than ``began``, or if the registry now requires another type of login.
         """
         if answer.host != reference.host:
             return False
@@ -125,7 +125,7 @@ class Authorization:
 
 
 def _token_request(challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> Request:
-    """The request for a token; with an identity token it is a form, as OAuth has it."""
+    """The request for a token; with an identity token it is a form, as in OAuth."""
     words = {"service": challenge.service} if challenge.service else {}
     words |= {"scope": f"repository:{reference.repository}:pull"}
     if credentials is not None and credentials.identity_token:
@@ -141,7 +141,7 @@ def _basic(credentials: Credentials) -> dict[str, str]:
 
 
 def _parse_challenge(text: str, until: float) -> _Challenge:
-    """The challenge in a header WWW-Authenticate; a token is preferred where there is a choice."""
+    """The challenge in a header WWW-Authenticate; a token is preferred if there is a choice."""
     found = [(each[1].lower(), each.end()) for each in _SCHEME.finditer(text)]
     for scheme, end in sorted(found, reverse=True):
         following = min((start for _, start in found if start > end), default=len(text))

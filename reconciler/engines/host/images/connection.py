@@ -1,4 +1,4 @@
-"""Requests to registries: bounded in time and size, with errors in words, and no login for another host."""
+"""Requests to registries: bounded in time and size, with readable errors, and no login for another host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_REDIRECTS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WORDS = 300
 _PLAIN = re.compile("wrong.version.number|record.layer|packet.length", re.IGNORECASE)
-"""In the words of TLS where the other side speaks plain http."""
+"""Errors of TLS if the other side speaks plain http."""
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _ADVICE = {
     401: "log in by a pull secret of the GVC or by `images.credentials`",
@@ -66,7 +66,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class _Faults(msgspec.Struct, frozen=True):
-    """How registries and token services word their errors."""
+    """The form of errors of registries and token services."""
 
     errors: tuple[_Fault, ...] = ()
     details: Any = ""
@@ -99,7 +99,7 @@ class Connection:
         return f"{'http' if host in self._insecure else 'https'}://{host}{path}"
 
     def is_safe(self, url: str) -> bool:
-        """Whether ``url`` is one of https, or of a host that may be asked over http."""
+        """Whether ``url`` uses https, or its host may be reached over http."""
         with suppress(ValueError):
             parts = urlsplit(url)
             return bool(parts.hostname) and (
@@ -174,7 +174,7 @@ class Connection:
 
 
 def registry_words(body: bytes) -> str:
-    """What a registry or a token service writes about an error, on one line; "" for a body of another form."""
+    """The error message of a registry or a token service, on one line; "" for a body of another form."""
     try:
         found = msgspec.json.decode(body, type=_Faults)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -78,7 +78,7 @@ class Keychain:
         return _login(reference, content.encode(), str(self._file))
 
     def _check_tokens(self, reference: ImageReference, secrets: Sequence[Key]) -> None:
-        """Refuse an image for which only a token of AWS would do: nothing here asks a cloud for one."""
+        """Refuse an image that needs a token of AWS: such tokens are not requested here."""
         for key in secrets:
             secret = self._read(key)
             repos = secret.content.get("repos") if isinstance(secret.content, dict) else None

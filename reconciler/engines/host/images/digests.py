@@ -1,4 +1,4 @@
-"""The digests that tags meant when versions of workloads were made: every replica of a version runs the same bytes."""
+"""The digests of the tags of a version, so that every replica of the version runs the same image."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DigestStore:
         return self._pins.get(key, {}).get(version)
 
     def pin(self, key: Key, version: int, pins: Mapping[str, Pin], now: float) -> None:
-        """Record ``pins`` by container, beside those of other containers; they survive a power cut."""
+        """Record ``pins`` by container, in addition to those of other containers; they survive a power cut."""
         known = self.get(key, version)
         found = VersionPins(now, {**(known.containers if known is not None else {}), **pins})
         if known is not None and known.containers == found.containers:

@@ -1,4 +1,4 @@
-"""The images of one location: resolved, pulled before anything starts, the same for a version, removed when unused."""
+"""The images of one location: resolved once for each version, pulled before a rollout, removed when unused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from reconciler.settings import ImageSettings
 
 
 class WorkloadImages(msgspec.Struct, frozen=True):
-    """The images of one version of a workload as its manifest has them: by container.
+    """The images of one version of a workload by container, as in its manifest.
 
     ``pull_secrets`` are those of its GVC, in their order. ``dynamic`` is ``supportDynamicTags``.
     """
@@ -44,7 +44,7 @@ class WorkloadImages(msgspec.Struct, frozen=True):
 
 
 class ImageEvents(msgspec.Struct, frozen=True):
-    """What the service calls. ``in_use`` returns references with digests that replicas or rollbacks still need."""
+    """Callbacks of the service. ``in_use`` returns references with digests that replicas or rollbacks still need."""
 
     moved: OnMoved
     error: OnError
@@ -52,7 +52,7 @@ class ImageEvents(msgspec.Struct, frozen=True):
 
 
 class ImageContext(msgspec.Struct, frozen=True):
-    """What the service needs from around it. ``root`` is the directory of the location."""
+    """The environment of the service. ``root`` is the directory of the location."""
 
     root: Path
     org: str
@@ -92,8 +92,8 @@ class ImageService:
     async def ensure(self, wanted: WorkloadImages, *, follow: bool = False) -> dict[str, str]:
         """The reference with digest to run for each container; all images are on this host then.
 
-        The digests of a version are resolved once. ``follow`` is for what ``moved`` reported: the digests that tags
-        were last seen with replace those of the version when all images are here.
+        The digests of a version are resolved once. With ``follow``, the last observed digests of its tags replace those
+        of the version when all images are here.
 
         Raises EngineError: InvalidImageName, ImagePullFailed, ImagePlatformMismatch, those of secrets and of the disk.
         After a failure an early call raises the same error again and asks no registry; ``wait`` of the error is how
@@ -124,12 +124,12 @@ class ImageService:
         self._digests.forget(key, remaining)
 
     def forget_others(self, keys: Collection[Key]) -> None:
-        """Forget all workloads but ``keys``: those that ended while no daemon ran. Raises EngineError."""
+        """Forget all workloads except ``keys``: those that ended while no daemon ran. Raises EngineError."""
         for key in self._digests.keys() - set(keys):
             self.forget(key)
 
     async def run(self) -> None:
-        """Follow tags, remove unused images and bring back those that others removed, for ever."""
+        """Follow tags, remove unused images, and pull again those that others removed, until cancelled."""
         await asyncio.gather(self._refresh.run(self._events.moved, self._events.error), self._keep_space())
 
     async def close(self) -> None:
@@ -143,7 +143,7 @@ class ImageService:
     async def _resolve(
         self, wanted: WorkloadImages, references: Mapping[str, ImageReference], follow: bool
     ) -> dict[str, _Resolved]:
-        """The pin of each container. What could be resolved stays pinned, even if another container's tag fails."""
+        """The pin of each container. Resolved tags stay pinned, even if another container's tag fails."""
         known = self._digests.get(wanted.key, wanted.version)
         pins = dict(known.containers) if known is not None else {}
         found = {
@@ -204,7 +204,7 @@ class ImageService:
 
     @contextmanager
     def _using(self, references: set[str]) -> Iterator[None]:
-        """Let nobody remove ``references`` meanwhile."""
+        """Protect ``references`` from removal within the block."""
         mark = object()
         self._ensuring[mark] = references
         try:
@@ -220,14 +220,14 @@ class ImageService:
         budget = settings.budget << 20 if settings.budget is not None else None
         while True:
             await self._context.clock.sleep(SWEEP_SECONDS)
-            # Where the store is away or the disk is full, those that start containers report it.
+            # If the store is unavailable or the disk is full, the start of containers reports it.
             with suppress(EngineError), contained("removal of images"):
                 await self._space.sweep(settings.keep, budget)
                 for wanted in list(self._ensured.values()):
                     await self._restore(wanted)
 
     async def _restore(self, wanted: WorkloadImages) -> None:
-        """Pull images again that somebody removed by force: the next replica needs them."""
+        """Pull images again that others removed by force: the next replica needs them."""
         pins = self._digests.get(wanted.key, wanted.version)
         found = {name: pin for name, pin in pins.containers.items() if name in wanted.containers} if pins else {}
         with self._using({pin.pinned for pin in found.values()}):
@@ -243,7 +243,7 @@ class ImageService:
 
 
 def _registry(context: ImageContext) -> RegistryClient:
-    # Its client for HTTP takes a while to import, and most processes never ask a registry.
+    # Its HTTP client takes long to import, and most processes never use a registry.
     from reconciler.engines.host.images.registry import Registry
 
     return Registry(context.settings.insecure, context.clock)

@@ -1,4 +1,4 @@
-"""Manifests of images: the types that are asked for, and the platforms that an index lists."""
+"""Manifests of images: the accepted types, and the platforms that an index lists."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MACHINES = {
     "i686": "386",
     "loongarch64": "loong64",
 }
-"""Names of processors by the kernel, where images have other ones."""
+"""Names of processors in the kernel that differ from those in images."""
 _SHOWN = 8
 """The most platforms that an error lists."""
 
 
 class Platform(msgspec.Struct, frozen=True, order=True):
-    """What an image is made for: ``linux`` and ``amd64``."""
+    """The platform of an image: ``linux`` and ``amd64``."""
 
     os: str = ""
     architecture: str = ""
@@ -48,7 +48,7 @@ class Platform(msgspec.Struct, frozen=True, order=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a tag means now: a digest, and whether that is an index of manifests for several platforms."""
+    """The target of a tag: a digest, and whether that is an index of manifests for several platforms."""
 
     digest: str
     is_index: bool = False
@@ -79,7 +79,7 @@ def parse_index(body: bytes) -> tuple[Platform, ...]:
 
 
 def check_platform(image: str, available: Sequence[Platform], host: Platform) -> None:
-    """Raise ImageError, reason ImagePlatformMismatch, unless ``image`` is there for ``host``."""
+    """Raise ImageError, reason ImagePlatformMismatch, unless ``image`` is available for ``host``."""
     if host in available:
         return
     more = "" if len(available) <= _SHOWN else f" and {len(available) - _SHOWN} others"

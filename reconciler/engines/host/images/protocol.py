@@ -1,4 +1,4 @@
-"""What the parts of this package exchange: references, credentials, errors, and the protocol of image stores."""
+"""Shared types of this package: references, credentials, errors, and the protocol of image stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 DOCKER_HUB = "docker.io"
-"""The registry that others call by several names; it is asked at ``DOCKER_HOST``."""
+"""The registry with several names; requests go to ``DOCKER_HOST``."""
 DOCKER_HOST = "registry-1.docker.io"
 
 
@@ -20,9 +20,9 @@ LOCAL = "localhost"
 
 
 class ImageError(EngineError):
-    """An image cannot be provided. ``wait`` is how many seconds to wait before another try, None if nothing says so.
+    """An image cannot be provided. ``wait`` is the seconds to wait before a retry, None if the registry sets none.
 
-    ``missing``: the registry answers, and does not have the image.
+    ``missing``: the registry answers that it does not have the image.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class ImageStore(Protocol):
         """All images."""
 
     async def claim(self, reference: str) -> None:
-        """Keep the image when others remove theirs; the error is ``missing`` if it is not here any more."""
+        """Retain the image if others remove theirs; the error is ``missing`` if it is no longer here."""
 
     async def release(self, reference: str) -> bool:
-        """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
+        """End the claim. The image is removed unless it has other names; False if a container uses it."""
 
     async def release_others(self, references: Collection[str]) -> None:
-        """End all claims of this location but those on ``references``: claims whose record was lost."""
+        """End all claims of this location except those on ``references``: claims whose record was lost."""
 
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
         """Remove an image that was pulled here and released, unless it has other names than ``ours``.

@@ -1,4 +1,4 @@
-"""The record of the images that this location pulled or claimed: no other image is ever touched."""
+"""The record of the images that this location pulled or claimed; no other image is ever changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PulledImages:
         return dict(self._images)
 
     def add(self, reference: str, *, pulled: bool) -> None:
-        """Record ``reference`` before it is pulled or claimed, so that a crash leaves nothing that nobody removes."""
+        """Record ``reference`` before it is pulled or claimed, so that after a crash the image can be removed."""
         known = self._images.get(reference)
         if known is None or known.pulled < pulled:
             self.replace({**self._images, reference: PulledImage(pulled=pulled)})

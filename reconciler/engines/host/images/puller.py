@@ -20,7 +20,7 @@ Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
 
 
 class Puller:
-    """Pulls into ``store`` for ``host``, the platform of this host, and records in ``pulled`` what it pulls."""
+    """Pulls into ``store`` for ``host``, the platform of this host, and records the images in ``pulled``."""
 
     def __init__(self, store: ImageStore, pulled: PulledImages, attempts: Attempts, host: Platform) -> None:
         self._store = store
@@ -95,7 +95,7 @@ class Puller:
             if image is None:
                 self._claimed.discard(name)
                 return None
-            # Others may remove what they pulled: it is ours too from now on.
+            # Others may remove images that they pulled, so claim this one.
             self._pulled.add(name, pulled=False)
             return image if await self._claim(name) else None
 
@@ -143,7 +143,7 @@ class Puller:
 
 
 def missing_here(reference: ImageReference) -> ImageError:
-    """The error for an image that only this host could have, and has not."""
+    """The error for a local image that this host does not have."""
     return ImageError(
         f"the image {reference} is not on this host: build or load it here, or write the registry that has it"
     )

@@ -66,7 +66,7 @@ def _parse_full(full: str, text: str) -> ImageReference:
 
 
 def _refuse_short(name: str, rest: str, text: str) -> NoReturn:
-    """Refuse a name without a registry: which one is meant must not depend on the host that runs it."""
+    """Refuse a name without a registry: its meaning must not depend on the host."""
     if len(name) > LONGEST_NAME or not _REPOSITORY.fullmatch(name):
         _refuse(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
     full = f"{DOCKER_HUB}/{name if '/' in name else f'library/{name}'}{rest}"

@@ -19,11 +19,11 @@ from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 
 TICK_SECONDS = 10.0
-"""Seconds between two checks of what is due."""
+"""Seconds between two checks for due requests."""
 SHORTEST, LONGEST = 180.0, 240.0
-"""Seconds between two requests for a tag, chosen at random. With two ticks and a slow answer it is five minutes."""
+"""Seconds between two requests for a tag, chosen at random. With two ticks and a slow answer, this can be 300 s."""
 FIRST = 30.0
-"""Seconds within which a tag is asked for that this process never asked for: an earlier one may have, long ago."""
+"""Seconds until the first request of this process for a tag: the last one of an earlier process may be long ago."""
 
 
 class WatchedTag(msgspec.Struct, frozen=True):
@@ -38,9 +38,9 @@ class WatchedTag(msgspec.Struct, frozen=True):
 
 
 OnMoved = Callable[[WatchedTag, str], None]
-"""Called with a tag that moved and its new digest; after each request, as long as the tag is watched with another."""
+"""Called with a moved tag and its new digest; after each request, as long as the tag is watched with another digest."""
 OnError = Callable[[Key, EngineError], None]
-"""Called for a workload whose tag cannot be asked for, once for the same error in a row; what runs stays."""
+"""Called for a workload whose tag cannot be resolved, once for repeated equal errors; its replicas stay."""
 
 
 class _Turn(NamedTuple):
@@ -51,7 +51,7 @@ class _Turn(NamedTuple):
 
 
 class TagRefresh:
-    """Asks for each watched tag once an interval, however many workloads have it."""
+    """Resolves each watched tag once per interval, even if many workloads have it."""
 
     def __init__(self, resolver: TagResolver, keychain: Keychain, clock: Clock, rng: random.Random) -> None:
         self._resolver = resolver
@@ -72,7 +72,7 @@ class TagRefresh:
             self._watched.pop(key, None)
 
     async def run(self, on_moved: OnMoved, on_error: OnError) -> None:
-        """Ask for ever."""
+        """Resolve tags until cancelled."""
         while True:
             if not self._watched:
                 self._any.clear()
@@ -92,7 +92,7 @@ class TagRefresh:
         await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
 
     def _is_due(self, reference: ImageReference, tags: list[WatchedTag], on_moved: OnMoved) -> bool:
-        """Whether a request is due. An answer that others asked for counts: it is reported, and a new turn begins."""
+        """Whether a request is due. An answer to another request counts too: it is reported, and a new turn begins."""
         now, latest, turn = self._clock.monotonic(), self._resolver.latest(reference), self._turns.get(reference)
         if latest is not None and (turn is None or latest.at > turn.seen):
             turn = _Turn(latest.at + self._interval(), latest.at)
@@ -109,7 +109,7 @@ class TagRefresh:
         return self._rng.uniform(SHORTEST, LONGEST)
 
     async def _ask(self, reference: ImageReference, tags: list[WatchedTag], on_error: OnError) -> None:
-        """Ask with the login of the first workload that has one; the answer is for all of them."""
+        """Use the login of the first workload that has one; the answer is for all workloads."""
         with contained(f"refresh of {reference}"):
             try:
                 found = (self._keychain.find(reference, tag.secrets) for tag in tags)

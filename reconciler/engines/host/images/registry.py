@@ -1,4 +1,4 @@
-"""The client of registries: which digest a tag means, and for which platforms an image is made."""
+"""The client of registries: the digests of tags, and the platforms of images."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NO_HEAD = frozenset({405, 501})
 
 
 class Registry:
-    """Asks registries about images; ``insecure`` lists the hosts that are asked over http.
+    """Sends requests about images; ``insecure`` lists the hosts that are reached over http.
 
-    A request that fails raises ImageError, which names the image and has the words of the registry.
+    A failed request raises ImageError, which names the image and has the message of the registry.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Registry:
     async def resolve(
         self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
     ) -> Manifest:
-        """The manifest that the tag of ``reference`` means, by one request for it.
+        """The manifest of the tag of ``reference``, by one request.
 
-        The answer to HEAD has no body, so it has no words about an error either: ``with_body`` asks by GET.
+        The answer to HEAD has no body, and so no error message; ``with_body`` uses GET.
         """
         method = "GET" if with_body or reference.host in self._without_head else "HEAD"
         answer = await self._ask(method, reference, credentials)
         found = answer.headers.get("docker-content-digest", "")
         if method == "HEAD" and not _DIGEST.fullmatch(found):
-            # Such a registry is never asked by HEAD again.
+            # Such a registry never gets a HEAD request again.
             self._without_head.add(reference.host)
             answer = await self._ask("GET", reference, credentials)
         if answer.body or method == "GET":
@@ -96,7 +96,7 @@ class Registry:
 
 
 def _digest_of(reference: ImageReference, answer: Answer) -> str:
-    """The digest of the body of ``answer``, which must be the one that is asked for or announced."""
+    """The digest of the body of ``answer``, which must be the requested or announced one."""
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     announced = reference.digest or answer.headers.get("docker-content-digest", "")
     if _DIGEST.fullmatch(announced) and announced != digest:

@@ -1,4 +1,4 @@
-"""Shares one piece of work between all that want its result at the same time."""
+"""Shares one piece of work between all concurrent callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 class SingleFlight(Generic[V]):
     """Runs work at most once at a time for each key; ``name`` is for the log.
 
-    Work goes on as long as somebody waits for it: it is cancelled with the last one who does.
+    Work continues while any caller waits for it, and is cancelled with the last one.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,7 @@ class SingleFlight(Generic[V]):
             return
         self._waiting[task] -= 1
         if self._waiting[task] == 0:
-            # The next one who asks begins anew, and does not wait for what is about to be cancelled.
+            # The next caller starts new work, and does not wait for work that is being cancelled.
             self._forget(key, task)
             task.cancel()
 

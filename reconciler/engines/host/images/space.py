@@ -1,4 +1,4 @@
-"""Removes images that nothing uses any more: after a time, or at once above a budget, the oldest first."""
+"""Removes unused images: after a time, or at once above a budget, the oldest first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SWEEP_SECONDS = 600.0
 class ImageSpace:
     """Sweeps the images that ``pulled`` records.
 
-    ``in_use`` returns the references that must stay. Images of others are never touched. One of ours that somebody else
-    has a name for is only released: it takes room as long as they want.
+    ``in_use`` returns the references that must stay. Images of others are never changed. One of ours with another name
+    is only released: it uses space until the other owner removes it.
     """
 
     def __init__(
@@ -35,7 +35,8 @@ class ImageSpace:
         self._in_use = in_use
 
     async def sweep(self, keep: float, budget: int | None) -> list[str]:
-        """Remove what is unused for ``keep`` seconds, and what makes unused images exceed ``budget`` bytes.
+        """Remove images that are unused for ``keep`` seconds, and those that make unused images exceed ``budget``
+        bytes.
 
         Returns the references. Raises EngineError.
         """
@@ -44,7 +45,7 @@ class ImageSpace:
         images = self._observe(here)
         self._pulled.replace(images)
         unused = sorted((image.unused_since, name) for name, image in images.items() if image.unused_since is not None)
-        # What others want too takes its room in any case.
+        # Images with other owners use their space in any case.
         own = [name for _, name in unused if name in here and images.keys() >= {*here[name].references}]
         sizes = {name: here[name].size for name in own}
         excess = sum({here[name].id: here[name].size for name in own}.values()) - (budget or 0)
@@ -68,15 +69,15 @@ class ImageSpace:
             if name in used:
                 found[name] = PulledImage(pulled=image.pulled)
             elif name in here:
-                # A clock that was set back must not make an image older than it is.
+                # Setting the clock must not make an image older than it is.
                 found[name] = PulledImage(now if since is None else min(since, now), image.pulled)
             else:
-                # Others removed it, or it never came. A claim may be left, which goes at once.
+                # Others removed it, or the pull failed. A remaining claim is released at once.
                 found[name] = PulledImage(0.0, image.pulled)
         return found
 
     async def _remove(self, name: str) -> bool:
-        """Whether the image is gone; one that cannot be removed keeps no other."""
+        """Whether the image is gone; one that cannot be removed does not stop the sweep."""
         try:
             return await self._puller.remove(name, lambda: name not in self._in_use())
         except ImageError:

@@ -1,4 +1,4 @@
-"""What tags mean now: one request for each image at a time, shared by all workloads, with waits after failures."""
+"""Resolves tags: one request for each image at a time, shared by all workloads, with waits after failures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reconciler.engines.host.images.protocol import Credentials, ImageError, Ima
 from reconciler.engines.host.images.single_flight import SingleFlight
 
 SHARED_SECONDS = 5.0
-"""Seconds for which an answer also counts for others who ask for the same image with the same login."""
+"""Seconds for which an answer also counts for other requests for the same image with the same login."""
 FOLLOWED_SECONDS = 300.0
-"""Seconds for which any answer about a tag that moved counts for those who follow it."""
+"""Seconds for which any answer about a moved tag counts for its followers."""
 MOST_REMEMBERED = 10_000
 """The most answers that are remembered; the oldest are forgotten first."""
 
@@ -22,12 +22,12 @@ _Asked = tuple[ImageReference, Credentials | None]
 
 
 class RegistryClient(Protocol):
-    """Asks registries about images. All methods raise ImageError."""
+    """The protocol of registry clients. All methods raise ImageError."""
 
     async def resolve(
         self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
     ) -> Manifest:
-        """The manifest that a tag means."""
+        """The manifest of a tag."""
 
     async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
         """The platforms of an index."""
@@ -37,7 +37,7 @@ class RegistryClient(Protocol):
 
 
 class Resolved(NamedTuple):
-    """What a tag meant at a moment of the monotonic clock."""
+    """The target of a tag at a moment of the monotonic clock."""
 
     manifest: Manifest
     at: float
@@ -59,9 +59,9 @@ class TagResolver:
     async def resolve(
         self, reference: ImageReference, credentials: Credentials | None, shared: float = SHARED_SECONDS
     ) -> Manifest:
-        """The manifest that the tag of ``reference`` means now, or meant less than ``shared`` seconds ago.
+        """The manifest of the tag of ``reference``, now or less than ``shared`` seconds ago.
 
-        Raises ImageError; during a wait after a failure the same one again.
+        Raises ImageError; during a wait after a failure, the same error again.
         """
         asked = (reference, credentials)
         known = self._latest.get(reference) if shared > SHARED_SECONDS else self._known.get(asked)
@@ -70,16 +70,16 @@ class TagResolver:
         return await self._flights.run(asked, lambda: self._ask(reference, credentials))
 
     def latest(self, reference: ImageReference) -> Resolved | None:
-        """The newest answer about ``reference``, with whatever login it was asked for; None before the first."""
+        """The newest answer about ``reference``, with any login; None before the first."""
         return self._latest.get(reference)
 
     def forget(self, reference: ImageReference) -> None:
-        """Ask again for ``reference``, whatever was answered."""
+        """Forget the answers about ``reference``, so that the next request is sent."""
         self._latest.pop(reference, None)
         self._known = {asked: known for asked, known in self._known.items() if asked[0] != reference}
 
     async def check_platform(self, reference: ImageReference, credentials: Credentials | None) -> None:
-        """Raise ImageError unless the index ``reference`` has an image for this host; asked once for each index."""
+        """Raise ImageError unless the index ``reference`` has an image for this host; requested once for each index."""
         if reference.digest not in self._fitting:
             available = await self._registry.platforms(reference, credentials)
             check_platform(str(reference), available, self._host)
@@ -93,7 +93,7 @@ class TagResolver:
     async def _ask(self, reference: ImageReference, credentials: Credentials | None) -> Manifest:
         asked = (reference, credentials)
         self._attempts.check(asked, str(reference), reference.host)
-        # Only an answer with a body has words about an error: after a failure they are worth it.
+        # Only an answer with a body explains an error, so a retry after a failure requests one.
         with_body = self._attempts.failures(asked) > 0
         try:
             manifest = await self._registry.resolve(reference, credentials, with_body)

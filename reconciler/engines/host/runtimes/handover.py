@@ -118,7 +118,7 @@ class HandoverRuntime:
         self._owners.pop((key, replica), None)
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left in any runtime."""
+        """Remove the remains of a crash in any runtime."""
         for runtime in (self._current, *self._former):
             await runtime.prune(replicas)
 

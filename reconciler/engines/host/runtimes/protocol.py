@@ -67,8 +67,8 @@ class ContainerView(msgspec.Struct, frozen=True):
 class ContainerStart(msgspec.Struct, frozen=True):
     """The inputs of one start of a container. ``ports`` maps a declared port to the assigned one.
 
-    ``replica_ports`` are those of all containers of the replica, and ``siblings`` the names of all its containers:
-    they share a network where they have one of their own. ``command`` is "" for that of the image.
+    ``replica_ports`` are those of all containers of the replica, and ``siblings`` the names of all its containers: they
+    share a network if the replica has its own. ``command`` is "" for that of the image.
 
     ``env`` and the files behind ``mounts`` may contain secrets: neither is ever logged. ``cpu`` is in millicores,
     ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the replica's:
@@ -146,7 +146,7 @@ class Runtime(Protocol):
     """Holds the images of containers; None in a runtime without images."""
 
     async def open(self, on_end: OnEnd) -> None:
-        """Discover and watch what runs. Must be called once, before all other methods."""
+        """Discover and watch running containers. Must be called once, before all other methods."""
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""
@@ -161,7 +161,7 @@ class Runtime(Protocol):
         """The user and group of this host that own the files of its containers. Raises EngineError."""
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
-        """Prepare what a container sees at its next start. Blocks on the disk. Raises EngineError.
+        """Prepare the files and variables of a container for its next start. Blocks on the disk. Raises EngineError.
 
         ``ports`` maps each declared port of the replica to the assigned port of this host. ``directory`` is the working
         directory in the manifest, "" without one.
@@ -207,7 +207,7 @@ class Runtime(Protocol):
         """Kill the remains of a replica in any state, and forget it."""
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of replicas other than ``replicas``; replicas that cannot be removed stay."""
+        """Remove remains of a crash of other replicas than ``replicas``; replicas that cannot be removed stay."""
 
 
 class RuntimeSnapshot(msgspec.Struct, frozen=True):
@@ -223,7 +223,7 @@ class RuntimeSnapshot(msgspec.Struct, frozen=True):
 
 
 class HostProblem(NamedTuple):
-    """What a runtime lacks on this host, and what to do about it; if ``fatal``, no container can start.
+    """A missing requirement of a runtime on this host, and the remedy; if ``fatal``, no container can start.
 
     ``of_user``: the message continues after the name of the user.
     """
@@ -249,7 +249,7 @@ class RuntimePlugin(Protocol):
         """A sentence for each part of ``wanted`` that no host enforces: for plans, which know no host."""
 
     def is_available(self, settings: Settings) -> bool:
-        """Whether containers can run on this host now: what a location with the runtime ``auto`` asks."""
+        """Whether containers can run on this host now; decides the runtime of a location with ``auto``."""
 
     def is_in_use(self, root: Path) -> bool:
         """Whether containers of this runtime may exist at the location whose directory is ``root``."""

@@ -1,7 +1,7 @@
 """How containers end: the kernel reports the end of their processes, Podman their codes.
 
 Podman calls a container running for ever if its monitor (conmon) was killed, so both processes are watched. A list
-finds what nobody reported.
+finds unreported ends.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class EndWatcher:
     async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
         """End a container without its monitor: nothing reads its output, and nothing would record its code."""
         if not ended and tracked.program.alive:
-            # As the first process of its namespace it takes all others along.
+            # As the first process of its namespace, it ends all others with it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(tracked.program.pid, signal.SIGKILL)
         await self._sweeper.delete_wholly([tracked.id])

@@ -1,6 +1,6 @@
 """The directory of each container on disk: its output, its host names and a record of its last start.
 
-Adoption goes by Podman's labels; the record is for programs that show usage without asking Podman.
+Adoption uses Podman's labels; the record is for programs that show usage without Podman.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOP, _OUTPUT, _HOSTS, _RECORD = "podman", "output", "hosts", "container.json"
 class ContainerRecord(msgspec.Struct, frozen=True):
     """The last start of a container: its ID, its first process and its control groups.
 
-    ``oci`` begins each command of the OCI runtime; it is empty where that is out of reach.
+    ``oci`` begins each command of the OCI runtime; it is empty if the daemon cannot use the runtime.
     """
 
     place: ContainerId

@@ -66,7 +66,7 @@ class PodmanImages:
     """Images in Podman's storage (see ImageStore for the methods).
 
     ``owner`` distinguishes the location from all others that use the same storage; its claims are names of images.
-    Registries in ``insecure`` are asked without TLS. ``transport`` replaces the socket in tests.
+    Registries in ``insecure`` are reached without TLS. ``transport`` replaces the socket in tests.
     """
 
     def __init__(
@@ -123,18 +123,18 @@ class PodmanImages:
         return [ImageInfo(each.id, self._without_claims(each.all_names), size=each.size) for each in listed]
 
     async def claim(self, reference: str) -> None:
-        """Keep the image when others remove theirs; the error is ``missing`` if it is not here any more."""
+        """Retain the image if others remove theirs; the error is ``missing`` if it is no longer here."""
         repository, _, tag = self._claim_of(reference).rpartition(":")
         request = Request("POST", f"images/{segment(reference)}/tag", {"repo": repository, "tag": tag})
         with _worded(f"the image {reference}"):
             await self._client.send(request, safe=True)
 
     async def release(self, reference: str) -> bool:
-        """End the claim. An image that nobody else has a name for is removed; False if a container uses it."""
+        """End the claim. The image is removed unless it has other names; False if a container uses it."""
         return await self._untag(self._claim_of(reference), reference)
 
     async def release_others(self, references: Collection[str]) -> None:
-        """End all claims of this location but those on ``references``: claims whose record was lost."""
+        """End all claims of this location except those on ``references``: claims whose record was lost."""
         wanted = {self._claim_of(each) for each in references}
         with _worded("the list of images"):
             names = [name for each in await self._all() for name in each.all_names]

@@ -44,7 +44,7 @@ class PauseImage(msgspec.Struct, frozen=True):
 
 
 def pause_image(architecture: str, ports: Iterable[int]) -> PauseImage | None:
-    """The image for ``architecture`` (as Podman spells it); None where this host has no program for it."""
+    """The image for ``architecture`` (as Podman spells it); None if this host has no program for it."""
     if occupies_ports(architecture):
         return _image(_elf(sorted(ports)), [f"/{_PROGRAM}"], architecture)
     found = next((path for path in CATATONIT if path.is_file()), None)

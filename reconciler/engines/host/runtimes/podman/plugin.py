@@ -17,7 +17,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.settings import Settings
 
 _ANSWER_SECONDS = 3.0
-"""Seconds in which the service must answer; one that systemd starts on demand takes a moment."""
+"""Seconds in which the service must answer; if systemd starts it on demand, this takes a moment."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: podman\r\n\r\n"
 _HELPERS = {
     "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
@@ -38,7 +38,7 @@ class PodmanPlugin:
         return PodmanRuntime(root, location, clock, socket_path(settings), insecure=settings.images.insecure)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """What containers by Podman lack even where it has all rights."""
+        """The limitations of containers by Podman, even if it has all rights."""
         from reconciler.engines.host.runtimes.podman.limitations import limitations
 
         return limitations(wanted, None)

@@ -1,4 +1,4 @@
-"""Programs of this host that do for root what Podman does not: the OCI runtime below it, and nft."""
+"""Programs of this host that root uses in addition to Podman: the OCI runtime below it, and nft."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NFT_SECONDS = 10.0
 
 
 def oci_command(known: Capabilities) -> tuple[str, ...]:
-    """The beginning of each command; empty where the OCI runtime is out of the daemon's reach."""
+    """The beginning of each command; empty if the daemon cannot use the OCI runtime."""
     return (known.runtime_path, "--root", known.runtime_root) if known.direct else ()
 
 

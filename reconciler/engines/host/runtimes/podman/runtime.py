@@ -56,7 +56,7 @@ class PodmanRuntime:
     """Containers of images, for one location (see Runtime for the methods).
 
     ``root`` is the directory of the location on this host, ``socket`` that of the Podman service; ``transport``
-    replaces the socket in tests. Registries in ``insecure`` are asked without TLS.
+    replaces the socket in tests. Registries in ``insecure`` are reached without TLS.
     """
 
     name = "podman"
@@ -109,17 +109,17 @@ class PodmanRuntime:
         return tuple(limitations(wanted, self._open.service.capabilities if self._open is not None else None))
 
     def prepare(self, wanted: WorkloadSpec) -> None:
-        """Nothing: whoever may traverse the directories above them, files are mounted."""
+        """Does nothing: files are mounted, so permissions of parent directories do not matter."""
 
     def owner(self, wanted: WorkloadSpec) -> Owner:
-        """The user of the manifest, otherwise that of the images where it is known and the same for all."""
+        """The user of the manifest, otherwise that of the images if it is known and the same for all."""
         if wanted.user is not None or self._open is None:
             return Owner(wanted.user, wanted.group)
         users = {self._open.service.users.known(each.image) for each in wanted.containers}
         return Owner((users.pop() if len(users) == 1 else None) or None, wanted.group)
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:  # noqa: ARG002
-        """Mounts at their paths, and the declared ports, in a network of its own."""
+        """Mounts at their paths, and the declared ports, in a separate network."""
         return ContainerView("", ENDPOINTS_AT, {declared: declared for declared in ports}, directory)
 
     def holds_ports(self, key: Key, replica: str) -> bool:
@@ -186,7 +186,7 @@ class PodmanRuntime:
         self._folders.append(place, text, self._clock.now())
 
     def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
-        """The output file, and what the container wrote to its own file system."""
+        """The output file, and the writable layer of the container."""
         known: Tracked | None = self._open.containers.get(place) if self._open is not None else None
         return (self.output(place), *((Path(known.upper),) if known is not None and known.upper else ()))
 
@@ -205,7 +205,7 @@ class PodmanRuntime:
         containers.locks.pop((key, replica), None)
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove other replicas, and what Podman forgot; the next start of the daemon retries failures."""
+        """Remove other replicas, and parts that Podman forgot; the next start of the daemon retries failures."""
         listed = await self._connected.service.sweeper.list_containers()
         labelled = [self._labels.read(each.labels) for each in listed]
         found = {(each.place.key, each.place.replica) for each in labelled if each is not None}

@@ -26,7 +26,7 @@ _LACKING = ("network not found", "unable to find network", "image not known", "n
 
 
 class SandboxMaker:
-    """Makes sandboxes, and first what they need: the image and the network of the location."""
+    """Creates sandboxes, after the image and the network of the location."""
 
     def __init__(
         self, client: PodmanClient, starter: Starter, capabilities: Capabilities, labels: PodmanLabels

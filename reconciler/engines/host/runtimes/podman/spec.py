@@ -27,7 +27,7 @@ PERIOD = 100_000
 """Microseconds in which a container may use its quota of CPU."""
 _LEAST_QUOTA, _LEAST_SHARES, _LEAST_MEMORY = 1_000, 2, 6 << 20
 _MOST_BYTES = 6 << 20
-"""Bytes of variables and arguments that the kernel accepts at most."""
+"""The most bytes of variables and arguments that the kernel accepts."""
 _HOSTNAME_LENGTH = 63
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,1023}")
 _SYSTEM = ("/dev", "/proc", "/sys", HOSTS_AT)
@@ -48,7 +48,7 @@ class Ulimits(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What is the same for all containers of a location. ``controllers`` are those that limits can use.
+    """The common properties of all containers of a location. ``controllers`` are those that limits can use.
 
     ``cgroup_parent`` is "" where Podman chooses it.
     """
@@ -142,7 +142,7 @@ def hosts_file(launch: ContainerStart) -> str:
 
 
 def check_launch(launch: ContainerStart) -> None:
-    """Refuse what no manifest should have got through the rules. Raises EngineError."""
+    """Refuse values that the rules for manifests refuse too. Raises EngineError."""
     for message, reason in _faults(launch):
         raise EngineError(message, reason=reason, retry=False)
 

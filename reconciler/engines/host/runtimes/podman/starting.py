@@ -1,4 +1,4 @@
-"""Starts one container, once, whatever becomes of the service meanwhile."""
+"""Starts one container exactly once, even if the service fails meanwhile."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Starter:
         return await self.inspect(container)
 
     def _adapts(self, error: EngineError) -> bool:
-        """Whether another try has lower limits, where the service may not set those that it shows."""
+        """Whether a retry has lower limits, if the service may not set those that it reports."""
         before = self._around.ulimits
         if "setting rlimit" not in str(error) or before == _MODEST:
             return False

@@ -56,13 +56,14 @@ class Sweeper:
                 return
 
     async def delete_wholly(self, containers: Collection[str]) -> None:
-        """Delete containers by ID, and end what Podman forgets of them. Raises PodmanError."""
+        """Delete containers by ID, and end processes of them that Podman forgets. Raises PodmanError."""
         for container in containers:
             await self.delete(container)
         await asyncio.to_thread(self._end_groups, containers)
 
     async def resolve_start(self, nonce: str, name: str, *, lost: bool) -> Listed | None:
-        """The container of a failed start, if its reply was ``lost`` and it runs; otherwise delete what was made.
+        """The container of a failed start, if its reply was ``lost`` and it runs; otherwise delete the parts that were
+        created.
 
         If Podman does not answer, ``retry`` deletes it later. Raises PodmanError.
         """
@@ -76,7 +77,7 @@ class Sweeper:
         return running
 
     async def retry(self) -> None:
-        """Delete what could not be deleted before. Raises PodmanError."""
+        """Retry the deletions that failed before. Raises PodmanError."""
         for nonce, name in sorted(self._unresolved):
             await self.resolve_start(nonce, name, lost=False)
 
@@ -90,7 +91,7 @@ class Sweeper:
         await self.delete_wholly([each.id for each in found])
 
     async def delete_leftovers(self) -> None:
-        """End and delete what Podman does not know, or not as ours. Raises PodmanError."""
+        """End and delete parts that Podman does not know, or not as ours. Raises PodmanError."""
         # The groups first: a container that is created meanwhile is in the list before its group exists.
         groups = await asyncio.to_thread(lambda: set(self._groups()))
         known = {each.id for each in await self.list_containers()}
@@ -124,7 +125,7 @@ class Sweeper:
         return found
 
     def _end_groups(self, containers: Collection[str]) -> None:
-        """Kill what runs in the control groups of deleted containers, and remove them. Blocks."""
+        """Kill the processes in the control groups of deleted containers, and remove the groups. Blocks."""
         if not self._capabilities.direct:
             return
         remaining = {each: groups for each, groups in self._groups().items() if each in containers}

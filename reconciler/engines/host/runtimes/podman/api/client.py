@@ -86,7 +86,7 @@ class PodmanClient:
         return await self.send(Request("POST", path, query or {}, body))
 
     async def delete(self, path: str, query: Mapping[str, str] | None = None) -> bool:
-        """Delete something, again where the reply is lost; whether it existed. Raises PodmanError."""
+        """Delete an object, with a retry if the reply is lost; returns whether it existed. Raises PodmanError."""
         try:
             await self.send(Request("DELETE", path, query or {}), safe=True)
         except PodmanError as error:
@@ -115,7 +115,7 @@ class PodmanClient:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The parts of a long answer, as they come; there is no limit of time. Raises PodmanError."""
+        """The parts of a long answer, as they arrive, without a time limit. Raises PodmanError."""
         timeout = httpx2.Timeout(_SECONDS, read=None)
         try:
             async with self._http.stream(request.method, request.url, timeout=timeout, **_content(request)) as answer:

@@ -1,4 +1,4 @@
-"""Users of images: which uid a container runs as where its manifest names none."""
+"""Users of images: the uid of a container whose manifest names none."""
 
 from __future__ import annotations
 
