@@ -1,4 +1,4 @@
-# Needs python3 (3.11 or newer), git and make; everything else is fetched into .venv.
+# Needs python3 (3.11 or newer), git and make; everything else is installed into .venv.
 PYTHON ?= python3
 WORKERS ?= auto
 EXAMPLES ?= 10
@@ -13,7 +13,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 .DEFAULT_GOAL := test
 .PHONY: run test checks test-cpu bench lint soak fuzz packages clean
 
-## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR where that is set) and say what to try next.
+## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
 run: $(STAMP)
 	@$(BIN)/python -m reconciler.demo $(DEMO_DIR)
 
@@ -28,13 +28,13 @@ endef
 test: $(STAMP) packages
 	@$(BIN)/python -m tests.support.cpu $(CPU_BUDGET) $(MAKE) --no-print-directory checks
 
-# Tests run even where lint complains, so that one run shows all.
+# Tests run even if lint fails, so that one run shows all errors.
 checks:
 	@status=0; $(LINT); \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
 	exit $$status
 
-## The tests by the CPU seconds that each uses: what to make cheaper first.
+## The tests by the CPU seconds that each uses.
 test-cpu: $(STAMP)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
 
