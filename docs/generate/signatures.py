@@ -5,8 +5,8 @@ from __future__ import annotations
 TEXT = """\
 # Signatures
 
-With `verify`, a source accepts only commits or tags signed by a trusted key. Then nobody else can have changes applied,
-even with push access to the repository or control of the network to it.
+With `verify`, a source accepts only commits or tags signed by a trusted key. Other changes are not applied, even by
+people with push access to the repository or control of the network to it.
 
 ```yaml
 sources:

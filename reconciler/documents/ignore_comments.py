@@ -96,7 +96,7 @@ class _Mark(NamedTuple):
 def _marked(text: str) -> Iterator[_Mark]:
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:
-        # Line breaks are counted between marks only, so that one long line costs no more than many short ones.
+        # Line breaks are counted only between marks, so that a long line costs as little as many short ones.
         if breaks := count_breaks(text, last, at):
             number, start = number + breaks, start_of_line(text, at, last)
         end = _END.search(text, at, at + _BEHIND)

@@ -28,7 +28,7 @@ class CrossFinding(NamedTuple):
 
 
 class CrossFindings:
-    """Collects findings, for each file no more than people read."""
+    """Collects findings, up to a limit for each file."""
 
     def __init__(self, most: int = MOST_IN_FILE) -> None:
         self._most = most

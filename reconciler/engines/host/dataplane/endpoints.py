@@ -102,7 +102,9 @@ class Endpoints:
         self._written[key] = ready
 
     def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        """Remove replicas that are not ready from the file: a shorter list needs no more room, an empty one no file."""
+        """Remove replicas that are not ready from the file: a shorter list needs no additional space, an empty one no
+        file.
+        """
         still = tuple(each for each in self._written.get(key, ()) if each in ready)
         try:
             self._write(key, still)

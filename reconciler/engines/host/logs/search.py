@@ -72,7 +72,7 @@ class Search:
                 yield stream
 
     def newest(self, limit: int, span: Span = ALWAYS) -> list[Line]:
-        """The last ``limit`` lines within ``span``, oldest first; reads no more blocks than necessary."""
+        """The last ``limit`` lines within ``span``, oldest first; reads only the necessary blocks."""
         found = list(islice(self._backward(span), limit))
         found.reverse()
         return found

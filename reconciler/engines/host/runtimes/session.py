@@ -45,7 +45,7 @@ class ExecSession(Protocol):
         """End the program's stdin; on a terminal, type Ctrl-D."""
 
     async def read(self) -> Output | None:
-        """The next output, None when there will be no more."""
+        """The next output, None at the end."""
 
     async def resize(self, size: TerminalSize) -> None:
         """Change the size of the terminal; does nothing without one."""
