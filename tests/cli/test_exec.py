@@ -21,7 +21,9 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
 from tests.engines.host.processes.kit import KEY, launch, marked, opened
+from tests.support import processes
 from tests.support.desk import SETTINGS, golden, here
+from tests.support.programs import only_root
 from tests.support.records import record
 from tests.support.sandbox import eventually
 from tests.support.terminal import Terminal, terminal
@@ -200,3 +202,15 @@ def test_what_cannot_be_entered_is_explained(tmp_path: Path) -> None:
         ended = here("exec", *words, "--", "true", cwd=tmp_path)
         shown += f"$ reconciler exec {' '.join(words)} -- true\n{ended.out}{ended.err}exit {ended.code}\n"
     golden("exec.txt", shown)
+
+
+@only_root("only root can become another user")
+def test_another_user_is_refused(tmp_path: Path) -> None:
+    Place(tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "state").chmod(0o711)
+    settings = {"RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
+    found = processes.reconciler("exec", WORKLOAD, "--", "true", environ=settings, user=12_345, groups=[])
+    message = "error: only root and the daemon's user may enter containers, since their variables contain secrets\n"
+    assert (found.returncode, found.stderr) == (125, message)

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -318,5 +320,39 @@ def test_arguments_arrive_as_they_are(tmp_path: Path) -> None:
             words = ["a b", "$HOME", "", "-c", "line\nbreak", hashlib.sha256(b"").hexdigest()]
             found = await ran(host.runtime, "printf", "%s\\0", *words)
             assert found.out.decode().split("\0") == [*words, ""]
+
+    asyncio.run(story())
+
+
+IN_A_NAMESPACE = """
+import asyncio, sys
+from pathlib import Path
+from tests.engines.host.processes.kit import launch, opened
+async def story():
+    async with opened(Path(sys.argv[1])) as host:
+        await host.runtime.start(launch("sleep", "1000"))
+        print("started", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+asyncio.run(story())
+"""
+
+
+@as_root
+def test_root_joins_the_file_systems_of_a_container(tmp_path: Path) -> None:
+    seen, state = tmp_path / "seen", tmp_path / "state"
+    seen.mkdir()
+    mount = f'mount -t tmpfs none {seen} && touch {seen}/inside && exec {sys.executable} -c "$0" {state}'
+    daemon = ["unshare", "--mount", "sh", "-c", mount, IN_A_NAMESPACE]
+
+    async def story() -> None:
+        child = await asyncio.create_subprocess_exec(*daemon, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        try:
+            assert await child.stdout.readline() == b"started\n"
+            runtime = ProcessRuntime(state, "here", SystemClock())
+            assert (await ran(runtime, "ls", str(seen))).out == b"inside\n"
+            assert list(seen.iterdir()) == []
+        finally:
+            await child.communicate(b"")
 
     asyncio.run(story())

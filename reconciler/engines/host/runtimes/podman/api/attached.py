@@ -25,7 +25,9 @@ from reconciler.reasons import Reason
 
 _UPGRADED = 101
 _SECONDS = 30.0
-"""Seconds in which Podman must take a request, and in which it must notice the end of a program."""
+"""Seconds in which Podman must take a request."""
+_NOTICE_SECONDS = 5.0
+"""Seconds in which Podman notices that a program has ended, after its output has."""
 _PAUSE = 0.02
 _END_SECONDS = 0.5
 _KILLED = 137
@@ -150,7 +152,7 @@ class AttachedSession:
 
     async def wait(self) -> int:
         """Wait until Podman has the exit code. Raises EngineError if the container, or the connection, is gone."""
-        deadline = asyncio.get_running_loop().time() + _SECONDS
+        deadline = asyncio.get_running_loop().time() + _NOTICE_SECONDS
         while (found := await self._inspect()) is not None and found.running:
             if self._link.reader.at_eof() and asyncio.get_running_loop().time() > deadline:
                 raise EngineError("the connection to Podman is lost; the program goes on", reason=Reason.EXEC_FAILED)
