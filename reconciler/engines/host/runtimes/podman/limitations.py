@@ -29,7 +29,10 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
         yield from _rights(wanted, known)
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
-        yield f"The name {name} is unknown to other workloads. RECONCILER_ENDPOINTS names the files with the replicas."
+        yield (
+            f"Other workloads do not reach it: the name {name} is unknown, and the addresses below "
+            "RECONCILER_ENDPOINTS are for programs of this host."
+        )
     yield (
         "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "
         "at the same location."
