@@ -48,6 +48,7 @@ def podman(bench: Bench, path: Path) -> Engine:
     settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
     site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
     runtime = PodmanRuntime(path / "here", "here", bench.clock, path / "socket", service.transport())
+    runtime.image_store = None  # every image is there, and no registry is asked
     return HostEngine(site, path / "here", runtime)
 
 

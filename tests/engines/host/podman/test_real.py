@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -34,7 +35,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
-from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, shell, until
+from tests.engines.host.podman.kit import KEY, PATIENCE, Host, launch, opened, place, shell, until
 from tests.support.desk import SETTINGS
 from tests.support.plans import Bench
 from tests.support.podman import (
@@ -214,12 +215,13 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
 
 
 def fetch(port: int, path: str = "") -> bytes:
-    for _ in range(200):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
                 return answer.read()  # type: ignore[no-any-return]
         except OSError:
-            continue
+            time.sleep(0.02)
     raise AssertionError(port)
 
 

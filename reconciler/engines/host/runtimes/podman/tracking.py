@@ -47,12 +47,13 @@ class TrackedContainers:
         self._checking: set[str] = set()
         self._again: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self._loops = [asyncio.create_task(each) for each in (self._refresh(), self._follow_events())]
 
     async def close(self) -> None:
         """Stop watching. Work that has begun goes on for a moment."""
         self._on_end = None
-        await cancel_and_wait(self._loops, "the lists and events of Podman")
+        await cancel_and_wait([*self._loops, *self._checks], "the lists and events of Podman")
         self._watcher.close()
         await wait_at_most(self._tasks, "the Podman runtime")
 
@@ -78,6 +79,7 @@ class TrackedContainers:
     def add(self, tracked: Tracked) -> None:
         """Know a container from now on, and watch it if it runs; report it if it has ended already."""
         place = tracked.running.place
+        self.forget(place)
         self._by_place[place] = tracked
         self._by_id[tracked.id] = place
         if tracked.running.alive:
@@ -102,24 +104,29 @@ class TrackedContainers:
         if container in self._checking:
             # What raised this suspicion may have come after the question of that check.
             self._again.add(container)
-        elif container in self._by_id:
+        elif (tracked := self._running(container)) is not None:
             self._checking.add(container)
-            self.run(self._check(container))
+            task = asyncio.create_task(self._check(tracked))
+            self._checks.add(task)
+            task.add_done_callback(self._checks.discard)
 
-    async def _check(self, container: str) -> None:
-        tracked = self._by_place[self._by_id[container]]
+    def _running(self, container: str) -> Tracked | None:
+        place = self._by_id.get(container)
+        tracked = self._by_place.get(place) if place is not None else None
+        return tracked if tracked is not None and tracked.running.alive else None
+
+    async def _check(self, tracked: Tracked) -> None:
         try:
-            outcome = await self._watcher.outcome(tracked) if tracked.running.alive else None
+            outcome = await self._watcher.outcome(tracked)
         finally:
-            self._checking.discard(container)
-            again = container in self._again
-            self._again.discard(container)
+            self._checking.discard(tracked.id)
+            again = tracked.id in self._again
+            self._again.discard(tracked.id)
         if outcome is None and again:
-            self.suspect(container)
-        place = tracked.running.place
-        if outcome is None or self._by_place.get(place) is not tracked:
+            self.suspect(tracked.id)
+        if outcome is None or self._by_place.get(tracked.running.place) is not tracked:
             return
-        if place.container:
+        if tracked.running.place.container:
             self._end(tracked, outcome)
         else:
             await self._lose(tracked)
