@@ -329,7 +329,7 @@ class Reason(StrEnum):
     ALREADY_RUNNING = "AlreadyRunning", _workload("A container of the same name runs already.")
     PORT_IN_USE = "PortInUse", _workload("Another program listens on a port of a replica; it gets another one.")
     VARIABLE_REFUSED = "VariableRefused", _workload("A variable has a name or a value that no program can be given.")
-    IMAGE_NOT_FOUND = "ImageNotFound", _workload("The image of a container is not on this host, or is not one's name.")
+    IMAGE_NOT_FOUND = "ImageNotFound", _workload("The image of a container is not on this host.")
     RUNTIME_UNAVAILABLE = ("RuntimeUnavailable",
         _workload("Podman does not answer, is too old, or lacks a part. What runs goes on; the rest waits."))
     RUNTIME_FAILED = "RuntimeFailed", _workload("Podman refuses a request; the message has its words.")

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
 from reconciler.engines.host.images.tags import TagResolver
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
@@ -60,7 +60,7 @@ class TagRefresh:
         self._rng = rng
         self._watched: dict[Key, tuple[WatchedTag, ...]] = {}
         self._turns: dict[ImageReference, _Turn] = {}
-        self._errors: dict[ImageReference, str] = {}
+        self._errors: dict[tuple[ImageReference, Key], str] = {}
         self._any = asyncio.Event()
 
     def watch(self, key: Key, tags: Sequence[WatchedTag]) -> None:
@@ -87,7 +87,8 @@ class TagRefresh:
             for tag in tags:
                 by_reference.setdefault(tag.reference, []).append(tag)
         self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
-        self._errors = {each: error for each, error in self._errors.items() if each in by_reference}
+        asking = {(each, tag.key) for each, tags in by_reference.items() for tag in tags}
+        self._errors = {each: error for each, error in self._errors.items() if each in asking}
         due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
         await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
 
@@ -109,18 +110,49 @@ class TagRefresh:
         return self._rng.uniform(SHORTEST, LONGEST)
 
     async def _ask(self, reference: ImageReference, tags: list[WatchedTag], on_error: OnError) -> None:
-        """Use the login of the first workload that has one; the answer is for all workloads."""
+        """Use the login of the first workload that has one; the answer is for all workloads.
+
+        A workload whose secrets cannot be used gets its own error, and the others are followed.
+        """
         with contained(f"refresh of {reference}"):
+            logins, refused = self._logins(reference, tags)
+            errors: dict[Key, EngineError] = {}
+            if logins:
+                try:
+                    await self._resolver.resolve(reference, next(filter(None, logins), None))
+                except EngineError as error:
+                    self._delay(reference, error)
+                    errors = {tag.key: error for tag in tags}
+            self._report(reference, tags, errors | refused, on_error)
+
+    def _logins(
+        self, reference: ImageReference, tags: list[WatchedTag]
+    ) -> tuple[list[Credentials | None], dict[Key, EngineError]]:
+        """The logins that can be used, None for an anonymous one, and the errors of the other workloads."""
+        logins: list[Credentials | None] = []
+        refused: dict[Key, EngineError] = {}
+        for tag in tags:
             try:
-                found = (self._keychain.find(reference, tag.secrets) for tag in tags)
-                await self._resolver.resolve(reference, next((each for each in found if each is not None), None))
+                logins.append(self._keychain.find(reference, tag.secrets))
             except EngineError as error:
-                wait = error.wait or 0.0 if isinstance(error, ImageError) else 0.0
-                turn = self._turns[reference]
-                self._turns[reference] = turn._replace(due=max(turn.due, self._clock.monotonic() + wait))
-                if self._errors.get(reference) != str(error):
-                    self._errors[reference] = str(error)
-                    for key in sorted({tag.key for tag in tags}):
-                        on_error(key, error)
-            else:
-                self._errors.pop(reference, None)
+                refused[tag.key] = error
+        return logins, refused
+
+    def _delay(self, reference: ImageReference, error: EngineError) -> None:
+        """Wait as long as the registry asks for."""
+        wait = error.wait or 0.0 if isinstance(error, ImageError) else 0.0
+        turn = self._turns[reference]
+        self._turns[reference] = turn._replace(due=max(turn.due, self._clock.monotonic() + wait))
+
+    def _report(
+        self, reference: ImageReference, tags: list[WatchedTag], errors: dict[Key, EngineError], on_error: OnError
+    ) -> None:
+        """Report the errors that differ from the last ones of their workloads."""
+        for key in sorted({tag.key for tag in tags}):
+            error = errors.get(key)
+            if error is None:
+                self._errors.pop((reference, key), None)
+            elif self._errors.get((reference, key)) != str(error):
+                self._errors[reference, key] = str(error)
+                with suppress(ReconcilerError), contained(f"error of the image of {key}"):
+                    on_error(key, error)

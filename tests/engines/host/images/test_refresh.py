@@ -9,6 +9,7 @@ import pytest
 from reconciler.engines.host.images.image_service import WorkloadImages
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.secret import SecretValue
 from tests.engines.host.images.kit import API, APP, HOST, WEB, Stage, digest, pinned, played
 from tests.support.registry import Reply, manifest, refused
 
@@ -172,6 +173,24 @@ def test_a_registry_that_fails_is_reported_and_asked_once_an_interval(tmp_path: 
         stage.registry.push("team/app", "1", manifest("two"))
         await stage.clock.advance(2 * FIVE_MINUTES)
         assert {tag.key for tag, _ in stage.moved} == {WEB, API}
+
+    played(tmp_path, story)
+
+
+def test_a_pull_secret_that_is_broken_stops_no_other_workload(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.secrets["pull"] = SecretValue("docker", '{"auths": {}}')
+        # The workload with the secret comes first.
+        await stage.ensure(key=API, dynamic=True, pull_secrets=(Key(Kind.SECRET, "", "pull"),))
+        await stage.ensure(dynamic=True)
+        stage.run()
+        await stage.clock.advance(FIVE_MINUTES)
+        stage.secrets["pull"] = SecretValue("docker", "nonsense")
+        stage.registry.push("team/app", "1", manifest("two"))
+        await stage.clock.advance(2 * FIVE_MINUTES)
+        assert WEB in {tag.key for tag, _ in stage.moved}
+        assert [key for key, _ in stage.errors] == [API]
+        assert "is not a file of credentials" in stage.errors[0][1]
 
     played(tmp_path, story)
 

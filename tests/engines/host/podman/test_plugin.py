@@ -55,10 +55,13 @@ def test_what_no_podman_enforces_is_foreseen_without_one() -> None:
     ("change", "words"),
     [
         ({"controllers": frozenset()}, "cannot limit CPU and memory and the number of processes"),
-        ({"controllers": frozenset({"cpu", "pids"})}, "cannot limit memory here"),
+        (
+            {"controllers": frozenset({"cpu", "pids"})},
+            "cannot limit memory here: Podman's user may not use these control groups",
+        ),
         ({"seccomp": False}, "System calls are not filtered"),
         ({"architecture": "arm64"}, "The blocked ports are not occupied"),
-        ({"direct": False}, "user 1337 has a network all the same"),
+        ({"direct": False}, "user 1337 still has a network"),
         ({"direct": False}, "leaves two processes for a while"),
     ],
 )

@@ -299,6 +299,18 @@ def test_another_daemon_adopts_by_labels_and_throws_halves_away(tmp_path: Path) 
     asyncio.run(story())
 
 
+def test_a_name_that_no_image_can_have_is_refused_before_podman_is_asked(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service) as one:
+            with pytest.raises(EngineError, match="is not the name of an image") as raised:
+                await one.runtime.start(launch(image="no image"))
+            assert raised.value.reason is Reason.INVALID_IMAGE_NAME
+            assert service.boxes == {}
+
+    asyncio.run(story())
+
+
 def test_what_is_not_ours_is_never_touched(tmp_path: Path) -> None:
     async def story() -> None:
         service = Libpod()

@@ -21,7 +21,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import Created, Session
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.programs import PLAIN_ENVIRONMENT, exit_code, number_in, oci_command
-from reconciler.engines.host.runtimes.podman.tracked import KILLED
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, signal_program
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -103,8 +103,7 @@ class Execution:
         timed_out = await _is_late(follow(), timeout)
         found = await self._session(session)
         if timed_out and found.running:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(found.pid, signal.SIGKILL)
+            signal_program(container, found.pid, signal.SIGKILL)
             return ExecResult(KILLED, tail.text(), timed_out=True)
         return ExecResult(found.exit_code, tail.text())
 

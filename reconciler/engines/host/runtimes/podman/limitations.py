@@ -42,7 +42,8 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
 
 def _limits(known: Capabilities) -> Iterator[str]:
     if missing := [name for controller, name in _LIMITED.items() if controller not in known.controllers]:
-        yield f"Podman {known.version} cannot limit {' and '.join(missing)} here: its user has no such control groups."
+        limits = " and ".join(missing)
+        yield f"Podman {known.version} cannot limit {limits} here: Podman's user may not use these control groups."
     if not known.seccomp:
         yield "System calls are not filtered: this Podman has no seccomp."
 
@@ -52,8 +53,8 @@ def _rights(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
         yield "The blocked ports are not occupied on this kind of processor: a container can bind them."
     if wanted.user != RESTRICTED_USER and not (known.direct and can_restrict()):
         yield (
-            f"An image that runs as user {RESTRICTED_USER} has a network all the same: the daemon lacks nftables, or "
-            "the rights of root."
+            f"An image that runs as user {RESTRICTED_USER} still has a network: the daemon lacks nftables, or the "
+            "rights of root."
         )
     if not known.direct and any(map(_runs_programs, wanted.containers)):
         yield (

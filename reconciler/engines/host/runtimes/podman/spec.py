@@ -149,7 +149,7 @@ def check_launch(launch: ContainerStart) -> None:
 
 def _faults(launch: ContainerStart) -> Iterator[tuple[str, Reason]]:
     if not _IMAGE.fullmatch(launch.image):
-        yield f"{launch.image[:200]!r} is not the name of an image", Reason.IMAGE_NOT_FOUND
+        yield f"{launch.image[:200]!r} is not the name of an image", Reason.INVALID_IMAGE_NAME
     for name in launch.env:
         if not name or "=" in name or "\0" in name + launch.env[name]:
             yield f"{name[:100]!r} is not the name of a variable, or its value has a NUL", Reason.VARIABLE_REFUSED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -66,8 +68,7 @@ def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
         code = found.state.exit_code
         return tracked.ended(Outcome(code if code >= 0 else None, found.state.oom_killed))
     program = _host_process(found.state.pid)
-    hierarchies = cgroups.mounts(program.pid) if program.pid else []
-    groups = tuple(filter(None, (_group_of(found.id, mounted.own) for mounted in hierarchies)))
+    groups = _groups_of(found.id, program.pid) if program.pid else ()
     # Without one, another process has this number in our namespace.
     monitor = _host_process(found.state.conmon_pid) if groups else HostProcess()
     return msgspec.structs.replace(
@@ -79,6 +80,27 @@ def running_container(labelled: Labelled, started: float) -> RunningContainer:
     """A container with these labels, which has run since ``started``."""
     names = (labelled.place, labelled.version, labelled.config_hash, labelled.index)
     return RunningContainer(*names, alive=True, started=started, ports=labelled.ports)
+
+
+def signal_program(container: str, pid: int, number: int) -> None:
+    """Send a signal to a program of the container with that ID, if ``pid`` is one; Podman may be in another namespace.
+
+    There a stranger of this host can have this number: only a control group of the container shows whose process it is.
+    """
+    if pid <= 0:
+        return
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _groups_of(container, pid):
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _groups_of(container: str, pid: int) -> tuple[str, ...]:
+    """The control groups of the container that a process is in; none if it belongs to something else."""
+    return tuple(filter(None, (_group_of(container, mounted.own) for mounted in cgroups.mounts(pid))))
 
 
 def _group_of(container: str, own: Path) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import struct
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, Session, read
 from reconciler.engines.host.runtimes.podman.api.client import API, PodmanClient
+from reconciler.engines.host.runtimes.podman.tracked import signal_program
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSize
 from reconciler.errors import EngineError
@@ -165,9 +165,8 @@ class AttachedSession:
     async def close(self) -> None:
         """Close the connection, and send SIGHUP to the program if it still runs and we may."""
         with contextlib.suppress(PodmanError):
-            if (found := await self._inspect()) is not None and found.running and found.pid > 0:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(found.pid, signal.SIGHUP)
+            if (found := await self._inspect()) is not None and found.running:
+                signal_program(self._container, found.pid, signal.SIGHUP)
         self._link.writer.close()
         await self._client.close()
 
