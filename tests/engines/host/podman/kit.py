@@ -15,6 +15,7 @@ import msgspec
 from reconciler.clock import Clock, SystemClock
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.podman.tracked import Tracked
+from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
 
@@ -50,6 +51,12 @@ class Host:
         self.runtime = PodmanRuntime(root, "here", clock or SystemClock(), socket, transport)
         self.ended: list[ContainerId] = []
 
+    @property
+    def containers(self) -> TrackedContainers:
+        """What the open runtime tracks."""
+        assert self.runtime._open is not None
+        return self.runtime._open.containers
+
     async def running(self, at: ContainerId | None = None) -> RunningContainer:
         """The container as the runtime lists it."""
         return next(each for each in await self.runtime.list() if each.place == (at or place()))
@@ -63,9 +70,7 @@ class Host:
 
     def tracked(self, at: ContainerId) -> Tracked:
         """What the runtime knows of a container; of a sandbox under the container ""."""
-        opened = self.runtime._open
-        assert opened is not None
-        found = opened.containers.get(at)
+        found = self.containers.get(at)
         assert found is not None
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.engines.host.runtimes.plugins import runtime_plugin
 from reconciler.engines.host.runtimes.podman.api import client
+from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -307,6 +310,77 @@ def test_a_name_that_no_image_can_have_is_refused_before_podman_is_asked(tmp_pat
                 await one.runtime.start(launch(image="no image"))
             assert raised.value.reason is Reason.INVALID_IMAGE_NAME
             assert service.boxes == {}
+
+    asyncio.run(story())
+
+
+def test_adoption_records_containers_again_for_commands_beside_the_daemon(tmp_path: Path) -> None:
+    async def story() -> None:
+        service, plugin = Libpod(), runtime_plugin("podman")
+        async with host(tmp_path, service, keep=True) as one:
+            await one.runtime.start(launch())
+            await one.runtime.start(launch(at=place("s")))
+            before = ContainerFolders(tmp_path).record(place())
+        assert before is not None
+        shutil.rmtree(tmp_path / "podman")
+        assert not plugin.is_in_use(tmp_path)
+        async with host(tmp_path, service) as second:
+            assert plugin.is_in_use(tmp_path)
+            assert ContainerFolders(tmp_path).record(place()) == before
+            assert ContainerFolders(tmp_path).replicas() == [(KEY, "r"), (KEY, "s")]
+            await second.runtime.remove(KEY, "r")
+            await second.runtime.remove(KEY, "s")
+        assert not plugin.is_in_use(tmp_path)
+
+    asyncio.run(story())
+
+
+def test_events_of_replaced_and_removed_containers_change_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service) as one:
+            await one.runtime.start(launch())
+            await until(lambda: service._watchers)
+            old = service.named("r-main")
+            service.end(old, 1)
+            await one.over()
+            await one.runtime.start(launch())
+            new = service.named("r-main")
+            containers = one.containers
+            containers.suspect(new.id)
+            await one.runtime.remove(KEY, "r")
+            for box in (old, new):
+                containers.suspect(box.id)
+            await until(lambda: not containers._checking, "the end of the checks")
+            assert not containers._by_id
+
+    asyncio.run(story())
+
+
+def test_everything_that_happens_to_a_replica_waits_for_the_same_lock(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with host(tmp_path, Libpod()) as one:
+            containers, order, go = one.containers, [], asyncio.Event()
+
+            async def work(name: str) -> None:
+                async with containers.lock(KEY, "r"):
+                    order.append(f"{name} begins")
+                    await go.wait()
+                    order.append(f"{name} ends")
+
+            async with containers.lock(KEY, "r"):
+                removal = asyncio.create_task(one.runtime.remove(KEY, "r"))
+                await asyncio.sleep(0)
+                first = asyncio.create_task(work("first"))
+                await asyncio.sleep(0)
+            await removal
+            second = asyncio.create_task(work("second"))
+            await until(lambda: order)
+            await asyncio.sleep(0)
+            go.set()
+            await asyncio.gather(first, second)
+            assert order == ["first begins", "first ends", "second begins", "second ends"]
+            assert not containers._locks, "a lock that nothing uses is forgotten"
 
     asyncio.run(story())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,9 +73,17 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def write(self, tracked: Tracked, oci: tuple[str, ...]) -> None:
         """Record a start; on a full disk nothing is recorded."""
         place = tracked.labelled.place
+        record = ContainerRecord(place, tracked.id, tracked.program, tracked.groups, oci)
         with suppress(OSError):
-            record = ContainerRecord(place, tracked.id, tracked.program, tracked.groups, oci)
-            (self._of(place) / _RECORD).write_bytes(msgspec.json.encode(record))
+            if self.record(place) != record:
+                make_directory(self._of(place))
+                (self._of(place) / _RECORD).write_bytes(msgspec.json.encode(record))
+
+    def restore(self, adopted: Collection[Tracked], oci: tuple[str, ...]) -> None:
+        """Record the starts of adopted containers again: their records may be lost, old or of another daemon."""
+        for tracked in adopted:
+            if tracked.labelled.place.container:
+                self.write(tracked, oci)
 
     def append(self, place: ContainerId, text: str, now: float) -> None:
         """Add lines to the output, with the time ``now`` in the form of conmon; does nothing if that fails."""

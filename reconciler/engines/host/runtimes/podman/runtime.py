@@ -20,6 +20,7 @@ from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
+from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
@@ -85,6 +86,7 @@ class PodmanRuntime:
         service = await connect(self._socket, self._labels, self._transport)
         try:
             adopted = await adopt(service, self._clock)
+            await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
         except BaseException:
             await service.client.close()
             raise
@@ -193,7 +195,7 @@ class PodmanRuntime:
     async def remove(self, key: Key, replica: str) -> None:
         """Kill and delete the containers of a replica, its sandbox and its directory. Raises EngineError."""
         service, containers = self._connected.service, self._connected.containers
-        async with containers.locks[key, replica]:
+        async with containers.lock(key, replica):
             await service.sweeper.delete_replica(key, replica)
             for place in containers.of_replica(key, replica):
                 containers.forget(place)
@@ -202,7 +204,6 @@ class PodmanRuntime:
             except OSError as error:
                 message = f"cannot delete the directory of {replica}: {error}"
                 raise EngineError(message, reason=Reason.REMOVAL_FAILED) from error
-        containers.locks.pop((key, replica), None)
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove other replicas, and parts that Podman forgot; the next start of the daemon retries failures."""
@@ -225,7 +226,7 @@ class PodmanRuntime:
 
     async def _start(self, launch: ContainerStart) -> None:
         place, opened = launch.place, self._connected
-        async with opened.containers.locks[place.key, place.replica]:
+        async with opened.containers.lock(place.key, place.replica):
             known = opened.containers.get(place)
             if known is not None and known.running.alive:
                 now = known.running

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import Coroutine
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -32,11 +32,11 @@ class TrackedContainers:
     """Knows and watches containers; sandboxes are among them, as containers called "".
 
     ``on_end`` is called once for each container that has ended, and not for sandboxes: with those the whole replica
-    ends. ``locks`` let one thing at a time happen to a replica.
+    ends.
     """
 
     def __init__(self, service: Service, clock: Clock, on_end: OnEnd) -> None:
-        self.locks: defaultdict[tuple[Key, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[tuple[Key, str], asyncio.Lock] = WeakValueDictionary()
         self._service = service
         self._clock = clock
         self._on_end: OnEnd | None = on_end
@@ -63,6 +63,10 @@ class TrackedContainers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def lock(self, key: Key, replica: str) -> asyncio.Lock:
+        """Lets one thing at a time happen to a replica; the same lock as long as anything holds it or waits for it."""
+        return self._locks.setdefault((key, replica), asyncio.Lock())
 
     def get(self, place: ContainerId) -> Tracked | None:
         """The container at ``place``, running or ended; None if there is none."""
@@ -141,7 +145,7 @@ class TrackedContainers:
     async def _lose(self, sandbox: Tracked) -> None:
         """End the replica of a sandbox that has ended: nothing comes back into its network."""
         place = sandbox.running.place
-        async with self.locks[place.key, place.replica]:
+        async with self.lock(place.key, place.replica):
             if self._by_place.get(place) is not sandbox:
                 return
             self.forget(place)
