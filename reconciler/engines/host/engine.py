@@ -121,11 +121,19 @@ class HostEngine:
         )
 
     async def open(self) -> None:
-        """Adopt what an earlier daemon left running, and continue from the records. Raises EngineError."""
+        """Adopt what an earlier daemon left running, and continue from the records. Raises EngineError.
+
+        After a failure nothing is open, and it may be called again.
+        """
         self._open_requested = True
         async with self._opening:
-            if not self._working:
+            if self._working:
+                return
+            try:
                 await self._take_over()
+            except BaseException:
+                await self._release()
+                raise
 
     async def _take_over(self) -> None:
         make_private(self._root)
@@ -155,10 +163,13 @@ class HostEngine:
             return
         await cancel_and_wait(self._working, f"the host engine of {self._context.location}")
         self._working = []
+        await self._release()
+        await self._collector.collect()
+
+    async def _release(self) -> None:
         await self._images.close()
         await self._prober.close()
         await self._controller.close()
-        await self._collector.collect()
 
     def refresh(self) -> None:
         """Replace replicas whose variables, secrets or restarts are not the newest."""

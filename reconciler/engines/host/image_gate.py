@@ -59,6 +59,9 @@ class ImageGate:
 
         ``in_use`` returns the images of existing replicas, which are not removed.
         """
+        # An earlier try to open may have failed halfway, and have been closed.
+        for known in (self._images, self._ready, self._errors):
+            known.clear()
         if store is not None:
             context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
             events = ImageEvents(self._moved, self._failed, in_use)

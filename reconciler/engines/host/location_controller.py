@@ -41,6 +41,9 @@ class LocationController:
     async def open(self) -> None:
         """Adopt what runs; replicas of unrecorded workloads run until ``stop_unrecorded``. Raises EngineError."""
         services = self._services
+        # An earlier try may have failed halfway, and have been closed.
+        for known in (self.workloads, self._tasks, self._adoptable, self._outdated_files, self._untracked):
+            known.clear()
         await services.runtime.open(self.on_container_end)
         running = {each.place: each for each in await services.runtime.list()}
         stored, removed = services.store.load()

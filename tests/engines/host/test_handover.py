@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.context import EngineContext
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
-from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin, runtimes_in_use
+from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
+from reconciler.engines.host.runtimes.podman.api import client
+from reconciler.engines.host.runtimes.protocol import OnEnd
+from reconciler.engines.registry import ENGINES
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from reconciler.records.store import FILE, Records
+from reconciler.settings import LocationSettings, PodmanSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
+from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import Host, played
 
 
@@ -66,3 +79,64 @@ def test_a_runtime_is_in_use_where_it_has_left_containers(tmp_path: Path) -> Non
     assert runtimes_in_use(tmp_path) == []
     assert "process" in runtime_names()
     assert all(runtime_plugin(name).uses_images == (name != "process") for name in runtime_names())
+
+
+class Failing(FakeRuntime):
+    """Fails to open as long as it is ``away``; ``open_now`` counts its opens that no close has followed."""
+
+    away = False
+    open_now = 0
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Open, if it is there."""
+        if self.away:
+            raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
+        self.open_now += 1
+        await super().open(on_end)
+
+    async def close(self) -> None:
+        """Close, also what is not open."""
+        self.open_now = max(self.open_now - 1, 0)
+        await super().close()
+
+
+def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        former, current = Failing(host.programs), Failing(Programs(host.time))
+        both = HandoverRuntime(current, [former])
+        for away in (current, former):
+            away.away = True
+            with pytest.raises(EngineError):
+                await both.open(lambda _: None)
+            assert (former.open_now, current.open_now) == (0, 0)
+            away.away = False
+        await both.open(lambda _: None)
+        assert (former.open_now, current.open_now) == (1, 1)
+        await both.close()
+
+    played(tmp_path, story)
+
+
+def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PATIENCE", 0.05)
+    bound = {"here": LocationSettings(engine="host", runtime=AUTO)}
+    settings = Settings("acme", (), tmp_path, locations=bound, podman=PodmanSettings(tmp_path / "no.sock"))
+    assert runtime_of(settings, "here") == "process", "nothing is in use, and Podman does not answer"
+    replica = tmp_path / "host" / "here" / "podman" / "shop" / "web" / "web-x"
+    replica.mkdir(parents=True)
+    assert runtime_of(settings, "here") == "podman"
+
+    records = Records.open(tmp_path / FILE)
+    engine = ENGINES["host"](EngineContext(records, "here", settings, SystemClock(), vault({})))
+
+    async def wait() -> None:
+        for _ in range(2):
+            with pytest.raises(EngineError) as raised:
+                await engine.open()
+            assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
+        await engine.close()
+
+    asyncio.run(wait())
+    records.close()
+    replica.rmdir()
+    assert runtime_of(settings, "here") == "process"

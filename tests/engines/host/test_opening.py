@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
+from typing import ClassVar
+
+import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
@@ -13,12 +17,16 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import OnEnd
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options
+from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
+from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.given.kit import vault
+from tests.engines.host.kit import Host, played
 from tests.engines.host.processes.kit import until
 
 
@@ -70,3 +78,44 @@ def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that
             records.close()
 
     asyncio.run(story())
+
+
+class Interrupted(FakeRuntime):
+    """Fails once after it was opened; ``opens`` are the changes of how often it is open."""
+
+    fail = False
+    opens: ClassVar[list[int]] = []
+
+    async def open(self, on_end: OnEnd) -> None:
+        self.opens.append(1)
+        await super().open(on_end)
+
+    async def close(self) -> None:
+        self.opens.append(-1)
+        await super().close()
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        if Interrupted.fail:
+            Interrupted.fail = False
+            raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
+
+
+def test_what_fails_halfway_is_closed_and_opens_cleanly_afterwards(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.apply(1)
+        await host.engine.close()
+        host.engine = host._made()
+        Interrupted.fail, Interrupted.opens = True, []
+        with pytest.raises(EngineError):
+            await host.engine.open()
+        assert Interrupted.opens == [1, -1]
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("keep ")]
+        await host.engine.observe()
+        assert Interrupted.opens == [1, -1, 1], "the next observation opens it again"
+        await host.time.advance(60.0)
+        assert len(host.programs.places()) == 1
+        assert [each.verb for each in host.programs.told] == ["start"]
+        counts = host.engine.replica_counts()
+        assert (counts.running, counts.wanted) == (1, 1)
+
+    played(tmp_path, story, Interrupted)

@@ -7,6 +7,7 @@ runtime never starts again: after a change of the settings, only the newest vers
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from reconciler.engines.host.disk.ownership import Owner
@@ -38,11 +39,17 @@ class HandoverRuntime:
         self._owners: dict[tuple[Key, str], Runtime] = {}
 
     async def open(self, on_end: OnEnd) -> None:
-        """Open all runtimes. Raises EngineError, also for a former one: its containers would run unwatched."""
-        for runtime in (*self._former, self._current):
-            await runtime.open(on_end)
-        for runtime in self._former:
-            self._owners |= {(each.place.key, each.place.replica): runtime for each in await runtime.list()}
+        """Open all runtimes, or none. Raises EngineError, also for a former one: its containers would run unwatched."""
+        async with AsyncExitStack() as opened:
+            for runtime in (*self._former, self._current):
+                opened.push_async_callback(runtime.close)
+                await runtime.open(on_end)
+            self._owners = {
+                (each.place.key, each.place.replica): runtime
+                for runtime in self._former
+                for each in await runtime.list()
+            }
+            opened.pop_all()
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""

@@ -11,7 +11,7 @@ from reconciler.engines.host.runtimes.protocol import RuntimePlugin
 from reconciler.settings import Settings
 
 AUTO = "auto"
-"""In the settings of a location: containers run as images if this host can, otherwise as processes."""
+"""In the settings of a location: the runtime in use there, or images if this host can run them, or processes."""
 
 
 def runtime_names() -> tuple[str, ...]:
@@ -33,13 +33,18 @@ def runtimes_in_use(root: Path) -> list[str]:
 
 
 def runtime_of(settings: Settings, location: str) -> str:
-    """The name of the runtime of ``location``; for ``auto`` that which this host offers now."""
+    """The name of the runtime of ``location``; ``auto`` keeps the one in use there."""
     name = settings.locations[location].runtime
-    return name if name != AUTO else _best(settings)
+    return name if name != AUTO else _automatic(settings, settings.state / "host" / location)
 
 
-def _best(settings: Settings) -> str:
-    """An available runtime for images, otherwise the first available one."""
+def _automatic(settings: Settings, root: Path) -> str:
+    """The runtime that has containers at ``root``; without any, the best one that is available now.
+
+    Of several, the one for images comes first. A runtime that has containers may be unavailable for a moment: another
+    one would run their programs a second time, or as processes of this host.
+    """
     plugins = {name: runtime_plugin(name) for name in runtime_names()}
     ranked = sorted(plugins, key=lambda name: not plugins[name].uses_images)
-    return next(name for name in ranked if plugins[name].is_available(settings))
+    used = runtimes_in_use(root)
+    return next(name for name in ranked if (name in used if used else plugins[name].is_available(settings)))

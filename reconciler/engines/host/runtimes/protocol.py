@@ -146,10 +146,13 @@ class Runtime(Protocol):
     """Holds the images of containers; None in a runtime without images."""
 
     async def open(self, on_end: OnEnd) -> None:
-        """Discover and watch running containers. Must be called once, before all other methods."""
+        """Discover and watch running containers. Must be called once, before all other methods.
+
+        After a failure, or after ``close``, it may be called again.
+        """
 
     async def close(self) -> None:
-        """Stop watching; containers keep running."""
+        """Stop watching; containers keep running. Does nothing if it is not open."""
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """A sentence for each part of ``wanted`` that this runtime cannot enforce, in a fixed order."""

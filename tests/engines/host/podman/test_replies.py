@@ -17,6 +17,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.plugins import runtime_plugin
 from reconciler.engines.host.runtimes.podman.api import client
+from reconciler.engines.host.runtimes.podman.ends import EndWatcher
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
@@ -381,6 +382,30 @@ def test_everything_that_happens_to_a_replica_waits_for_the_same_lock(tmp_path: 
             await asyncio.gather(first, second)
             assert order == ["first begins", "first ends", "second begins", "second ends"]
             assert not containers._locks, "a lock that nothing uses is forgotten"
+
+    asyncio.run(story())
+
+
+def test_an_adoption_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service, keep=True) as one:
+            await one.runtime.start(launch())
+
+        def fail(*_: object) -> None:
+            raise OSError("too many open files")
+
+        before = asyncio.all_tasks()
+        second = Host(tmp_path, tmp_path / "socket", service.transport(), None)
+        with monkeypatch.context() as patch:
+            patch.setattr(EndWatcher, "watch", fail)
+            with pytest.raises(OSError, match="too many"):
+                await second.runtime.open(second.ended.append)
+        assert asyncio.all_tasks() == before
+        await second.runtime.open(second.ended.append)
+        assert (await second.running()).alive
+        await second.runtime.prune(())
+        await second.runtime.close()
 
     asyncio.run(story())
 

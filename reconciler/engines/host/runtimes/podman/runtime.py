@@ -83,16 +83,17 @@ class PodmanRuntime:
 
     async def open(self, on_end: OnEnd) -> None:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
-        service = await connect(self._socket, self._labels, self._transport)
-        try:
+        async with contextlib.AsyncExitStack() as begun:
+            service = await connect(self._socket, self._labels, self._transport)
+            begun.push_async_callback(service.client.close)
             adopted = await adopt(service, self._clock)
             await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
-        except BaseException:
-            await service.client.close()
-            raise
-        self._open = _Opened(service, self._folders, self._clock, on_end)
-        for tracked in adopted:
-            self._open.containers.add(tracked)
+            opened = _Opened(service, self._folders, self._clock, on_end)
+            begun.push_async_callback(opened.containers.close)
+            for tracked in adopted:
+                opened.containers.add(tracked)
+            begun.pop_all()
+        self._open = opened
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""
