@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,10 +14,14 @@ from reconciler.private_files import make_directory
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The user of a container, None for the daemon's, and its group (docs/platform/workload.md#users-and-groups)."""
+    """The user of a container, None for the daemon's, and its group (docs/platform/workload.md#users-and-groups).
+
+    ``of_image``: each container has the user of its image, which is known only when it starts.
+    """
 
     user: int | None = None
     group: int = 0
+    of_image: bool = False
 
     @property
     def uid(self) -> int:
@@ -59,11 +64,52 @@ def chown_tree(path: Path, owner: Owner) -> None:
         raise NotADirectoryError(0, f"{path} is not a directory")
     if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.uid, owner.group):
         return
-    for _, folders, files, here in os.fwalk(path, follow_symlinks=False):
-        for name in (*folders, *files):
-            os.chown(name, owner.uid, owner.group, dir_fd=here, follow_symlinks=False)
+    _chown_content(path, owner.uid, owner.group)
     # The top directory changes last, so its owner shows that all is done.
     make(path, owner, 0o700)
+
+
+def make_for_images(path: Path, owner: Owner, mode: int) -> None:
+    """Create a directory for users that are not known yet; one that is in use keeps its owner and its mode.
+
+    Content that does not belong to the group of ``owner``, if there is one, is given to it. Raises OSError.
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(0, f"{path} is not a directory")
+    ours = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
+    if ours and not any(path.iterdir()):
+        # It is new, maybe from a start that a crash interrupted here.
+        make(path, owner, mode)
+    elif os.geteuid() == 0 and owner.group not in (0, found.st_gid):
+        _chown_content(path, -1, owner.group)
+        make(path, Owner(found.st_uid, owner.group), stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+
+
+def chown_new(path: Path, user: int) -> None:
+    """Give a directory of root and its content to ``user``, and leave the groups; follows no symlink. Raises OSError.
+
+    A directory that another user has got already stays.
+    """
+    if path.lstat().st_uid == 0:
+        _chown_content(path, user, -1)
+        os.chown(path, user, -1, follow_symlinks=False)
+
+
+def chown_all(path: Path, user: int) -> None:
+    """Give a file, or a directory with its content, to ``user``; follows no symlink. Raises OSError."""
+    if path.is_dir():
+        _chown_content(path, user, -1)
+    os.chown(path, user, -1, follow_symlinks=False)
+
+
+def _chown_content(path: Path, user: int, group: int) -> None:
+    """Change the owner of everything in a directory; -1 changes nothing. Raises OSError."""
+    for _, folders, files, here in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, user, group, dir_fd=here, follow_symlinks=False)
 
 
 def allow_traversal(path: Path, owner: Owner) -> None:

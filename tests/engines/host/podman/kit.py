@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -112,3 +113,10 @@ async def until(question: Callable[[], object], what: str = "") -> None:
     while not question():
         assert time.monotonic() < deadline, f"in {PATIENCE:.0f} s never: {what or question}"
         await asyncio.sleep(0.01)
+
+
+def drop_rules(pid: int) -> int:
+    """How many rules drop the packets of user 1337 in the network namespace of ``pid``."""
+    command = ["nsenter", f"--net=/proc/{pid}/ns/net", "nft", "list", "table", "inet", "reconciler"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    return listed.stdout.count("skuid 1337 drop")

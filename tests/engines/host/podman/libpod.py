@@ -86,6 +86,7 @@ class Libpod:
         self.boxes: dict[str, Box] = {}
         self.networks: dict[str, dict[str, Any]] = {}
         self.images: dict[str, str] = {}
+        self.archive: Callable[[], AsyncIterator[bytes]] | None = None
         self.requests: list[str] = []
         self.refuse: Callable[[str, dict[str, Any]], None] = lambda request, body: None
         self._lost: list[tuple[str, str]] = []
@@ -249,6 +250,11 @@ class Libpod:
     def _inspect(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         return self._box(name).inspected()
 
+    def _archive(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        if self.archive is None:
+            raise Refusal(404, "could not find the file")
+        return httpx2.Response(200, content=self.archive())
+
     def _list(self, query: dict[str, str], body: dict[str, Any]) -> Any:
         found = [box.listed() for box in self.boxes.values()]
         return [each for each in found if _matches(query, each["Labels"] or {})]
@@ -316,6 +322,7 @@ ROUTES: list[tuple[str, Callable[..., Any]]] = [
     ("GET containers/json", Libpod._list),
     ("GET containers/stats", Libpod._stats),
     (f"GET containers/{ONE}/json", Libpod._inspect),
+    (f"GET containers/{ONE}/archive", Libpod._archive),
     (f"DELETE containers/{ONE}", Libpod._delete),
     ("GET events", Libpod._events),
 ]

@@ -35,7 +35,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
-from tests.engines.host.podman.kit import KEY, PATIENCE, Host, launch, opened, place, shell, until
+from tests.engines.host.podman.kit import KEY, PATIENCE, Host, drop_rules, launch, opened, place, shell, until
 from tests.support.desk import SETTINGS
 from tests.support.plans import Bench
 from tests.support.podman import (
@@ -381,6 +381,9 @@ def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(tmp_path
             await host.wrote("ready", inside)
             with pytest.raises(OSError, match="timed out"):
                 await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{second[8080]}/passwd", timeout=1)
+            for at in (place(), inside):
+                pid = host.tracked(msgspec.structs.replace(at, container="")).program.pid
+                assert drop_rules(pid) == 1, "one rule in each sandbox, whatever its images name"
 
     asyncio.run(story())
 

@@ -142,4 +142,5 @@ def test_a_user_that_an_image_names_is_read_from_its_own_files() -> None:
         entry.size = len(content)
         tar.addfile(entry, io.BytesIO(content))
     assert [user_number(out.getvalue(), name) for name in ("app", "root", "nobody")] == [1000, 0, 0]
-    assert user_number(b"no archive", "app") == 0
+    with pytest.raises(EngineError, match="is not a file of at most 1 MiB"):
+        user_number(b"no archive", "app")

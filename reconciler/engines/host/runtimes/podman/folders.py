@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.directories import make_traversable
-from reconciler.engines.host.disk.ownership import Owner, chown_tree
+from reconciler.engines.host.disk.ownership import chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_file
 from reconciler.engines.host.runtimes.podman.tracked import HostProcess, Tracked
@@ -133,18 +133,10 @@ class ContainerFolders(msgspec.Struct, frozen=True):
                 yield _decoder.decode(path.read_bytes())
 
 
-def give_mounts(mounts: tuple[Mount, ...], owner: Owner) -> None:
-    """Give the files behind ``mounts`` to the user of an image, unless another container's user has them.
-
-    Raises OSError.
-    """
+def give_mounts(mounts: tuple[Mount, ...], user: int) -> None:
+    """Give the files behind ``mounts`` to the user of an image; a volume only once. Raises OSError."""
     for mount in mounts if os.geteuid() == 0 else ():
         if mount.read_only:
-            _chown_all(mount.source, owner.uid)
-        elif mount.source.lstat().st_uid == 0:
-            chown_tree(mount.source, owner)
-
-
-def _chown_all(path: Path, user: int) -> None:
-    for each in (path, *(path.rglob("*") if path.is_dir() else ())):
-        os.chown(each, user, -1, follow_symlinks=False)
+            chown_all(mount.source, user)
+        else:
+            chown_new(mount.source, user)

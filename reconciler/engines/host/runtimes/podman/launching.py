@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-
-import msgspec
+from contextlib import suppress
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
-from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
-from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.engines.host.runtimes.podman.programs import can_restrict, oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
@@ -38,6 +36,11 @@ class Launcher:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         at = self._clock.monotonic()
         found = await self._service.sandboxes.make(launch)
+        if launch.user != RESTRICTED_USER and self._service.capabilities.direct and can_restrict():
+            # Whatever the images name, and even if a program changes its user later. Where the kernel refuses, the
+            # start of a container that is known to run as this user reports it.
+            with suppress(EngineError):
+                await self._service.sandboxes.restrict(found.state.pid)
         place = ContainerId(launch.place.key, launch.place.replica, "")
         return track(found, _labelled(launch, place, launch.replica_ports), at)
 
@@ -52,9 +55,6 @@ class Launcher:
             raise write_error(
                 f"the files of {place.replica}, container {place.container}, cannot be made", error
             ) from None
-        if launch.user is not None and launch.user == service.users.known(launch.image):
-            # The name in the image has the groups of that user, too.
-            launch = msgspec.structs.replace(launch, user=None)
 
         async def prepare(container: str) -> None:
             await self._prepare(launch, sandbox, container)
@@ -75,7 +75,7 @@ class Launcher:
         if user is None:
             user = await self._service.users.find(launch.image, container)
             if user:
-                await asyncio.to_thread(_give, launch, Owner(user, launch.group))
+                await asyncio.to_thread(_give, launch, user)
         if user == RESTRICTED_USER and sandbox.program.pid:
             await self._service.sandboxes.restrict(sandbox.program.pid)
 
@@ -104,8 +104,8 @@ def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int])
     return Labelled(place, launch.version, launch.config_hash, launch.index, ports)
 
 
-def _give(launch: ContainerStart, owner: Owner) -> None:
+def _give(launch: ContainerStart, user: int) -> None:
     try:
-        give_mounts(launch.mounts, owner)
+        give_mounts(launch.mounts, user)
     except OSError as error:
-        raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {owner.uid}", error) from None
+        raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None

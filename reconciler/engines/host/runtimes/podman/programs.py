@@ -21,7 +21,7 @@ _MISSING = ("executable file not found", "no such file or directory", "not found
 _DENIED = ("permission denied", "is a directory")
 _RULES = (
     "add table inet reconciler; add chain inet reconciler {hook} "
-    "{{ type filter hook {hook} priority 0; policy accept; }}; "
+    "{{ type filter hook {hook} priority 0; policy accept; }}; flush chain inet reconciler {hook}; "
     "add rule inet reconciler {hook} meta skuid {user} drop"
 )
 _NFT_SECONDS = 10.0

@@ -115,11 +115,8 @@ class PodmanRuntime:
         """Does nothing: files are mounted, so permissions of parent directories do not matter."""
 
     def owner(self, wanted: WorkloadSpec) -> Owner:
-        """The user of the manifest, otherwise that of the images if it is known and the same for all."""
-        if wanted.user is not None or self._open is None:
-            return Owner(wanted.user, wanted.group)
-        users = {self._open.service.users.known(each.image) for each in wanted.containers}
-        return Owner((users.pop() if len(users) == 1 else None) or None, wanted.group)
+        """The user of the manifest, otherwise that of each image."""
+        return Owner(wanted.user, wanted.group, of_image=wanted.user is None)
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:  # noqa: ARG002
         """Mounts at their paths, and the declared ports, in a separate network."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -47,6 +48,11 @@ class Starter:
                     return await self._start(body, prepare)
                 except EngineError as error:
                     last = error
+                except Exception:
+                    # A bug does not leave a container that never runs.
+                    with suppress(EngineError):
+                        await self._sweeper.resolve_start(nonce, body["name"], lost=False)
+                    raise
                 lost = isinstance(last, PodmanError) and last.lost
                 found = await self._sweeper.resolve_start(nonce, body["name"], lost=lost)
                 if found is not None:

@@ -81,6 +81,19 @@ class PodmanClient:
         """The content at ``path``; waits for the service. Raises PodmanError, never a lost one."""
         return await self.send(Request("GET", path, query or {}))
 
+    async def get_start(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
+        """The first ``limit`` bytes of the content at ``path``; the rest is never received. Raises PodmanError."""
+        content = bytearray()
+        try:
+            async with asyncio.timeout(_SECONDS), self.stream(Request("GET", path, query)) as parts:
+                async for part in parts:
+                    content += part
+                    if len(content) >= limit:
+                        break
+        except TimeoutError as error:
+            raise self._unanswered(error, lost=False) from error
+        return bytes(content[:limit])
+
     async def post(self, path: str, body: object = None, query: Mapping[str, str] | None = None) -> bytes:
         """Change something. Raises PodmanError."""
         return await self.send(Request("POST", path, query or {}, body))

@@ -1,4 +1,7 @@
-"""Users of images: the uid of a container whose manifest names none."""
+"""Users of images: the uid of a container whose manifest names none.
+
+An image is hostile: what it names, and its files, are bounded before they are used.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,16 @@ import tarfile
 
 from reconciler.engines.host.runtimes.podman.api.answers import ImageInfo, PodmanError, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, segment
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 _PASSWD = "/etc/passwd"
 _MOST_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 10
+"""For the headers of the archive before the content of its only file."""
+_MOST_USER = 2**32 - 2
+"""The kernel uses the number above it for "no change"."""
+_SHOWN = 40
 
 
 class ImageUsers:
@@ -18,27 +28,23 @@ class ImageUsers:
     def __init__(self, client: PodmanClient) -> None:
         self._client = client
         self._by_image: dict[str, int] = {}
-        self._by_reference: dict[str, int] = {}
-
-    def known(self, reference: str) -> int | None:
-        """The user of an image that a container was made of before; None for another one."""
-        return self._by_reference.get(reference)
 
     async def find(self, reference: str, container: str) -> int:
-        """The user of an image of which ``container`` was made. Raises PodmanError."""
+        """The user of an image of which ``container`` was made. Raises EngineError."""
         image = read(await self._client.get(f"images/{segment(reference)}/json"), ImageInfo)
         if image.id not in self._by_image:
             name = (image.config.user if image.config else "").partition(":")[0]
-            self._by_image[image.id] = int(name) if name.isdecimal() else await self._resolve(name, container)
-        self._by_reference[reference] = self._by_image[image.id]
+            number = _number(name)
+            self._by_image[image.id] = number if number is not None else await self._resolve(name, container)
         return self._by_image[image.id]
 
     async def _resolve(self, name: str, container: str) -> int:
-        """The number of a user's name in the files of a container; 0 if they do not have it."""
+        """The number of a user's name in the files of a container; 0 if they do not have it. Raises EngineError."""
         if name in ("", "root"):
             return 0
+        path, limit = f"containers/{container}/archive", _MOST_BYTES + _HEADER_BYTES
         try:
-            archive = await self._client.get(f"containers/{container}/archive", {"path": _PASSWD})
+            archive = await self._client.get_start(path, {"path": _PASSWD}, limit)
         except PodmanError as error:
             if error.missing:
                 return 0
@@ -47,15 +53,32 @@ class ImageUsers:
 
 
 def user_number(archive: bytes, name: str) -> int:
-    """The number of the user ``name`` in ``archive``, a tar archive of the file passwd; 0 if it is not there."""
+    """The number of the user ``name`` in ``archive``, the beginning of a tar archive of the file passwd.
+
+    It is 0 if the file does not have the name. Raises EngineError, reason UserNotFound.
+    """
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             member = tar.next()
-            file = tar.extractfile(member) if member is not None and member.isfile() else None
-            lines = file.read(_MOST_BYTES).decode(errors="replace").splitlines() if file is not None else []
-    except (tarfile.TarError, KeyError):
-        return 0
-    fields = (line.split(":") for line in lines)
-    found = (each[2] for each in fields if len(each) > 2 and each[0] == name)
-    number = next(found, "")
-    return int(number) if number.isdecimal() else 0
+            usable = member is not None and member.isreg() and not member.issparse() and member.size <= _MOST_BYTES
+            file = tar.extractfile(member) if member is not None and usable else None
+            content = file.read() if file is not None else None
+    except (tarfile.TarError, ValueError, KeyError, RecursionError):
+        content = None
+    if content is None:
+        message = f"the user {name[:_SHOWN]!r} of the image is unknown: its {_PASSWD} is not a file of at most 1 MiB"
+        raise EngineError(message, reason=Reason.USER_NOT_FOUND)
+    fields = (line.split(":") for line in content.decode(errors="replace").splitlines())
+    found = next((each[2] for each in fields if len(each) > 2 and each[0] == name), "")
+    return _number(found) or 0
+
+
+def _number(text: str) -> int | None:
+    """The number of a user; None if ``text`` is not a number. Raises EngineError if no user can have it."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    if len(digits) > len(str(_MOST_USER)) or int(digits) > _MOST_USER:
+        message = f"the image runs as user {text[:_SHOWN]}, and no user has a number above {_MOST_USER}"
+        raise EngineError(message, reason=Reason.USER_NOT_FOUND)
+    return int(digits)
