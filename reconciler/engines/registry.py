@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
-from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin, runtimes_in_use
+from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.engines.recorded.engine import RecordedEngine
@@ -30,13 +30,17 @@ def _host(site: EngineContext) -> Engine:
 
 
 def _runtime(site: EngineContext, root: Path) -> Runtime:
-    """The runtime of the location, together with former ones that still have containers there."""
+    """The runtime of the location, together with former ones that still have containers or images there."""
+    from reconciler.engines.host.images.pulled import has_pulled
     from reconciler.engines.host.runtimes.handover import HandoverRuntime
 
     current = runtime_of(site.settings, site.location)
     names = [current, *(name for name in runtimes_in_use(root) if name != current)]
     newest, *former = [runtime_plugin(name).make(root, site.location, site.clock, site.settings) for name in names]
-    return HandoverRuntime(newest, former) if former else newest
+    pullers = [name for name in runtime_names() if runtime_plugin(name).uses_images]
+    unused = pullers if not {*pullers} & {*names} and has_pulled(root) else []
+    idle = [runtime_plugin(name).make(root, site.location, site.clock, site.settings) for name in unused]
+    return HandoverRuntime(newest, former, idle) if former or idle else newest
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}

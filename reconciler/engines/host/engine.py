@@ -139,7 +139,7 @@ class HostEngine:
         make_private(self._root)
         migrate_state(self._root)
         await self._controller.open()
-        self._images.open(self._context, self._root, self._runtime.image_store, self._controller.images)
+        self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:

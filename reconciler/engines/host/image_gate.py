@@ -13,10 +13,11 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import ImageError, ImageStore
+from reconciler.engines.host.images.protocol import ImageError
 from reconciler.engines.host.images.refresh import WatchedTag
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError, ReconcilerError
@@ -47,21 +48,22 @@ class ImageGate:
         self._changed = changed
         self._append_event = append_event
         self._service: ImageService | None = None
+        self._pulls = False
         self._images: dict[Key, WorkloadImages] = {}
         self._ready: set[Key] = set()
         self._errors: dict[Key, str] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
-    def open(
-        self, site: EngineContext, root: Path, store: ImageStore | None, in_use: Callable[[], Collection[str]]
-    ) -> None:
-        """Take images from ``store`` for the location at ``root``; without one, nothing is ever held back.
+    def open(self, site: EngineContext, root: Path, runtime: Runtime, in_use: Callable[[], Collection[str]]) -> None:
+        """Take images from the store of ``runtime`` for the location at ``root``; without one, hold nothing back.
 
-        ``in_use`` returns the images of existing replicas, which are not removed.
+        In an idle store, images are only removed. ``in_use`` returns the images of existing replicas, which stay.
         """
         # An earlier try to open may have failed halfway, and have been closed.
         for known in (self._images, self._ready, self._errors):
             known.clear()
+        self._pulls = runtime.image_store is not None
+        store = runtime.image_store or runtime.idle_store
         if store is not None:
             context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
             events = ImageEvents(self._moved, self._failed, in_use)
@@ -92,6 +94,9 @@ class ImageGate:
 
         ``running`` are the versions of existing replicas: their digests stay pinned.
         """
+        if self._service is not None and not self._pulls:
+            self._service.forget(wanted.key, {*running, wanted.version})
+            return wanted
         if self._service is None or not any(each.image for each in wanted.containers) or not wanted.replicas:
             return wanted
         containers = {each.name: each.image for each in template.spec.containers}
@@ -172,7 +177,7 @@ class ImageGate:
         return max(1.0, wait) if wait is not None else RETRY_SECONDS
 
     def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
-        pins = self._service.pinned(key, version) if self._service is not None else None
+        pins = self._service.pinned(key, version) if self._service is not None and self._pulls else None
         return {name: each.pinned for name, each in pins.containers.items()} if pins is not None else {}
 
     def _ran_before(self, key: Key, version: int, containers: Mapping[str, str]) -> bool:

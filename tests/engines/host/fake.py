@@ -163,6 +163,7 @@ class FakeRuntime:
 
     name = "fake"
     image_store: ImageStore | None = None
+    idle_store: ImageStore | None = None
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
 from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.runtimes.protocol import ContainerStart
+from reconciler.engines.registry import ENGINES
 from reconciler.reasons import Reason
+from reconciler.records.store import FILE, Records
+from reconciler.settings import ImageSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import WEB, Host
@@ -47,12 +55,13 @@ class ImageHost(Host):
             self.registry.push("team/app", tag, manifest(tag))
         self.store = FakeImageStore(self.registry)
         self.images: list[str] = []
+        self.made: Callable[[], FakeRuntime] | None = None
         super().__init__(path)
 
     def _made(self) -> HostEngine:
         context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
         registry = Registry((), self.time, transport=self.registry.transport(HOST))
-        runtime = ImageRuntime(self.programs, self.store, self.images)
+        runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images)
         engine = HostEngine(context, self._path / "here", runtime, registry)
         self.engines["here"] = engine
         return engine
@@ -156,6 +165,52 @@ def test_a_tag_that_moved_is_a_rollout_where_the_workload_follows_tags(tmp_path:
         assert (await host.event(Reason.IMAGE_CHANGED)).key.name == "web"
 
     played(tmp_path, story)
+
+
+class IdleRuntime(FakeRuntime):
+    """Runs processes, where a former runtime has left images."""
+
+    def __init__(self, programs: Programs, store: FakeImageStore) -> None:
+        super().__init__(programs)
+        self.idle_store = store
+
+
+def test_images_of_a_former_runtime_are_removed_and_none_is_pulled(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        assert [*host.store.images] == [pinned("1")]
+        runtime = IdleRuntime(host.programs, host.store)
+        host.made = lambda: runtime
+        host._settings = msgspec.structs.replace(host._settings, images=ImageSettings(keep=60.0))
+        await host.restart()
+        await host.apply(2, "plain")
+        assert host.store.pulls == [pinned("1")], "nothing is pulled for processes"
+        assert host.serving() == [2]
+        for _ in range(4):
+            await host.time.advance(SWEEP_SECONDS)
+            if not host.store.images:
+                break
+        assert host.store.removed == [pinned("1")]
+        assert not has_pulled(tmp_path / "here")
+
+    played(tmp_path, story)
+
+
+def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_path: Path) -> None:
+    settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings(engine="host", runtime="process")})
+    with closing(Records.open(tmp_path / FILE)) as records:
+        context = EngineContext(records, "here", settings, SystemClock(), vault({}))
+
+        def store() -> object:
+            return ENGINES["host"](context)._runtime.idle_store  # type: ignore[attr-defined]
+
+        assert store() is None
+        root = tmp_path / "host" / "here"
+        PulledImages(pulled_path(root)).add(pinned("1"), pulled=True)
+        assert store() is not None
+        PulledImages(pulled_path(root)).replace({})
+        (root / "podman" / "shop" / "web" / "web-x").mkdir(parents=True)
+        assert store() is not None, "a former runtime has containers"
 
 
 def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
 from reconciler.engines.host.images.manifests import Platform, host_platform
 from reconciler.engines.host.images.protocol import ImageError, ImageReference, ImageStore
-from reconciler.engines.host.images.pulled import PulledImages
+from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
 from reconciler.engines.host.images.reference import parse_reference
 from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
@@ -84,7 +84,7 @@ class ImageService:
         client = registry or _registry(context)
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
         self._keychain = Keychain(context.secrets, context.settings.credentials)
-        pulled = PulledImages(context.root / "images" / "pulled.json")
+        pulled = PulledImages(pulled_path(context.root))
         self._puller = Puller(store, pulled, attempts, context.host)
         self._refresh = TagRefresh(self._resolver, self._keychain, context.clock, context.rng)
         self._space = ImageSpace(store, self._puller, pulled, context.clock, self._in_use)

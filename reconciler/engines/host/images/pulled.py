@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.errors import EngineError
 from reconciler.logs import log
 
 
@@ -25,6 +26,19 @@ class _File(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(_File).decode
+
+
+def pulled_path(root: Path) -> Path:
+    """The record of the location whose directory is ``root``."""
+    return root / "images" / "pulled.json"
+
+
+def has_pulled(root: Path) -> bool:
+    """Whether images that the location pulled or claimed may be here; no if its record cannot be read."""
+    try:
+        return bool(PulledImages(pulled_path(root)).images())
+    except EngineError:
+        return False
 
 
 class PulledImages:

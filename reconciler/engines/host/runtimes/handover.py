@@ -29,13 +29,19 @@ from reconciler.model.key import Key
 
 
 class HandoverRuntime:
-    """``current`` and the ``former`` runtimes of one location (see Runtime for the methods)."""
+    """``current`` and the ``former`` runtimes of one location (see Runtime for the methods).
 
-    def __init__(self, current: Runtime, former: Sequence[Runtime]) -> None:
+    ``idle`` runtimes have no containers here and are never opened; images that they pulled are still here.
+    """
+
+    def __init__(self, current: Runtime, former: Sequence[Runtime], idle: Sequence[Runtime] = ()) -> None:
         self.name = current.name
         self.image_store = current.image_store
+        stores = (each.image_store for each in (*former, *idle))
+        self.idle_store = next((store for store in stores if store is not None), None)
         self._current = current
         self._former = former
+        self._idle = idle
         self._owners: dict[tuple[Key, str], Runtime] = {}
 
     async def open(self, on_end: OnEnd) -> None:
@@ -53,7 +59,7 @@ class HandoverRuntime:
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""
-        for runtime in (self._current, *self._former):
+        for runtime in (self._current, *self._former, *self._idle):
             await runtime.close()
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:

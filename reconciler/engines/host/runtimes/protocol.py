@@ -144,6 +144,8 @@ class Runtime(Protocol):
     name: str
     image_store: ImageStore | None
     """Holds the images of containers; None in a runtime without images."""
+    idle_store: ImageStore | None
+    """Without ``image_store``: holds images that a former runtime pulled, which are only removed now."""
 
     async def open(self, on_end: OnEnd) -> None:
         """Discover and watch running containers. Must be called once, before all other methods.

@@ -61,6 +61,7 @@ class PodmanRuntime:
     """
 
     name = "podman"
+    idle_store: ImageStore | None = None
 
     def __init__(
         self,

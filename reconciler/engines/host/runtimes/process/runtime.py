@@ -69,6 +69,7 @@ class ProcessRuntime:
 
     name = "process"
     image_store: ImageStore | None = None
+    idle_store: ImageStore | None = None
 
     def __init__(
         self, root: Path, location: str, clock: Clock, *, default_user: str = "nobody", limited: bool = True
