@@ -127,6 +127,24 @@ def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images(tmp_p
     asyncio.run(story())
 
 
+@only_root("only root gives files away")
+def test_a_group_that_a_later_version_adds_owns_what_a_volume_contains(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service) as one:
+            shop = Shop(tmp_path, one)
+            service.images |= dict.fromkeys(shop.images.values(), "1000")
+            data = (await shop.start("app"))["/data"]
+            assert writes(1000, data, "file")
+            later = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
+            later.provisioner.launch(later.replica, "app")
+            found = [(each.stat().st_uid, each.stat().st_gid) for each in (data, data / "file")]
+            assert found == [(1000, 3000), (1000, 3000)]
+            assert data.stat().st_mode & 0o7777 == 0o2770
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("user", ["99999999999", "4294967295", "9" * 5000, "app"])
 def test_a_user_that_no_host_can_have_is_refused_and_leaves_nothing(tmp_path: Path, user: str) -> None:
     async def passwd() -> AsyncIterator[bytes]:
