@@ -323,7 +323,7 @@ class Reason(StrEnum):
     PROCESS_LIMIT_REACHED = "ProcessLimitReached", _workload("The kernel starts no further process.")
     LIMITS_FAILED = "LimitsFailed", _workload("The kernel refuses the limits of a container.")
     KILL_FAILED = "KillFailed", _workload("A process is alive after SIGKILL.")
-    REMOVAL_FAILED = "RemovalFailed", _workload("The files of a replica cannot be deleted.")
+    REMOVAL_FAILED = "RemovalFailed", _workload("The files or the network of a replica cannot be deleted.")
     EXEC_FAILED = "ExecFailed", _workload("A program could not be run beside that of a container.")
     NOT_RUNNING = "NotRunning", _workload("A program was to be run in a container that does not run.")
     ALREADY_RUNNING = "AlreadyRunning", _workload("A container of the same name runs already.")

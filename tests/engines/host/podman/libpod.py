@@ -263,7 +263,12 @@ class Libpod:
         box = self._box(name)
         members = [each for each in self.boxes.values() if each.body["netns"].get("value") == box.id]
         if members and "depend" not in query:
-            raise Refusal(500, "has dependent containers")
+            names = ", ".join(each.id for each in members)
+            raise Refusal(
+                500,
+                "container already exists",
+                f"container {box.id} has dependent containers which must be removed before it: {names}",
+            )
         for each in (*members, box):
             self._close(each)
             del self.boxes[each.id]

@@ -431,6 +431,29 @@ def test_what_is_not_ours_is_never_touched(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_stranger_in_the_network_of_a_replica_is_reported_and_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service, keep=True) as one:
+            await one.runtime.start(launch())
+            sandbox = one.tracked(place(container="")).id
+            service._create({}, {"name": "stranger", "netns": {"nsmode": "container", "value": sandbox}})
+            stranger = service.named("stranger")
+            stranger.state = "running"
+            with pytest.raises(EngineError, match=f"in use by the container {stranger.id[:12]}, which") as raised:
+                await one.runtime.remove(KEY, "r")
+            assert raised.value.reason is Reason.REMOVAL_FAILED
+            assert running(service) == [""]
+            assert stranger.state == "running"
+        async with host(tmp_path, service) as second:
+            assert stranger.id in service.boxes
+            del service.boxes[stranger.id]
+            await second.runtime.remove(KEY, "r")
+            assert service.boxes == {}
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("version", ["4.2.0", "3.0.1", ""])
 def test_a_podman_that_is_too_old_is_named(tmp_path: Path, version: str) -> None:
     async def story() -> None:

@@ -21,7 +21,7 @@ from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabel
 from reconciler.engines.host.runtimes.podman.sandbox import SandboxMaker
 from reconciler.engines.host.runtimes.podman.spec import quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
-from reconciler.engines.host.runtimes.podman.sweep import Sweeper
+from reconciler.engines.host.runtimes.podman.sweep import ForeignMemberError, Sweeper
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked, running_container, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.model.key import Key
@@ -74,7 +74,9 @@ async def adopt(service: Service, clock: Clock) -> list[Tracked]:
     open_replicas = {_replica(each) for each in adopted if each.running.alive and not each.running.place.container}
     lost = {_replica(each) for each in adopted} - open_replicas
     for key, replica in sorted(lost):
-        await service.sweeper.delete_replica(key, replica)
+        # The removal of the replica reports it.
+        with contextlib.suppress(ForeignMemberError):
+            await service.sweeper.delete_replica(key, replica)
     for each in adopted:
         if (
             each.running.alive

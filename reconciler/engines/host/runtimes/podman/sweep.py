@@ -17,17 +17,35 @@ from pathlib import Path
 
 from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkInfo, PodmanError, read
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
 from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 
 _GROUP = re.compile(r"libpod-([0-9a-f]{64})(?:\.scope)?")
 _ATTEMPTS = 3
 """The first delete of a container whose monitor was killed fails, and the second one succeeds."""
+_DEPENDENT = "dependent containers"
+"""Words of Podman about a container whose namespaces others use; the IDs of the others follow."""
+_ID = re.compile(r"\b[0-9a-f]{64}\b")
+_SHORT = 12
 _OCI_SECONDS = 20.0
 _DYING_SECONDS = 2.0
+
+
+class ForeignMemberError(EngineError):
+    """A sandbox has ended and stays, since a container that is not ours uses its network."""
+
+    def __init__(self, replica: str, members: Sequence[str]) -> None:
+        names = ", ".join(members) or "of others"
+        message = (
+            f"the network of {replica} is in use by the container {names}, which the daemon did not create: remove it "
+            "with `podman rm --force`"
+        )
+        super().__init__(message, reason=Reason.REMOVAL_FAILED)
 
 
 class Sweeper:
@@ -43,9 +61,9 @@ class Sweeper:
         """Our containers, those that ended included; only those with all of ``labels``. Raises PodmanError."""
         return await self._list({"filters": label_filter(list(labels) or self._labels.all_of_location())})
 
-    async def delete(self, container: str, *, members: bool = False) -> None:
-        """Kill and delete a container by ID or name; ``members``: with those in its namespaces. Raises PodmanError."""
-        query = {"force": "true", "timeout": "0", "v": "true"} | ({"depend": "true"} if members else {})
+    async def delete(self, container: str) -> None:
+        """Kill and delete a container by ID or name. Raises PodmanError."""
+        query = {"force": "true", "timeout": "0", "v": "true"}
         for attempt in range(_ATTEMPTS):
             try:
                 await self._client.delete(f"containers/{segment(container)}", query)
@@ -82,13 +100,35 @@ class Sweeper:
             await self.resolve_start(nonce, name, lost=False)
 
     async def delete_replica(self, key: Key, replica: str) -> None:
-        """Delete the sandbox and all containers of a replica. Raises PodmanError."""
-        found = await self.list_containers(self._labels.all_of_replica(key, replica))
-        for each in found:
-            labelled = self._labels.read(each.labels)
-            if labelled is not None and not labelled.place.container:
-                await self.delete(each.id, members=True)
-        await self.delete_wholly([each.id for each in found])
+        """Delete all containers of a replica, and then its sandbox.
+
+        Raises PodmanError, and ForeignMemberError if the network of the sandbox is in use by a container of others.
+        """
+        for attempt in range(_ATTEMPTS):
+            found = await self.list_containers(self._labels.all_of_replica(key, replica))
+            sandboxes = [each.id for each in found if self._is_sandbox(each)]
+            await self.delete_wholly([each.id for each in found if each.id not in sandboxes])
+            try:
+                await self.delete_wholly(sandboxes)
+            except PodmanError as error:
+                if _DEPENDENT not in f"{error.cause} {error}":
+                    raise
+                # Until the last attempt, it can be one of ours that was created meanwhile.
+                if attempt == _ATTEMPTS - 1:
+                    await self._kill(sandboxes)
+                    members = sorted({*_ID.findall(str(error))} - {*sandboxes})
+                    raise ForeignMemberError(replica, [each[:_SHORT] for each in members]) from error
+            else:
+                return
+
+    def _is_sandbox(self, listed: Listed) -> bool:
+        labelled = self._labels.read(listed.labels)
+        return labelled is not None and not labelled.place.container
+
+    async def _kill(self, containers: Iterable[str]) -> None:
+        for container in containers:
+            with contextlib.suppress(PodmanError):
+                await self._client.send(Request("POST", f"containers/{container}/kill", {"signal": "9"}), safe=True)
 
     async def delete_leftovers(self) -> None:
         """End and delete parts that Podman does not know, or not as ours. Raises PodmanError."""
