@@ -18,6 +18,7 @@ ReconcilerError
 │   ├── PushConflict        the remote's ref moved since it was read
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
+│   ├── ForeignMemberError  a container of others uses a replica's network (engines/host/runtimes/podman/sweep.py)
 │   └── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
 │   └── ImageError          an image cannot be provided (engines/host/images/protocol.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/http.py)

@@ -68,6 +68,21 @@ def test_the_documented_ways_to_relax_the_unit_are_understood_too(unit: Path) ->
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+def test_the_documented_units_for_podman_are_understood_too(unit: Path) -> None:
+    page = (ROOT / "docs/containers.md").read_text()
+    for_socket, plain, confined_less = re.findall(r"^```ini\n(.*?)^```$", page, re.M | re.S)
+    socket = unit.with_name("podman.socket")
+    socket.write_text("[Socket]\nListenStream=/run/podman/podman.sock\n")
+    unit.with_name("podman.service").write_text(f"[Service]\nExecStart={sys.executable}\n")
+    for name, drop_in in ((socket.name, for_socket), (unit.name, plain + confined_less)):
+        folder = unit.with_name(f"{name}.d")
+        folder.mkdir()
+        (folder / "50-podman.conf").write_text(drop_in)
+    for each in (unit, socket):
+        answer = analyze("verify", each)
+        assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def test_a_restart_leaves_workloads_alone() -> None:
     unit = directives()
     assert unit["KillMode"] == "process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import resource
@@ -27,12 +28,33 @@ _MOST_FILES, _MOST_PROCESSES = 1 << 20, 1 << 17
 _NUMBER = re.compile(r"(\d+)\.(\d+)")
 _LIMIT = re.compile(r"^Max (open files|processes)\s+\S+\s+(\S+)", re.MULTILINE)
 
+_NEEDED = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SETFCAP": 31,
+}
+"""The capabilities, with their numbers, to enter containers, and those that programs in containers have by default."""
+_EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+_NEWNET = 0x40000000
+
 
 class Capabilities(msgspec.Struct, frozen=True):
     """The service: its version, its user and its parts.
 
     ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
-    control groups and network namespaces of the containers itself, as it and Podman are root on this host.
+    control groups and network namespaces of the containers itself, as it and Podman are root on this host, and nothing
+    confines it.
     """
 
     version: str
@@ -84,7 +106,7 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         info.version.version,
         host.arch,
         rootless,
-        direct=os.geteuid() == 0 and not rootless and Path(host.oci_runtime.path).is_file(),
+        direct=not rootless and await asyncio.to_thread(_may_be_direct, Path(host.oci_runtime.path)),
         controllers=frozenset(host.cgroup_controllers or ()) if limited else frozenset(),
         cgroup_manager=host.cgroup_manager,
         cgroup_version=host.cgroup_version,
@@ -93,6 +115,29 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         seccomp=host.security.seccomp_enabled,
         ulimits=await asyncio.to_thread(_ulimits, path),
     )
+
+
+def may_enter_containers(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether this process has the rights for it: root may lack them, as in a confined service. Blocks.
+
+    Capabilities do not show whether system calls are filtered, so it joins its own network namespace, too.
+    """
+    try:
+        found = _EFFECTIVE.search(status.read_text(encoding="utf-8"))
+        if found is None or not all(int(found[1], 16) >> number & 1 for number in _NEEDED.values()):
+            return False
+        descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        failed: int = ctypes.CDLL(None, use_errno=True).setns(descriptor, _NEWNET)
+    finally:
+        os.close(descriptor)
+    return not failed
+
+
+def _may_be_direct(oci_runtime: Path) -> bool:
+    return os.geteuid() == 0 and oci_runtime.is_file() and may_enter_containers()
 
 
 def _ulimits(path: Path) -> Ulimits:

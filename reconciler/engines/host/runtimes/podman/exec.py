@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,13 @@ from typing import Any
 from reconciler.engines.host.runtimes.podman.api.answers import Created, Session, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
-from reconciler.engines.host.runtimes.podman.programs import PLAIN_ENVIRONMENT, exit_code, number_in, oci_command
+from reconciler.engines.host.runtimes.podman.programs import (
+    PLAIN_ENVIRONMENT,
+    exit_code,
+    make_folder,
+    number_in,
+    oci_command,
+)
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, signal_program
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
@@ -54,8 +60,10 @@ class Execution:
         return await self._run_by_api(container, argv, timeout)
 
     async def _run_directly(self, container: str, argv: Sequence[str], timeout: float) -> ExecResult:
-        with tempfile.TemporaryDirectory(prefix="reconciler-exec-") as folder:
-            pid_file = Path(folder) / "pid"
+        with contextlib.ExitStack() as stack:
+            folder = make_folder()
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            pid_file = folder / "pid"
             tail = _Tail()
             try:
                 child = await asyncio.create_subprocess_exec(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 import subprocess
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +30,26 @@ _RULES = (
     "add rule inet reconciler {hook} meta skuid {user} drop"
 )
 _NFT_SECONDS = 10.0
+_FOLDERS = "reconciler-exec-"
+_FOLDER = re.compile(rf"{_FOLDERS}(?:(\d+)-)?.+")
+_OLD_SECONDS = 3600.0
+
+
+def make_folder() -> Path:
+    """A new temporary directory for one program, with the number of this process in its name. Raises OSError."""
+    return Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+
+
+def remove_old_folders() -> None:
+    """Remove directories of ``make_folder`` that killed processes of this user left an hour ago or earlier. Blocks."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*"):
+        match = _FOLDER.fullmatch(path.name)
+        with suppress(OSError):
+            found = path.lstat()
+            own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            alive = match is not None and match[1] and Path("/proc", match[1]).exists()
+            if own and not alive and found.st_mtime < time.time() - _OLD_SECONDS:
+                shutil.rmtree(path)
 
 
 def oci_command(known: Capabilities) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
-from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.engines.host.runtimes.podman.programs import oci_command, remove_old_folders
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
@@ -85,6 +85,7 @@ class PodmanRuntime:
     async def open(self, on_end: OnEnd) -> None:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
         async with contextlib.AsyncExitStack() as begun:
+            await asyncio.to_thread(remove_old_folders)
             service = await connect(self._socket, self._labels, self._transport)
             begun.push_async_callback(service.client.close)
             adopted = await adopt(service, self._clock)

@@ -51,8 +51,9 @@ class SandboxMaker:
         return await self._run(launch, await self._provide())
 
     async def restrict(self, sandbox_pid: int) -> None:
-        """Drop all packets of user 1337 in the namespace of a sandbox. Raises EngineError."""
-        await asyncio.to_thread(drop_packets, sandbox_pid, RESTRICTED_USER)
+        """Drop all packets of user 1337 in the namespace of a sandbox, if the daemon may. Raises EngineError."""
+        if self._capabilities.direct:
+            await asyncio.to_thread(drop_packets, sandbox_pid, RESTRICTED_USER)
 
     async def _run(self, launch: ContainerStart, image: str) -> Inspected:
         return await self._starter.run(lambda around, nonce: sandbox_body(launch, around, image, nonce))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,13 @@ from reconciler.engines.host.runtimes.child_session import ChildSession
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.podman.api.attached import attach
 from reconciler.engines.host.runtimes.podman.folders import ContainerRecord
-from reconciler.engines.host.runtimes.podman.programs import FAILED, PLAIN_ENVIRONMENT, exit_code, number_in
+from reconciler.engines.host.runtimes.podman.programs import (
+    FAILED,
+    PLAIN_ENVIRONMENT,
+    exit_code,
+    make_folder,
+    number_in,
+)
 from reconciler.engines.host.runtimes.session import ExecSession, Output, TerminalSize
 from reconciler.engines.host.runtimes.streams import Streams, open_pipes, open_terminal
 from reconciler.errors import EngineError
@@ -36,7 +41,7 @@ async def open_session(
         raise EngineError(f"{container} does not run", reason=Reason.NOT_RUNNING)
     if not record.oci:
         return await attach(socket, record.id, record.place, argv, terminal)
-    folder = Path(tempfile.mkdtemp(prefix="reconciler-exec-"))
+    folder = make_folder()
     try:
         child, streams = await asyncio.to_thread(_start, record, argv, terminal, folder / "pid")
     except (OSError, ValueError) as error:
