@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def test_a_daemon_that_dies_at_any_request_leaves_what_the_next_one_puts_right(
 ) -> None:
     async def live(service: Libpod, requests: int) -> bool:
         """Start, restart and remove containers until the death; whether it came."""
+        threads = ThreadPoolExecutor()
+        asyncio.get_running_loop().set_default_executor(threads)
         life = Life(10**6, last_arrives=last_arrives)
         doomed = Host(tmp_path, tmp_path / "socket", service.dying(life), FakeClock())
         await doomed.runtime.open(doomed.ended.append)
@@ -88,6 +91,9 @@ def test_a_daemon_that_dies_at_any_request_leaves_what_the_next_one_puts_right(
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Threads end with a daemon; one that removes files here would remove those of the next daemon.
+        threads.shutdown()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
         return died
 
     async def story() -> None:
