@@ -111,3 +111,14 @@ def test_a_location_is_in_use_as_long_as_a_container_has_a_directory(tmp_path: P
     assert "podman" not in runtimes_in_use(tmp_path)
     (tmp_path / "podman" / "shop" / "web" / "web-x").mkdir(parents=True)
     assert "podman" in runtimes_in_use(tmp_path)
+
+
+def test_doctor_reports_who_can_read_secrets_in_variables(tmp_path: Path) -> None:
+    settings = Settings("acme", (), tmp_path, podman=PodmanSettings(tmp_path / "sock"))
+    (found,) = [
+        each
+        for each in runtime_plugin("podman").check_host(settings, Path("/proc"), True)
+        if "secrets in variables" in each.message
+    ]
+    assert not found.fatal
+    assert "mount secrets as files" in found.advice

@@ -58,7 +58,7 @@ class PodmanPlugin:
         return ContainerFolders(root).snapshot()
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:  # noqa: ARG002
-        """Podman and its parts are required, its socket too; nftables is recommended."""
+        """Podman and its parts are required, its socket too; nftables is recommended; variables can be read."""
         path = socket_path(settings)
         if shutil.which("podman") is None:
             yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
@@ -75,6 +75,8 @@ class PodmanPlugin:
         if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None:
             message = "nft is not installed: a container that runs as user 1337 has a network"
             yield HostProblem(message, "apt-get install nftables")
+        message = "everybody who may use Podman's socket can read secrets in variables of containers (podman inspect)"
+        yield HostProblem(message, "mount secrets as files instead, with `volumes` (docs/containers.md)")
 
 
 def socket_path(settings: Settings) -> Path:
