@@ -60,5 +60,5 @@ def test_the_nearest_rule_is_named_where_there_is_none(tmp_path: Path) -> None:
 def test_the_rules_of_conversions_are_explained_too(tmp_path: Path) -> None:
     said = here("explain", "convert-duplicate", cwd=tmp_path)
     assert (said.code, said.err) == (0, "")
-    assert "A resource is given once." in said.out
+    assert "A resource occurs once." in said.out
     assert said.out.endswith("see docs/convert.md\n")

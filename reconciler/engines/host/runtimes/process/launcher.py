@@ -33,9 +33,10 @@ def main(report: int, words: list[str]) -> None:
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     resource.setrlimit(resource.RLIMIT_NPROC, (int(processes), int(processes)))
-    # Python ignores these two, and a program would inherit that.
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored, signal.SIG_DFL)
+    # A program would inherit what Python ignores (SIGPIPE, SIGXFSZ) and what the daemon was started with.
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     os.set_inheritable(report, False)
     os.execve(shell, [title], {name: value for name, _, value in pairs})
 

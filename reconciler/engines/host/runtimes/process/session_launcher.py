@@ -51,9 +51,10 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
         os.setgid(int(group))
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # Python ignores these two, and the program would inherit that.
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored, signal.SIG_DFL)
+    # The program would inherit what Python ignores (SIGPIPE, SIGXFSZ) and what the caller was started with.
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     set_limit(resource.RLIMIT_NPROC, processes)
     execute(argv, {name: value for name, _, value in pairs})
