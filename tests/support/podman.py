@@ -73,6 +73,7 @@ class PodmanService:
                 cwd=self.folder,  # conmon writes a file there when the memory is exhausted
                 start_new_session=True,
             )
+        (self.folder / "pid").write_text(str(self._process.pid))
         deadline = time.monotonic() + _PATIENCE
         while not self._answers():
             assert time.monotonic() < deadline, (self.folder / "log").read_text()[-2000:]
@@ -83,6 +84,12 @@ class PodmanService:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+            return
+        with contextlib.suppress(OSError, ValueError):
+            # That of a test process that was killed.
+            pid = int((self.folder / "pid").read_text())
+            if os.fsencode(self.socket) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
     def restart(self) -> None:
         """Kill the service, and start it again."""
@@ -103,6 +110,11 @@ class PodmanService:
     def networks(self) -> list[str]:
         """The networks, without the one that Podman always has."""
         return [each["name"] for each in self.request("GET", "networks/json") if each["name"] != "podman"]
+
+    def bridges(self) -> set[str]:
+        """The interfaces of this host with an address of the tests' networks."""
+        done = subprocess.run(["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True)
+        return {line.split()[1] for line in done.stdout.splitlines() if f" {_SUBNETS.rpartition('.0.0')[0]}." in line}
 
     def clear(self) -> None:
         """Remove every container, process, control group and network; images stay."""

@@ -65,11 +65,13 @@ def service() -> Iterator[PodmanService]:
 def _nothing_is_left(service: PodmanService) -> Iterator[None]:
     """No test leaves a container, a process, a control group, a network or state of the OCI runtime."""
     OWNERS.clear()
+    before = service.bridges()
     yield
     groups = [group for owner in OWNERS for group in groups_of(owner)]
-    left = (service.containers(), service.networks(), groups, service.oci_states(), alive(service.monitors()))
+    found = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states())
+    monitors = alive(service.monitors())
     service.clear()
-    assert left == ([], [], [], [], [])
+    assert (found, monitors) == (([], [], set(), [], []), [])
 
 
 def alive(pids: list[int]) -> list[int]:

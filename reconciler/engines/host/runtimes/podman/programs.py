@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 
 NOT_FOUND, NOT_PERMITTED, FAILED = 127, 126, 255
+NAMESPACES = Path("/run/netns")
+"""Where Podman of root has the network namespaces of containers."""
+INTERFACES = Path("/sys/class/net")
+_ADDRESS = re.compile(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL")
 PLAIN_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """What the OCI runtime itself gets; a program gets the environment of its container."""
 _MISSING = ("executable file not found", "no such file or directory", "not found in $PATH")
@@ -30,6 +36,7 @@ _RULES = (
     "add rule inet reconciler {hook} meta skuid {user} drop"
 )
 _NFT_SECONDS = 10.0
+_DYING_SECONDS = 2.0
 _FOLDERS = "reconciler-exec-"
 _FOLDER = re.compile(rf"{_FOLDERS}(?:(\d+)-)?.+")
 _OLD_SECONDS = 3600.0
@@ -101,3 +108,67 @@ def drop_packets(pid: int, user: int) -> None:
 
 def _tool(name: str) -> str | None:
     return shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")
+
+
+def lost_namespaces(subnets: Collection[str]) -> set[Path]:
+    """Network namespaces with an address in ``subnets`` that no process of this host is in. Blocks.
+
+    A service that is killed while it starts a container forgets its namespace, and so it keeps the network. One that
+    is new has no process for a moment, and another Podman may use the same addresses.
+    """
+    networks = [ipaddress.ip_network(each, strict=False) for each in subnets]
+    candidates = list(NAMESPACES.glob("netns-*")) if networks else []
+    used = _namespaces_in_use() if candidates else set()
+    found = set()
+    for path in candidates:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            if path.stat().st_ino not in used and any(a in n for a in _addresses(path) for n in networks):
+                found.add(path)
+    return found
+
+
+def _namespaces_in_use() -> set[int]:
+    used = set()
+    for path in Path("/proc").glob("[0-9]*/ns/net"):
+        with suppress(OSError):
+            used.add(path.stat().st_ino)
+    return used
+
+
+def remove_namespace(path: Path) -> None:
+    """Remove a network namespace that no process is in, with its interfaces. Blocks."""
+    umount = _tool("umount")
+    if umount is not None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            _run([umount, "--lazy", str(path)])
+            path.unlink()
+
+
+def remove_bridge(name: str) -> None:
+    """Remove the bridge of a deleted network, unless anything is connected to it. Blocks.
+
+    Podman removes it together with the last container that it has not forgotten.
+    """
+    ip, ports = _tool("ip"), INTERFACES / name / "brif"
+    deadline = time.monotonic() + _DYING_SECONDS
+    with suppress(OSError, subprocess.TimeoutExpired):
+        # The kernel removes the interfaces of a namespace a moment after it.
+        while name and any(ports.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if ip is not None and name and not any(ports.iterdir()):
+            _run([ip, "link", "delete", name])
+
+
+def _addresses(path: Path) -> set[ipaddress.IPv4Address]:
+    """The IPv4 addresses that a network namespace routes."""
+    nsenter = _tool("nsenter")
+    if nsenter is None:
+        return set()
+    text = _run([nsenter, f"--net={path}", "cat", "/proc/net/fib_trie"])
+    return {ipaddress.IPv4Address(each) for each in _ADDRESS.findall(text)}
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(
+        command, capture_output=True, check=False, timeout=_NFT_SECONDS, text=True, stdin=subprocess.DEVNULL
+    ).stdout

@@ -20,7 +20,12 @@ from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkI
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
-from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.engines.host.runtimes.podman.programs import (
+    lost_namespaces,
+    oci_command,
+    remove_bridge,
+    remove_namespace,
+)
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -34,6 +39,8 @@ _ID = re.compile(r"\b[0-9a-f]{64}\b")
 _SHORT = 12
 _OCI_SECONDS = 20.0
 _DYING_SECONDS = 2.0
+_CERTAIN_SECONDS = 1.0
+"""Seconds after which a network namespace without a process is not one of a container that starts."""
 
 
 class ForeignMemberError(EngineError):
@@ -56,6 +63,8 @@ class Sweeper:
         self._capabilities = capabilities
         self._labels = labels
         self._unresolved: set[tuple[str, str]] = set()
+        self._interrupted = False
+        self._lost: set[Path] = set()
 
     async def list_containers(self, labels: Sequence[str] = ()) -> list[Listed]:
         """Our containers, those that ended included; only those with all of ``labels``. Raises PodmanError."""
@@ -86,6 +95,7 @@ class Sweeper:
         If Podman does not answer, ``retry`` deletes it later. Raises PodmanError.
         """
         self._unresolved.add((nonce, name))
+        self._interrupted = self._interrupted or lost
         found = await self.list_containers([*self._labels.all_of_location(), f"{NONCE}={nonce}"])
         running = next((each for each in found if each.running and each.pid), None) if lost else None
         if running is None:
@@ -98,6 +108,9 @@ class Sweeper:
         """Retry the deletions that failed before. Raises PodmanError."""
         for nonce, name in sorted(self._unresolved):
             await self.resolve_start(nonce, name, lost=False)
+        if self._interrupted or self._lost:
+            self._interrupted = False
+            await self.delete_namespaces()
 
     async def delete_replica(self, key: Key, replica: str) -> None:
         """Delete all containers of a replica, and then its sandbox.
@@ -141,13 +154,32 @@ class Sweeper:
             if names and each.id not in known and not each.labels:
                 await self.delete(each.id)
 
+    async def delete_namespaces(self) -> None:
+        """Remove the network namespaces that Podman forgot and that the last call found, too. Raises PodmanError."""
+        if not self._capabilities.direct:
+            return
+        subnets = [each.subnet for network in await self._networks() for each in network.subnets or ()]
+        found = await asyncio.to_thread(lost_namespaces, subnets)
+        for path in found & self._lost:
+            await asyncio.to_thread(remove_namespace, path)
+        self._lost = found - self._lost
+
     async def release(self) -> None:
         """Remove the network and the control group of the location; both stay while anything uses them."""
         with contextlib.suppress(PodmanError):
-            query = {"filters": label_filter(self._labels.all_of_location())}
-            for each in read(await self._client.get("networks/json", query), list[NetworkInfo]):
+            await self.delete_namespaces()
+            if self._lost:
+                await asyncio.sleep(_CERTAIN_SECONDS)
+                await self.delete_namespaces()
+            for each in await self._networks():
                 await self._client.delete(f"networks/{segment(each.name)}")
+                if self._capabilities.direct:
+                    await asyncio.to_thread(remove_bridge, each.network_interface)
         await asyncio.to_thread(self._remove_parents)
+
+    async def _networks(self) -> list[NetworkInfo]:
+        query = {"filters": label_filter(self._labels.all_of_location())}
+        return read(await self._client.get("networks/json", query), list[NetworkInfo])
 
     async def _list(self, query: dict[str, str]) -> list[Listed]:
         return read(await self._client.get("containers/json", {"all": "true", **query}), list[Listed])

@@ -95,10 +95,18 @@ class State(_Pascal, frozen=True, rename="pascal"):
     started_at: str = ""
 
 
+class Subnet(msgspec.Struct, frozen=True):
+    """The addresses of a network."""
+
+    subnet: str
+
+
 class NetworkInfo(msgspec.Struct, frozen=True):
-    """A network of Podman."""
+    """A network of Podman; ``network_interface`` is its bridge on this host."""
 
     name: str
+    network_interface: str = ""
+    subnets: list[Subnet] | None = None
 
 
 class NetworkSettings(_Pascal, frozen=True):
