@@ -54,6 +54,7 @@ def test_a_commit_of_the_status_leaves_nothing_in_memory(tmp_path: Path) -> None
 
     def commit(number: int) -> None:
         file = f"shop/workload/{'web' if number % 2 else 'api'}.yaml"
+        branch.read("-".join(("no", "such", "file")))
         branch.commit({file: b"%d" % number, f"{file}.old": None}, "Status", 1_700_000_000 + number)
 
     assert left_behind(commit, 200) < 100

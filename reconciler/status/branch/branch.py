@@ -91,7 +91,7 @@ class StatusBranch:
         """Content of the file ``path`` at the tip; None if there is none."""
         tip = self.tip()
         try:
-            found = self._git[tip].peel(pygit2.Tree)[path] if tip else None
+            found = self._git[tip].peel(pygit2.Tree)[lookup_name(path)] if tip else None
         except _GIT_FAULTS:
             return None
         return found.data if isinstance(found, pygit2.Blob) else None

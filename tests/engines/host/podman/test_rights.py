@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.podman.capabilities import may_enter_containers
 from reconciler.engines.host.runtimes.podman.programs import make_folder, remove_old_folders
-from tests.support.programs import tool
+from tests.support.programs import only_root, tool
 
 DISCOVER = """
 import asyncio, sys
@@ -26,7 +26,7 @@ print(asyncio.run(discover(client, Path("/nonexistent"))).direct)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not may_enter_containers(), reason="needs root that is not confined")
+@only_root("only root has the rights that are dropped here")
 @pytest.mark.parametrize(
     ("dropped", "direct"), [((), "True"), (("-sys_admin",), "False"), (("-net_admin",), "False"), (("-kill",), "False")]
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
-import shutil
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +29,7 @@ from reconciler.settings import HostSettings
 from tests.engines.host.given.kit import around, spec_of, vault
 from tests.engines.host.podman.kit import IMAGE, KEY, Host, drop_rules, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
-from tests.support.programs import only_root
+from tests.support.programs import only_root, tool
 
 MIB = 1 << 20
 SHARED = [{"uri": "scratch://shared", "path": "/shared"}]
@@ -240,8 +238,8 @@ def network_namespace() -> Iterator[int]:
 
 
 @only_root("only root enters network namespaces")
-@pytest.mark.skipif(shutil.which("nft", path=os.defpath + ":/usr/sbin:/sbin") is None, reason="nftables is missing")
 def test_rules_for_a_user_are_set_once_however_often_its_containers_start() -> None:
+    tool("nft", "nftables")
     with network_namespace() as pid:
         for _ in range(3):
             drop_packets(pid, RESTRICTED_USER)
