@@ -14,8 +14,9 @@ import pytest
 from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
 from tests.hostile.corpus import HUGE, MIB, WIDE
-from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, in_time, sample
+from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, sample
 from tests.support.desk import SETTINGS, Desk, Said
+from tests.support.pace import in_time
 from tests.support.pipeline import BASE, Way
 from tests.support.sops import CASES
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import resource
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +25,7 @@ from reconciler.render.sarif import sarif
 from reconciler.review.folder import FolderCheck, check_folder
 from reconciler.rulebook import rulebook
 from tests.hostile.corpus import HUGE, KIB, MIB, NEIGHBOURS, PIECES, WIDE, repeated
+from tests.support.pace import in_time
 from tests.support.sops import keyring
 
 SECONDS = 1.0
@@ -71,22 +70,6 @@ def bounded_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def in_time(work: Callable[[], Any], seconds: float) -> Any:
-    """What ``work`` returns, and the CPU seconds of it.
-
-    It may take longer once or twice. On a busy machine CPU seconds are longer, since others share caches and cores.
-    """
-    if os.getloadavg()[0] > (os.cpu_count() or 1):
-        seconds += SECONDS
-    for _ in range(3):
-        began = time.process_time()
-        found = work()
-        spent = time.process_time() - began
-        if spent < seconds:
-            return found, spent
-    raise AssertionError(f"took {spent:.2f} s, more than {seconds:.2f}")
-
-
 def sample(names: Iterable[str], short: Collection[str]) -> list[Any]:
     """``names`` as parameters of a test, slow but for the ``short`` ones."""
     return [pytest.param(name, marks=[] if name in short else [pytest.mark.slow]) for name in names]
@@ -98,7 +81,7 @@ def checked(path: Path, dialect: ManifestContext = DIALECT) -> FolderCheck:
     unknown = {finding.rule for finding in found.findings} - rulebook().keys()
     assert not unknown
     for name, shown in FORMATS.items():
-        text, _ = in_time(partial(shown, found), SECONDS - spent)
+        text, _ = in_time(partial(shown, found), SECONDS, spent)
         assert len(text) < MIB, name
     return found
 

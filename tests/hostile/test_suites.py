@@ -13,7 +13,8 @@ from reconciler.documents.spans import spans
 from reconciler.manifests.decoder import decode
 from reconciler.review.folder import check_folder
 from tests.hostile.suites import json_cases, need_suites, yaml_cases
-from tests.hostile.test_files import AROUND, DIALECT, FORMATS, SECONDS, in_time
+from tests.hostile.test_files import AROUND, DIALECT, FORMATS, SECONDS
+from tests.support.pace import in_time
 
 SUITES: dict[str, Callable[[], list[tuple[str, bytes]]]] = {"json": json_cases, "yaml": yaml_cases}
 HEADS = (b"", b'sops: {mac: "", lastmodified: ""}\n---\n', b"kind: secret\nname: a\nsops: {}\ndata: ")
