@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from reconciler.engines.host.decisions.timing import Timing
 from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, open_place, served
 from tests.support.programs import only_root
-from tests.support.sandbox import ROOT, eventually
+from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=60.0)
 
@@ -29,25 +28,6 @@ def shop(tmp_path: Path) -> Iterator[HostSite]:
     """Two replicas that say hello."""
     with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
         yield site
-
-
-def test_the_example_runs_from_push_to_healthy(tmp_path: Path) -> None:
-    example = ROOT / "examples" / "repo"
-    files = {str(path.relative_to(example)): path.read_text() for path in example.rglob("*.yaml")}
-    places = {place: {"engine": "host"} for place in ("aws-us-west-2", "gcp-us-east1")}
-    with host_site(tmp_path, files, locations=places) as site, site.daemon(fresh=True):
-        for name in ("web", "api", "db"):
-            for place in places:
-                wait(partial(site.healthy, f"workload/shop/{name}@{place}"), f"{name} at {place} is healthy")
-        for place in places:
-            (web,), apis = site.ready("web", place), site.ready("api", place)
-            assert len(apis) == 2
-            order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {place}".encode())
-            assert urllib.request.urlopen(order, timeout=10).status == 201
-            page = fetch(web)
-            assert f"Shop in {place}" in page
-            assert f"a hat for {place}" in page
-            assert "EUR" in page
 
 
 def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:

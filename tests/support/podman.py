@@ -32,6 +32,8 @@ IMAGE = "localhost/reconciler-test:1"
 APP_IMAGE = "localhost/reconciler-test-app:1"
 """The same, run by app."""
 _APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir printf stat test ulimit touch dd stty"
+_UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "config-3.11-x86_64-linux-gnu"}
+"""Directories of Python's library that no test imports."""
 _SUBNETS = "10.213.0.0/16"
 _PATIENCE = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -220,13 +222,46 @@ def _remove_group(group: Path) -> None:
 
 def busybox_image(name: str, user: str = "") -> bytes:
     """An OCI archive of Debian's static busybox under ``name``, run by ``user``; the same bytes each time."""
+    return _image(name, _archive(*_busybox()), user)
+
+
+def python_image(name: str) -> bytes:
+    """An OCI archive with the Python of this Debian host and its busybox; any program of the library runs in it."""
+    program = Path(tool("/usr/bin/python3.11", "python3.11"))
+    library = Path("/usr/lib/python3.11")
+    modules = [path for path in library.rglob("*") if path.is_file() and not _UNUSED & {*path.parts}]
+    binaries = [program, *(library / "lib-dynload").glob("*.so")]
+    linked = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=True).stdout
+    shared = sorted({Path(word) for word in linked.split() if word.startswith("/lib")})
+    files, links = _busybox()
+    files |= {str(path).lstrip("/"): path.read_bytes() for path in (program, *modules, *shared)}
+    return _image(name, _archive(files, {**links, "usr/bin/python3": "python3.11"}), "", "/usr/bin:/bin")
+
+
+def manifest_of(archive: bytes) -> bytes:
+    """The manifest of the image in an OCI archive."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+
+        def content(name: str) -> bytes:
+            file = tar.extractfile(name)
+            assert file is not None
+            return file.read()
+
+        [entry] = json.loads(content("index.json"))["manifests"]
+        return content(f"blobs/sha256/{entry['digest'].removeprefix('sha256:')}")
+
+
+def _busybox() -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files and symlinks of an image of busybox."""
     files = {
         "bin/busybox": Path(tool("busybox", "busybox-static")).read_bytes(),
         "etc/passwd": b"root:x:0:0:root:/:/bin/sh\napp:x:1000:1000::/home:/bin/sh\nblocked:x:1337:1337::/:/bin/sh\n",
         "etc/group": b"root:x:0:\napp:x:1000:\n",
     }
-    links = {f"bin/{applet}": "busybox" for applet in _APPLETS.split()}
-    layer = _archive(files, links)
+    return files, {f"bin/{applet}": "busybox" for applet in _APPLETS.split()}
+
+
+def _image(name: str, layer: bytes, user: str, path: str = "/bin") -> bytes:
     blobs: dict[str, bytes] = {}
 
     def add(content: bytes, kind: str) -> dict[str, Any]:
@@ -234,17 +269,18 @@ def busybox_image(name: str, user: str = "") -> bytes:
         blobs[f"blobs/sha256/{digest}"] = content
         return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
 
+    own = {"Entrypoint": ["/bin/echo", "entrypoint"], "Cmd": ["default"], "Env": [f"PATH={path}"], "User": user}
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/bin/echo", "entrypoint"], "Cmd": ["default"], "Env": ["PATH=/bin"], "User": user},
+        "config": own,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": add(json.dumps(config).encode(), "config.v1+json"),
-        "layers": [add(gzip.compress(layer, mtime=0), "layer.v1.tar+gzip")],
+        "layers": [add(gzip.compress(layer, 1, mtime=0), "layer.v1.tar+gzip")],
     }
     entry = add(json.dumps(manifest).encode(), "manifest.v1+json")
     entry["annotations"] = {"org.opencontainers.image.ref.name": name}
@@ -257,7 +293,7 @@ def _archive(files: dict[str, bytes], links: dict[str, str]) -> bytes:
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o755 if name.startswith("bin/") else 0o644
+            entry.size, entry.mode = len(content), 0o644 if name.startswith("etc/") else 0o755
             tar.addfile(entry, io.BytesIO(content))
         for name, target in links.items():
             entry = tarfile.TarInfo(name)

@@ -7,6 +7,7 @@ breaks before or after it is carried out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -41,6 +42,7 @@ class Box:
         self.code = 0
         self.lost = False
         self.listeners: list[socket.socket] = []
+        self.servers: list[asyncio.Server] = []
         self.updates: list[dict[str, Any]] = []
 
     def listed(self) -> dict[str, Any]:
@@ -79,10 +81,14 @@ class Life:
 
 
 class Libpod:
-    """The service; ``requests`` are those that arrived, as METHOD path."""
+    """The service; ``requests`` are those that arrived, as METHOD path.
 
-    def __init__(self, info: dict[str, Any] | None = None) -> None:
+    ``answers``: who connects to a port gets the answer of an HTTP server whose path always exists.
+    """
+
+    def __init__(self, info: dict[str, Any] | None = None, *, answers: bool = False) -> None:
         self.info = info or INFO
+        self.answers = answers
         self.boxes: dict[str, Box] = {}
         self.networks: dict[str, dict[str, Any]] = {}
         self.images: dict[str, str] = {}
@@ -92,10 +98,11 @@ class Libpod:
         self._lost: list[tuple[str, str]] = []
         self._watchers: set[asyncio.Queue[bytes]] = set()
         self._count = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def transport(self) -> httpx2.MockTransport:
         """What a client uses in place of the socket."""
-        return httpx2.MockTransport(self._handle)
+        return httpx2.MockTransport(self.handle)
 
     def dying(self, life: Life) -> httpx2.MockTransport:
         """The same for a daemon that dies at one of its requests."""
@@ -103,9 +110,9 @@ class Libpod:
         async def handle(request: httpx2.Request) -> httpx2.Response:
             life.requests -= 1
             if life.requests >= 0:
-                return await self._handle(request)
+                return await self.handle(request)
             if life.requests == -1 and life.last_arrives:
-                await self._handle(request)
+                await self.handle(request)
             life.over.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -137,7 +144,8 @@ class Libpod:
         """The newest container with ``part`` in its name."""
         return [box for box in self.boxes.values() if part in box.body["name"]][-1]
 
-    async def _handle(self, request: httpx2.Request) -> httpx2.Response:
+    async def handle(self, request: httpx2.Request) -> httpx2.Response:
+        """The answer to a request. Raises httpx2.TransportError for one that is lost."""
         path = request.url.raw_path.decode().partition("?")[0].removeprefix(API)
         name = f"{request.method} {path}"
         self.requests.append(name)
@@ -194,6 +202,13 @@ class Libpod:
     def _inspect_image(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         return {"Id": name, "Config": {"User": self.images.get(name, "")}}
 
+    def _list_images(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        return [{"Id": name, "RepoTags": [name]} for name in self.images]
+
+    def _tag(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        self.images[f"{query['repo']}:{query['tag']}"] = self.images.get(name, "")
+        return httpx2.Response(201)
+
     def _network_exists(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         if name not in self.networks:
             raise Refusal(404, "network not found")
@@ -233,6 +248,10 @@ class Libpod:
                 self._close(box)
                 raise Refusal(500, "address already in use", str(error)) from None
             listener.listen()
+            if self.answers:
+                task = asyncio.create_task(self._answer_at(box, listener))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
         box.state = "running"
         return httpx2.Response(204)
 
@@ -299,9 +318,23 @@ class Libpod:
         for queue in self._watchers:
             queue.put_nowait(line)
 
+    async def _answer_at(self, box: Box, listener: socket.socket) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+                await writer.drain()
+            writer.close()
+
+        if listener in box.listeners:
+            box.servers.append(await asyncio.start_server(answer, sock=listener))
+
     def _close(self, box: Box) -> None:
+        for server in box.servers:
+            server.close()
         for listener in box.listeners:
             listener.close()
+        box.servers.clear()
         box.listeners.clear()
 
 
@@ -312,7 +345,10 @@ def _matches(query: dict[str, str], labels: dict[str, str]) -> bool:
 
 ONE = "([^/]+)"
 ROUTES: list[tuple[str, Callable[..., Any]]] = [
+    ("GET /_ping", Libpod._get_info),
     ("GET info", Libpod._get_info),
+    ("GET images/json", Libpod._list_images),
+    (f"POST images/{ONE}/tag", Libpod._tag),
     (f"GET images/{ONE}/exists", Libpod._image_exists),
     (f"GET images/{ONE}/json", Libpod._inspect_image),
     ("POST images/load", Libpod._load),
