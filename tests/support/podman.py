@@ -31,7 +31,7 @@ IMAGE = "localhost/reconciler-test:1"
 """Debian's static busybox, with the users root and app (1000)."""
 APP_IMAGE = "localhost/reconciler-test-app:1"
 """The same, run by app."""
-_APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir printf stat test ulimit touch dd stty"
+_APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir printf stat test ulimit touch dd stty tail"
 _UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "config-3.11-x86_64-linux-gnu"}
 """Directories of Python's library that no test imports."""
 _SUBNETS = "10.213.0.0/16"

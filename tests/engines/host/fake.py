@@ -191,6 +191,10 @@ class FakeRuntime:
         """Mounts at their paths and declared ports, as in a container with a file system and a network of its own."""
         return ContainerView("", "/endpoints", {each: each for each in ports}, directory)
 
+    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
+        """Containers share the network of this host."""
+        return None
+
     def holds_ports(self, key: Key, replica: str) -> bool:
         """Ports are held as long as anything of the replica is there."""
         return any((place.key, place.replica) == (key, replica) for place in self._programs.running)

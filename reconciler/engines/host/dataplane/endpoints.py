@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from reconciler.model.key import Key
 
 ENDPOINTS = "endpoints"
 """Name of the endpoints directory below the directory of a location."""
+
+CONTAINER_ENDPOINTS = "container-endpoints"
+"""Name of the one that containers with a network of their own read."""
 
 _FORMER = "pool"
 
@@ -39,15 +42,84 @@ class _File(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_File).decode
 
 Listener = Callable[[Key, tuple[Endpoint, ...]], None]
+Addresses = Callable[[Key, str, Mapping[int, int]], Mapping[int, str] | None]
+"""Runtime.addresses."""
 
 
-class Endpoints:
-    """The ready replicas of each workload at one location, also as ``GVC/WORKLOAD.json`` below ``directory``."""
+def _on_this_host(_key: Key, _replica: str, _ports: Mapping[int, int]) -> None:
+    """The addresses for containers that have no network of their own."""
+
+
+class EndpointFiles:
+    """Files ``GVC/WORKLOAD.json`` below ``directory``, each with the ready replicas of one workload."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._written: dict[Key, tuple[Endpoint, ...]] = {}
+
+    def names(self, key: Key) -> list[str] | None:
+        """Names of the replicas in the file of ``key``, also of an earlier daemon; None if it cannot be read."""
+        try:
+            return [each.name for each in _decode(self._path(key).read_bytes()).replicas]
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Write the file of ``key``, unless it is up to date.
+
+        Raises EngineError. The file then lists only those of its replicas that are still ready, or it is deleted.
+        """
+        if ready == self._written.get(key):
+            return
+        try:
+            self._replace(key, ready)
+        except EngineError:
+            self._shrink(key, ready)
+            raise
+
+    def is_lost(self, key: Key) -> bool:
+        """Whether the file of ``key`` was written and is missing now; ``write`` then writes it again."""
+        lost = key in self._written and not self._path(key).exists()
+        if lost:
+            del self._written[key]
+        return lost
+
+    def delete(self, key: Key) -> None:
+        """Delete the file of ``key``, if possible."""
+        self._written.pop(key, None)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def _replace(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        write_atomic(self._path(key), msgspec.json.encode(_File(ready)), 0o644, 0o755)
+        self._written[key] = ready
+
+    def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Remove replicas that are not ready from the file: a shorter list needs no additional space, an empty one no
+        file.
+        """
+        still = tuple(each for each in self._written.get(key, ()) if each in ready)
+        try:
+            self._replace(key, still)
+        except EngineError:
+            self.delete(key)
+
+    def _path(self, key: Key) -> Path:
+        return self._directory / key.gvc / f"{key.name}.json"
+
+
+class Endpoints:
+    """The ready replicas of each workload at one location, also in files.
+
+    Those below ``directory`` have addresses for programs of this host. Beside it, ``container-endpoints`` has the ones
+    for containers with a network of their own, as ``addresses`` returns them.
+    """
+
+    def __init__(self, directory: Path, addresses: Addresses = _on_this_host) -> None:
+        self._addresses = addresses
+        self._of_host = EndpointFiles(directory)
+        self._of_containers = EndpointFiles(directory.with_name(CONTAINER_ENDPOINTS))
+        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._listeners: list[Listener] = []
 
     def get(self, key: Key) -> tuple[Endpoint, ...]:
@@ -60,64 +132,40 @@ class Endpoints:
 
     def previous_names(self, key: Key) -> list[str] | None:
         """Names of the replicas in the file that an earlier daemon wrote for ``key``; None if it cannot be read."""
-        try:
-            return [each.name for each in _decode(self._path(key).read_bytes()).replicas]
-        except (OSError, msgspec.DecodeError):
-            return None
+        return self._of_host.names(key)
 
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
         """Set the endpoints of ``key`` to the ready ones of ``replicas``.
 
-        Raises EngineError if the file cannot be written. The file then lists only those of its replicas that are still
-        ready, or it is deleted.
+        Raises EngineError if a file cannot be written; it then lists no replica that is not ready.
         """
-        ready = tuple(_endpoint(each) for each in sorted(replicas, key=_name) if each.ready and each.ports)
+        serving = [each for each in sorted(replicas, key=_name) if each.ready and each.ports]
+        ready = tuple(_endpoint(each, _on_localhost(each)) for each in serving)
         if ready != self._ready.get(key):
             self._ready[key] = ready
             for listener in self._listeners:
                 listener(key, ready)
-        if ready == self._written.get(key):
-            return
         try:
-            self._write(key, ready)
-        except EngineError:
-            self._shrink(key, ready)
-            raise
+            self._of_host.write(key, ready)
+        finally:
+            self._publish_to_containers(key, serving)
 
     def is_lost(self, key: Key) -> bool:
-        """Whether the file of ``key`` was written and is missing now; ``publish`` then writes it again."""
-        lost = key in self._written and not self._path(key).exists()
-        if lost:
-            del self._written[key]
-        return lost
+        """Whether a file of ``key`` was written and is missing now; ``publish`` then writes it again."""
+        return self._of_host.is_lost(key) | self._of_containers.is_lost(key)
 
     def remove(self, key: Key) -> None:
         """Forget a deleted workload."""
         for listener in self._listeners if self._ready.pop(key, ()) else ():
             listener(key, ())
-        self._delete(key)
+        self._of_host.delete(key)
+        self._of_containers.delete(key)
 
-    def _write(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        write_atomic(self._path(key), msgspec.json.encode(_File(ready)), 0o644, 0o755)
-        self._written[key] = ready
-
-    def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        """Remove replicas that are not ready from the file: a shorter list needs no additional space, an empty one no
-        file.
-        """
-        still = tuple(each for each in self._written.get(key, ()) if each in ready)
-        try:
-            self._write(key, still)
-        except EngineError:
-            self._delete(key)
-
-    def _delete(self, key: Key) -> None:
-        self._written.pop(key, None)
-        with suppress(OSError):
-            self._path(key).unlink(missing_ok=True)
-
-    def _path(self, key: Key) -> Path:
-        return self._directory / key.gvc / f"{key.name}.json"
+    def _publish_to_containers(self, key: Key, serving: list[Replica]) -> None:
+        if self._addresses(key, "", {}) is None:
+            return
+        found = ((each, self._addresses(key, each.name, each.ports)) for each in serving)
+        self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in found if addresses))
 
 
 def move_endpoints(root: Path) -> None:
@@ -141,6 +189,10 @@ def _name(replica: Replica) -> str:
     return replica.name
 
 
-def _endpoint(replica: Replica) -> Endpoint:
-    ports = {str(declared): f"{ADDRESS}:{port}" for declared, port in replica.ports.items()}
+def _on_localhost(replica: Replica) -> dict[int, str]:
+    return {declared: f"{ADDRESS}:{port}" for declared, port in replica.ports.items()}
+
+
+def _endpoint(replica: Replica, addresses: Mapping[int, str]) -> Endpoint:
+    ports = {str(declared): address for declared, address in addresses.items()}
     return Endpoint(replica.name, next(iter(ports.values())), ports, replica.version)

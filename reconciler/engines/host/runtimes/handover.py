@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.runtimes.limitations import separate_networks
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -63,8 +64,9 @@ class HandoverRuntime:
             await runtime.close()
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
-        """The limitations of the current runtime."""
-        return self._current.limitations(wanted)
+        """The limitations of the current runtime, and that of replicas in a former one."""
+        lacking = self._current.limitations(wanted)
+        return (*lacking, *separate_networks(wanted)) if self._is_mixed(wanted) else lacking
 
     def prepare(self, wanted: WorkloadSpec) -> None:
         """Prepare this host for new replicas, which run in the current runtime."""
@@ -81,6 +83,11 @@ class HandoverRuntime:
     def holds_ports(self, key: Key, replica: str) -> bool:
         """Whether the runtime of the replica listens on its ports."""
         return self._of(key, replica).holds_ports(key, replica)
+
+    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
+        """Where the containers of the runtime that separates networks reach a replica of any runtime."""
+        found = (each.addresses(key, replica, ports) for each in (self._current, *self._former))
+        return next((each for each in found if each is not None), None)
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container in the current runtime. Raises EngineError."""
@@ -134,6 +141,16 @@ class HandoverRuntime:
         """Remove the remains of a crash in any runtime."""
         for runtime in (self._current, *self._former):
             await runtime.prune(replicas)
+
+    def _is_mixed(self, wanted: WorkloadSpec) -> bool:
+        """Whether there are containers with a network of their own, and replicas of ``wanted`` without one."""
+
+        def shares(runtime: Runtime) -> bool:
+            return runtime.addresses(wanted.key, "", {}) is None
+
+        if shares(self._current):
+            return not all(map(shares, self._owners.values()))
+        return any(key == wanted.key and shares(runtime) for (key, _), runtime in self._owners.items())
 
     def _of(self, key: Key, replica: str) -> Runtime:
         """The runtime of a replica; the current one unless it ran in a former one when the daemon started.

@@ -175,6 +175,13 @@ class Runtime(Protocol):
     def holds_ports(self, key: Key, replica: str) -> bool:
         """Whether this runtime itself listens on the assigned ports of the replica now, also between two starts."""
 
+    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
+        """Where containers reach declared ports of a replica, as ``address:port``; other ports are left out.
+
+        ``ports`` maps them to the assigned ones. None if containers share the network of this host, and so its
+        addresses.
+        """
+
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""
 

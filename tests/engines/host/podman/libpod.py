@@ -60,7 +60,9 @@ class Box:
     def inspected(self) -> dict[str, Any]:
         """In detail."""
         state = {"Status": self.state, "Pid": 0, "ExitCode": self.code, "StartedAt": "2026-01-02T03:04:05.678901234Z"}
-        return {"Id": self.id, "Image": "i" * 64, "State": state}
+        address = {"IPAddress": f"10.89.0.{int(self.id, 16) + 1}", "Gateway": "10.89.0.1"}
+        networks = dict.fromkeys(self.body.get("networks", ()), address)
+        return {"Id": self.id, "Image": "i" * 64, "State": state, "NetworkSettings": {"Networks": networks}}
 
 
 class Refusal(Exception):
@@ -191,7 +193,7 @@ class Libpod:
         return httpx2.Response(204)
 
     def _load(self, query: dict[str, str], body: dict[str, Any]) -> Any:
-        from reconciler.engines.host.runtimes.podman.pause import pause_image
+        from reconciler.engines.host.runtimes.podman.network.pause import pause_image
         from reconciler.model.platform import BLOCKED_PORTS
 
         made = pause_image("amd64", BLOCKED_PORTS)

@@ -21,6 +21,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.provisioner import free_ports
@@ -32,6 +33,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
@@ -212,6 +214,39 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
             await second.runtime.signal(place(), signal.SIGKILL)
             assert ((await second.over()).code, (await second.running()).reason) == (137, Reason.ERROR)
+
+    asyncio.run(story())
+
+
+def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    ports, other = free_ports([8080], ()), free_ports([8080], (), spread="another")
+    serve = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
+    ask = r"""
+        for each in api old; do
+          file=$(cat /run/reconciler/endpoints/$each.json); at=${file#*\"address\":\"}; at=${at%%\"*}
+          echo $each $(printf "GET /index.html HTTP/1.0\r\n\r\n" | nc ${at%:*} ${at#*:} | tail -n 1)
+        done; echo end
+    """
+    old = Key(Kind.WORKLOAD, "shop", "old")
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\nprocess\n")
+        await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        root = tmp_path / "state"
+        async with hosted(root, service) as host:
+            await host.runtime.start(shell(serve, replica_ports=ports))
+            await host.wrote("ready")
+            endpoints = Endpoints(root / "endpoints", host.runtime.addresses)
+            endpoints.publish(KEY, [Replica("r", KEY, 1, "", 0.0, (), ports=ports, ready_since=1.0)])
+            async with await asyncio.start_server(answer, "0.0.0.0", other[8080]):
+                endpoints.publish(old, [Replica("p", old, 1, "", 0.0, (), ports=other, ready_since=1.0)])
+                await host.runtime.start(shell(ask, at=place("asks"), user=1000))
+                assert await host.wrote("end", place("asks")) == "api page\nold process\nend\n"
 
     asyncio.run(story())
 

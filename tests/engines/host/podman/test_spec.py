@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.podman.api.image_users import user_number
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels, labels_of
-from reconciler.engines.host.runtimes.podman.pause import pause_image
+from reconciler.engines.host.runtimes.podman.network.pause import pause_image
 from reconciler.engines.host.runtimes.podman.spec import (
     ContainerPaths,
     Surroundings,

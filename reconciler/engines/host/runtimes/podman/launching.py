@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from reconciler.clock import Clock
-from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
+from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
@@ -47,7 +47,7 @@ class Launcher:
     async def start_container(self, launch: ContainerStart, sandbox: Tracked) -> Tracked:
         """Start the container in the namespaces of ``sandbox``. Raises EngineError."""
         at, service = self._clock.monotonic(), self._service
-        paths = self._folders.paths(launch.place, self._folders.root / ENDPOINTS)
+        paths = self._folders.paths(launch.place, self._folders.root / CONTAINER_ENDPOINTS)
         try:
             await asyncio.to_thread(self._folders.prepare, launch, paths)
         except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
-from reconciler.engines.host.runtimes.podman.pause import occupies_ports
+from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
@@ -30,8 +30,8 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
         yield (
-            f"Other workloads do not reach it: the name {name} is unknown, and the addresses below "
-            "RECONCILER_ENDPOINTS are for programs of this host."
+            f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS, for "
+            "workloads of the same GVC at the same location."
         )
     yield (
         "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "

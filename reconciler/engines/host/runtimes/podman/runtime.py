@@ -20,6 +20,7 @@ from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
+from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
 from reconciler.engines.host.runtimes.podman.programs import oci_command, remove_old_folders
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
@@ -130,6 +131,13 @@ class PodmanRuntime:
             return False
         sandbox = self._open.containers.get(ContainerId(key, replica, ""))
         return sandbox is not None and sandbox.running.alive
+
+    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str]:
+        """In the network of the location: those of its sandboxes, and of this host for what another runtime runs."""
+        if self._open is None:
+            return {}
+        rootless = self._open.service.capabilities.rootless
+        return addresses_in_network(self._open.containers, rootless, (key, replica), ports)
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""

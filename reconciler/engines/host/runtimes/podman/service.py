@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities, discover
 from reconciler.engines.host.runtimes.podman.exec import Execution
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
-from reconciler.engines.host.runtimes.podman.sandbox import SandboxMaker
+from reconciler.engines.host.runtimes.podman.network.sandbox import SandboxMaker
 from reconciler.engines.host.runtimes.podman.spec import quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import ForeignMemberError, Sweeper

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.exit_watch import is_alive
-from reconciler.engines.host.runtimes.podman.api.answers import Inspected
+from reconciler.engines.host.runtimes.podman.api.answers import Attachment, Inspected
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.protocol import RunningContainer
 from reconciler.reasons import Reason
@@ -34,7 +34,7 @@ class HostProcess(msgspec.Struct, frozen=True):
 class Tracked(msgspec.Struct, frozen=True):
     """A container as the daemon knows it. ``groups`` are its control groups; ``upper`` is what it writes to itself.
 
-    ``monitor`` is its conmon.
+    ``monitor`` is its conmon. ``network`` has the address of a sandbox.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Tracked(msgspec.Struct, frozen=True):
     monitor: HostProcess = HostProcess()
     groups: tuple[str, ...] = ()
     upper: str = ""
+    network: Attachment = Attachment()
 
     def ended(self, outcome: Outcome, *, killed: bool = False) -> Tracked:
         """The same container, ended; if we ``killed`` it, memory was not the reason."""
@@ -71,8 +72,15 @@ def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
     groups = _groups_of(found.id, program.pid) if program.pid else ()
     # Without one, another process has this number in our namespace.
     monitor = _host_process(found.state.conmon_pid) if groups else HostProcess()
-    return msgspec.structs.replace(
-        tracked, program=program if groups else HostProcess(), monitor=monitor, groups=groups, upper=found.upper
+    return Tracked(
+        found.id,
+        labelled,
+        tracked.running,
+        program if groups else HostProcess(),
+        monitor,
+        groups,
+        found.upper,
+        next(iter((found.network_settings.networks or {}).values()), Attachment()),
     )
 
 

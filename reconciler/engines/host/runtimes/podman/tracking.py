@@ -76,6 +76,10 @@ class TrackedContainers:
         """All containers in order of their places, without sandboxes."""
         return [each for place, each in sorted(self._by_place.items()) if place.container]
 
+    def sandboxes(self) -> list[Tracked]:
+        """The sandboxes of all replicas."""
+        return [each for place, each in self._by_place.items() if not place.container]
+
     def of_replica(self, key: Key, replica: str) -> list[ContainerId]:
         """The containers of a replica, with its sandbox."""
         return [place for place in self._by_place if (place.key, place.replica) == (key, replica)]

@@ -140,6 +140,9 @@ class ProcessRuntime:
         """Make private directories with links to the mounts. Raises EngineError."""
         return self._views.make(files, ports, directory)
 
+    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
+        """Programs share the network of this host."""
+
     def holds_ports(self, key: Key, replica: str) -> bool:  # noqa: ARG002
         """Never: the processes themselves listen."""
         return False

@@ -109,10 +109,18 @@ class NetworkInfo(msgspec.Struct, frozen=True):
     subnets: list[Subnet] | None = None
 
 
+class Attachment(_Pascal, frozen=True):
+    """The address of a container in a network, and that of this host."""
+
+    address: str = msgspec.field(name="IPAddress", default="")
+    gateway: str = ""
+
+
 class NetworkSettings(_Pascal, frozen=True):
-    """Where the network namespace is."""
+    """Where the network namespace is, and the networks that it is part of."""
 
     sandbox_key: str = ""
+    networks: dict[str, Attachment] | None = None
 
 
 class GraphDriver(_Pascal, frozen=True):

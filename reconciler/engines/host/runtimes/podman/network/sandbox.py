@@ -12,7 +12,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import Inspected, Podma
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
-from reconciler.engines.host.runtimes.podman.pause import PauseImage, pause_image
+from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
 from reconciler.engines.host.runtimes.podman.programs import drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
 from reconciler.engines.host.runtimes.podman.starting import Starter

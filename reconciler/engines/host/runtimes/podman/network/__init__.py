@@ -1,0 +1,1 @@
+"""The network of a location, and the sandboxes that hold it for replicas."""
