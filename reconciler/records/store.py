@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.errors import RecordsError
 from reconciler.records.database import Database
-from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.migrations import MIGRATIONS, schema
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
@@ -77,7 +77,7 @@ class Records:
 
         Raises RecordsError if they cannot be opened, are newer than this program, or (``read_only``) do not exist.
         """
-        database = Database.open(path, MIGRATIONS, read_only=read_only)
+        database = Database.open(path, MIGRATIONS, read_only=read_only, schema=() if read_only else schema())
         if not read_only:
             key = _KEY_IN_MEMORY if path is None else secrets.token_bytes(32)
             database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from docs.generate import database_schema
 from reconciler.pipeline.report import Report, decode_reports
-from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED
+from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED, SCHEMA_FILE, schema
 from reconciler.records.store import Records
 
 KEPT = "workload/shop/kept"
@@ -26,6 +27,8 @@ STATE = {
     }
 }
 RESULT = {"reports": [{"source": "main", "outcome": "moved", "reason": "PlanMoved", "message": "it moved"}]}
+
+SQL = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 
 Rows = Sequence[tuple[object, ...]]
 
@@ -171,3 +174,14 @@ def test_tables_and_columns_with_former_names_keep_what_is_in_them(path: Path) -
                 skipped_files="1 error", not_applied=["workload/shop/web: waits"],
             )
         ]  # fmt: skip
+
+
+def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:
+    assert SCHEMA_FILE.read_text() == database_schema.statements(), "run: python -m docs.generate"
+    older(path, len(MIGRATIONS), {})
+    fresh = path.with_name("fresh.db")
+    Records.open(fresh).close()
+    with closing(sqlite3.connect(path)) as migrated, closing(sqlite3.connect(fresh)) as made:
+        assert set(made.execute(SQL)) == set(migrated.execute(SQL))
+        assert made.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    assert len(schema()) < sum(map(len, MIGRATIONS))
