@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
-from reconciler.engines.host.decisions.actions import Action, Create, Remove, StopReplica, soonest
+from reconciler.engines.host.decisions.actions import Action, Create, Remove, Resize, StopReplica, soonest
 
 ERROR_RETRY_SECONDS = (1.0, 30.0)
 """Seconds until a failed action is tried again: the first and the longest wait."""
@@ -74,6 +74,6 @@ def action_name(act: Action) -> str:
     """The name under which failures of ``act`` are recorded: equal for the same action on the same container."""
     if isinstance(act, Create):
         return f"create {act.index}"
-    if isinstance(act, StopReplica | Remove):
+    if isinstance(act, Resize | StopReplica | Remove):
         return f"{type(act).__name__} {act.replica}"
     return f"{type(act).__name__} {act.replica}/{act.container}"

@@ -82,7 +82,9 @@ class HostEngine:
         self._runtime = runtime
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
-        fixed = PlatformSettings(settings.org, site.location, settings.endpoint_domain, settings.scheme, runtime.name)
+        fixed = PlatformSettings(
+            settings.org, site.location, settings.endpoint_domain, settings.scheme, runtime.name, runtime.resizes
+        )
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore()
         files = Files(root, site.secrets, settings.scheme)

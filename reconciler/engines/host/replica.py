@@ -76,7 +76,8 @@ class Replica(msgspec.Struct, frozen=True):
 
     ``config_hash`` is that of its specification; ``creation_timestamp`` is ISO 8601. ``ports`` maps declared ports to
     assigned ports. ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination
-    began, None before. ``reason`` is why it ends: ScaledDown, Replaced, Deleted, Suspended, Evicted.
+    began, None before. ``reason`` is why it ends: ScaledDown, Replaced, Deleted, Suspended, Evicted. ``base_hash`` is
+    that of its specification; "" if only a new replica can have other limits.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Replica(msgspec.Struct, frozen=True):
     ending: float | None = None
     reason: str = ""
     creation_timestamp: str = ""
+    base_hash: str = ""
 
     @property
     def ready(self) -> bool:

@@ -58,7 +58,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
     securityOptions. ``firewall`` is whether the workload has firewall rules; ``dynamic_tags`` is whether images must be
     checked for updates. ``pending`` is why no replica of it can start yet: its images are on their way; "" otherwise.
-    ``stores`` are the volumes of all containers that are object stores or file shares.
+    ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
+    is "" where they cannot. ``stores`` are the volumes of all containers that are object stores or file shares.
     """
 
     key: Key
@@ -78,6 +79,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
     pending: str = ""
+    base_hash: str = ""
 
     @property
     def stateful(self) -> bool:

@@ -16,6 +16,7 @@ from reconciler.engines.host.decisions.actions import (
     Decision,
     Kill,
     Remove,
+    Resize,
     RunPreStop,
     ScheduleRestart,
     Start,
@@ -31,7 +32,6 @@ from reconciler.engines.host.decisions.transitions import (
     apply_verdict,
     container_exited,
     hook_finished,
-    new_replica,
 )
 from reconciler.engines.host.fair_turn import FairTurn, event_or_time
 from reconciler.engines.host.lifecycle_hooks import HOOKS, Hooks
@@ -45,7 +45,6 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
-from reconciler.times import iso
 
 MAX_ACTIONS_PER_TURN = 10
 """The most actions that are carried out per decision; the next decision covers the rest, from the new state."""
@@ -60,7 +59,7 @@ class WorkloadController:
         self.busy = True
         self._services = services
         self._errors = ActionErrors(services.clock, self._report_error, services.changed)
-        self._members = WorkloadReplicas(key, services.store, services.endpoints, self._errors, services.changed)
+        self._members = WorkloadReplicas(key, services, self._errors)
         self.replicas = self._members.by_name
         self._pace = pace
         self._wake_event = asyncio.Event()
@@ -179,11 +178,14 @@ class WorkloadController:
 
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):
-            self._create(act)
+            if self.wanted is not None:
+                self._members.create(self.wanted, act.index)
         elif isinstance(act, Remove):
             await self._remove(self.replicas[act.replica])
         elif isinstance(act, Start):
             await self._start(act)
+        elif isinstance(act, Resize):
+            await self._members.resize(self.wanted, act.replica)
         elif act.replica in self.replicas and not isinstance(act, StopReplica):
             await self._end(act)
 
@@ -209,19 +211,6 @@ class WorkloadController:
         elif isinstance(act, Kill):
             self._hooks.cancel(place, started)
             await self._services.runtime.signal(place, signal.SIGKILL)
-
-    def _create(self, act: Create) -> None:
-        if self.wanted is None:
-            return
-        services, now = self._services, self._services.clock.monotonic()
-        name = services.replica_name(self.key, act.index, self.replicas)
-        replica = new_replica(self.wanted, act.index, name, now, iso(services.clock.now()))
-        replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(self.wanted, name))
-        try:
-            self._members.add(replica)
-        except EngineError:
-            services.provisioner.release_ports(replica)
-            raise
 
     async def _start(self, act: Start) -> None:
         services, replica = self._services, self.replicas[act.replica]

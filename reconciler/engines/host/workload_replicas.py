@@ -6,36 +6,47 @@ disk too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import msgspec
 
 from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
-from reconciler.engines.host.dataplane.endpoints import Endpoints
+from reconciler.engines.host.decisions.availability import is_resizable
+from reconciler.engines.host.decisions.transitions import new_replica, resized
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.times import iso
 
 
 class WorkloadReplicas:
-    """``by_name`` contains the known replicas; ``changed`` is called when it changes. Failures go to ``errors``."""
+    """``by_name`` contains the known replicas. Failures of writes go to ``errors``."""
 
-    def __init__(
-        self, key: Key, store: Store, endpoints: Endpoints, errors: ActionErrors, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, key: Key, services: HostServices, errors: ActionErrors) -> None:
         self.by_name: dict[str, Replica] = {}
         self._key = key
-        self._store = store
-        self._endpoints = endpoints
+        self._services = services
+        self._store = services.store
+        self._endpoints = services.endpoints
         self._errors = errors
-        self._changed = changed
+        self._changed = services.changed
         self._unwritten: set[str] = set()
 
-    def add(self, replica: Replica) -> None:
-        """Write and add a new replica. Raises EngineError, and does not add it, if the file cannot be written.
+    def create(self, wanted: WorkloadSpec, index: int) -> None:
+        """Add a new replica. Raises EngineError, and does not add it, if its file cannot be written.
 
         After a crash the ports of an unwritten replica would be unknown.
         """
-        self._store.save(replica)
+        services, now = self._services, self._services.clock.monotonic()
+        name = services.replica_name(self._key, index, self.by_name)
+        replica = new_replica(wanted, index, name, now, iso(services.clock.now()))
+        replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(wanted, name))
+        try:
+            self._store.save(replica)
+        except EngineError:
+            services.provisioner.release_ports(replica)
+            raise
         self.by_name[replica.name] = replica
         self._changed()
 
@@ -57,6 +68,22 @@ class WorkloadReplicas:
         self._store.remove(self._key, name)
         del self.by_name[name]
         self._changed()
+
+    async def resize(self, wanted: WorkloadSpec | None, name: str) -> None:
+        """Give a running replica the wanted limits, unless it needs none. If that fails, a rollout replaces it.
+
+        Raises EngineError.
+        """
+        replica = self.by_name.get(name)
+        if wanted is None or replica is None or not is_resizable(wanted, replica):
+            return
+        try:
+            for each in wanted.containers:
+                await self._services.runtime.resize(ContainerId(self._key, name, each.name), each.cpu, each.memory)
+        except EngineError:
+            self.set(msgspec.structs.replace(self.by_name[name], base_hash=""))
+            raise
+        self.set(resized(wanted, self.by_name[name]))
 
     def find_lost(self) -> bool:
         """Whether written files are missing; ``write`` and ``publish`` then write them again."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Replica
+from reconciler.engines.host.runtimes.host_programs import HostPrograms
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -58,6 +58,7 @@ class Program(msgspec.Struct, eq=False):
     ready: bool
     alive: bool = True
     dead: bool = False
+    memory: int = 0
     code: int = 0
 
 
@@ -158,12 +159,10 @@ class FakeSession:
         await self.close_stdin()
 
 
-class FakeRuntime:
+class FakeRuntime(HostPrograms):
     """The protocol of runtimes/protocol.py over ``programs``; several may follow each other over the same ones."""
 
     name = "fake"
-    image_store: ImageStore | None = None
-    idle_store: ImageStore | None = None
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
@@ -191,10 +190,6 @@ class FakeRuntime:
         """Mounts at their paths and declared ports, as in a container with a file system and a network of its own."""
         return ContainerView("", "/endpoints", {each: each for each in ports}, directory)
 
-    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
-        """Containers share the network of this host."""
-        return None
-
     def holds_ports(self, key: Key, replica: str) -> bool:
         """Ports are held as long as anything of the replica is there."""
         return any((place.key, place.replica) == (key, replica) for place in self._programs.running)
@@ -215,6 +210,13 @@ class FakeRuntime:
             programs.end(place, 1, program)
         programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
         await asyncio.sleep(0)
+
+    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+        """Note it, and fail for a container that is over."""
+        found = self._programs.running.get(place)
+        if found is None or not found.alive or memory < found.memory:
+            raise EngineError("its limits cannot change", reason=Reason.LIMITS_FAILED)
+        self._programs.note("resize", place.replica, place.container)
 
     async def signal(self, place: ContainerId, number: int) -> None:
         """SIGKILL ends it now, SIGTERM when its behaviour says so."""

@@ -56,9 +56,15 @@ class Host(Bench):
         await self.until(lambda found: [each.version for each in found if each.ready] == [version] * count)
 
     async def ask(
-        self, version: int, image: str = "plain", lifecycle: Any = None, dynamic: bool = False, **options: Any
+        self,
+        version: int,
+        image: str = "plain",
+        lifecycle: Any = None,
+        dynamic: bool = False,
+        limits: dict[str, str] | None = None,
+        **options: Any,
     ) -> None:
-        """Ask for a version; ``dynamic`` follows the tags of its images."""
+        """Ask for a version; ``dynamic`` follows the tags of its images. With ``limits`` only these may differ."""
         autoscaling = {"metric": "disabled", "minScale": 1, "maxScale": 1}
         container: dict[str, Any] = {
             "name": "main",
@@ -66,6 +72,7 @@ class Host(Bench):
             "env": [{"name": "VERSION", "value": str(version)}],
         }
         container |= {"lifecycle": lifecycle} if lifecycle else {}
+        container |= {"env": [], **limits} if limits else {}
         spec = {
             "type": "standard",
             "containers": [container],

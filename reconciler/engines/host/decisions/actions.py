@@ -13,6 +13,12 @@ class Create(msgspec.Struct, frozen=True):
     index: int = -1
 
 
+class Resize(msgspec.Struct, frozen=True):
+    """Give a running replica of an older version the limits of the wanted one, and with them its version."""
+
+    replica: str
+
+
 class StopReplica(msgspec.Struct, frozen=True):
     """Remove a replica from the endpoints and begin its termination; ``reason`` as in Replica."""
 
@@ -63,7 +69,7 @@ class Remove(msgspec.Struct, frozen=True):
     replica: str
 
 
-Action = Create | StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart | Remove
+Action = Create | Resize | StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart | Remove
 
 
 class Decision(msgspec.Struct, frozen=True):

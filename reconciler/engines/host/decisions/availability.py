@@ -28,6 +28,23 @@ def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
     return same and (replica.index >= 0) == wanted.stateful
 
 
+def is_resizable(wanted: WorkloadSpec, replica: Replica) -> bool:
+    """Whether an outdated replica lacks nothing but the wanted limits, which can change while it runs.
+
+    One that does not run is replaced instead, and so starts at once.
+    """
+    if is_current(wanted, replica) or not wanted.base_hash or replica.ending is not None:
+        return False
+    same = (replica.config_hash, replica.base_hash) == (wanted.config_hash, wanted.base_hash)
+    images = [(each.name, each.image) for each in wanted.containers]
+    return (
+        same
+        and images == [(each.name, each.wanted.image) for each in replica.containers]
+        and all(each.phase is Phase.RUNNING for each in replica.containers)
+        and (replica.index >= 0) == wanted.stateful
+    )
+
+
 def available_at(wanted: WorkloadSpec, replica: Replica) -> float | None:
     """When a ready replica becomes available (docs/platform/workload.md#rollout-options); None for other replicas."""
     if replica.ready_since is None or replica.ending is not None:

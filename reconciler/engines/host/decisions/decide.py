@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.decisions.actions import Create, Decision, StopReplica, soonest
-from reconciler.engines.host.decisions.availability import availability_times, start_ends
+from reconciler.engines.host.decisions.actions import Create, Decision, Resize, StopReplica, soonest
+from reconciler.engines.host.decisions.availability import availability_times, is_resizable, start_ends
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.rollout import rollout
 from reconciler.engines.host.decisions.stateful import ordered_rollout
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.decisions.transitions import resized
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.reasons import Reason
@@ -41,8 +42,11 @@ def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: f
     if wanted.pending:
         # No replica makes room for one that cannot start yet: a missing image takes nothing down.
         return Decision((), soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
+    resizes = tuple(Resize(replica.name) for replica in live if is_resizable(wanted, replica))
+    replicas = [resized(wanted, replica) if is_resizable(wanted, replica) else replica for replica in replicas]
+    live = [replica for replica in replicas if replica.ending is None]
     acts = ordered_rollout(wanted, replicas, now) if wanted.stateful else rollout(wanted, live, now)
-    return Decision(acts, soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
+    return Decision((*resizes, *acts), soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
 
 
 def _reason(wanted: WorkloadSpec | None) -> Reason:

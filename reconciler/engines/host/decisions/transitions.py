@@ -42,6 +42,7 @@ def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, creatio
         index=index,
         gvc_version=wanted.gvc_version,
         creation_timestamp=creation_timestamp,
+        base_hash=wanted.base_hash,
     )
 
 
@@ -50,6 +51,13 @@ def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
     if isinstance(act, StopReplica):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
     return recompute_ready(with_container(replica, _apply(container_of(replica, act.container), act, now)), now)
+
+
+def resized(wanted: WorkloadSpec, replica: Replica) -> Replica:
+    """``replica`` in the wanted version, with its limits."""
+    specs = {each.name: each for each in wanted.containers}
+    containers = tuple(replace(each, wanted=specs[each.name]) for each in replica.containers)
+    return replace(replica, version=wanted.version, gvc_version=wanted.gvc_version, containers=containers)
 
 
 def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:

@@ -7,9 +7,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import Container, Specification, Variable
+from reconciler.model.kinds.workload import Container, Specification, Variable, options_at
 from reconciler.model.platform import SECRET_URI
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -45,6 +46,23 @@ class HashInputs(NamedTuple):
     restarts: int
     runtime: str
     images: tuple[str, ...] = ()
+
+
+def base_hash(secret_key: bytes, spec: Specification, location: str) -> str:
+    """The hash of what containers at ``location`` get from ``spec``, except their limits of CPU and memory.
+
+    Fields whose change creates no new version are left out.
+    """
+    plain, containers = Specification(), [replace(each, cpu="", memory="") for each in spec.containers]
+    got = replace(
+        plain,
+        type=spec.type,
+        identity_link=spec.identity_link,
+        containers=tuple(containers),
+        default_options=replace(plain.default_options, debug=options_at(spec, location).debug),
+        security_options=spec.security_options,
+    )
+    return blake2b(_encode(got), key=secret_key[:64], digest_size=8).hexdigest()
 
 
 def config_hash(secret_key: bytes, spec: Specification, inputs: HashInputs) -> str:

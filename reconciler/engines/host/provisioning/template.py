@@ -9,7 +9,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.environment import PlatformEnvContext, namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.revision_hash import HashInputs, config_hash, secrets_used
+from reconciler.engines.host.provisioning.revision_hash import HashInputs, base_hash, config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.spec import WorkloadSpec
@@ -48,13 +48,17 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
-    """Values that change only with the settings; ``runtime`` is the name of the location's runtime."""
+    """Values that change only with the settings.
+
+    ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas.
+    """
 
     org: str
     location: str
     endpoint_domain: str
     scheme: str
     runtime: str
+    resizes: bool = False
 
 
 class TemplateBuilder:
@@ -100,7 +104,12 @@ class TemplateBuilder:
         )
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
-        return ReplicaTemplate(workload_spec(applied, hashed), spec, context, created, logins)
+        desired = workload_spec(applied, hashed)
+        if fixed.resizes:
+            desired = msgspec.structs.replace(
+                desired, base_hash=base_hash(self._records.secret_key, spec, fixed.location)
+            )
+        return ReplicaTemplate(desired, spec, context, created, logins)
 
     def _creation_time(self, key: Key, version: int) -> str:
         """When ``version`` was made: as recorded in its deployment, otherwise now."""

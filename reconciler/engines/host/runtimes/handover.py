@@ -37,6 +37,7 @@ class HandoverRuntime:
 
     def __init__(self, current: Runtime, former: Sequence[Runtime], idle: Sequence[Runtime] = ()) -> None:
         self.name = current.name
+        self.resizes = current.resizes
         self.image_store = current.image_store
         stores = (each.image_store for each in (*former, *idle))
         self.idle_store = next((store for store in stores if store is not None), None)
@@ -92,6 +93,10 @@ class HandoverRuntime:
     async def start(self, launch: ContainerStart) -> None:
         """Start a container in the current runtime. Raises EngineError."""
         await self._of(launch.place.key, launch.place.replica).start(launch)
+
+    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+        """Change the limits of a running container in its runtime. Raises EngineError."""
+        await self._of(place.key, place.replica).resize(place, cpu, memory)
 
     async def signal(self, place: ContainerId, number: int) -> None:
         """Send a signal in the runtime of the container."""

@@ -142,6 +142,8 @@ class Runtime(Protocol):
     """Runs the containers of one location. Every method may be repeated, and raises EngineError on failure."""
 
     name: str
+    resizes: bool
+    """Whether the limits of a running container can change."""
     image_store: ImageStore | None
     """Holds the images of containers; None in a runtime without images."""
     idle_store: ImageStore | None
@@ -184,6 +186,9 @@ class Runtime(Protocol):
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""
+
+    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+        """Change the limits of a running container, as in ContainerStart. Raises EngineError, also if none runs."""
 
     async def signal(self, place: ContainerId, number: int) -> None:
         """Send SIGKILL to all processes of the container, or another signal to its main process, if any runs."""

@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.decisions.actions import Action, Create, Decision, Remove, ScheduleRestart, StopReplica
+from reconciler.engines.host.decisions.actions import (
+    Action,
+    Create,
+    Decision,
+    Remove,
+    Resize,
+    ScheduleRestart,
+    StopReplica,
+)
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
@@ -34,6 +42,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     parallel: bool = False
     suspended: bool = False
     pending: str = ""
+    base_hash: str = ""
     containers: tuple[str, ...] = ("main",)
     hooks: tuple[str, ...] = ()
     greets: tuple[str, ...] = ()
@@ -75,6 +84,7 @@ class _There(msgspec.Struct, forbid_unknown_fields=True):
     index: int = -1
     containers: tuple[_Held, ...] = ()
     failing: str = ""
+    base_hash: str = ""
 
 
 def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
@@ -103,6 +113,7 @@ def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
         Rollout(asked.min_ready, asked.surge, asked.unavailable, asked.parallel),
         suspended=asked.suspended,
         pending=asked.pending,
+        base_hash=asked.base_hash,
     )
 
 
@@ -121,6 +132,7 @@ def replica_from(written: dict[str, Any]) -> Replica:
         ready_since=there.ready,
         ending=there.ending,
         reason=there.reason,
+        base_hash=there.base_hash,
     )
 
 
@@ -154,8 +166,8 @@ def line(act: Action) -> str:
         return "create" if act.index < 0 else f"create {act.index}"
     if isinstance(act, StopReplica):
         return f"end {act.replica} {act.reason}"
-    if isinstance(act, Remove):
-        return f"remove {act.replica}"
+    if isinstance(act, Remove | Resize):
+        return f"{type(act).__name__.lower()} {act.replica}"
     verb = "await" if isinstance(act, ScheduleRestart) else type(act).__name__.lower()
     tail = f" until {act.start_at:g} after {act.failures}" if isinstance(act, ScheduleRestart) else ""
     return f"{verb} {act.replica}/{act.container}{tail}"

@@ -135,14 +135,27 @@ def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService
     async def story() -> None:
         async with hosted(tmp_path / "state", service) as host:
             await host.runtime.start(shell(SLEEP, cpu=200, memory=64 << 20, processes=77))
-            values = {}
-            for group in host.tracked(place()).groups:
-                for name in ("memory.limit_in_bytes", "memory.max", "cpu.cfs_quota_us", "cpu.max", "pids.max"):
-                    path = Path(group, name)
-                    values |= {name: path.read_text().split()[0]} if path.exists() else {}
-            assert set(values.values()) == {str(64 << 20), "20000", "77"}, values
+            assert set(limits(host).values()) == {str(64 << 20), "20000", "77"}
+            pid = host.tracked(place()).program.pid
+            await host.runtime.resize(place(), 300, 96 << 20)
+            assert set(limits(host).values()) == {str(96 << 20), "30000", "77"}
+            await host.runtime.resize(place(), 100, 32 << 20)
+            assert set(limits(host).values()) == {str(32 << 20), "10000", "77"}
+            with pytest.raises(EngineError, match="is not below the new limit"):
+                await host.runtime.resize(place(), 100, 4096)
+            assert set(limits(host).values()) == {str(32 << 20), "10000", "77"}
+            assert (host.ended, host.tracked(place()).program.pid) == ([], pid)
+            with pytest.raises(EngineError, match="does not run"):
+                await host.runtime.resize(place("other"), 100, 32 << 20)
 
     asyncio.run(story())
+
+
+def limits(host: Host) -> dict[str, str]:
+    """The limits in the control groups of the container, by the name of their file."""
+    names = ("memory.limit_in_bytes", "memory.max", "cpu.cfs_quota_us", "cpu.max", "pids.max")
+    paths = [Path(group, name) for group in host.tracked(place()).groups for name in names]
+    return {path.name: path.read_text().split()[0] for path in paths if path.exists()}
 
 
 def test_how_containers_end_is_reported(tmp_path: Path, service: PodmanService) -> None:

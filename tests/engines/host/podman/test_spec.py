@@ -17,6 +17,7 @@ from reconciler.engines.host.runtimes.podman.spec import (
     Ulimits,
     container_body,
     hosts_file,
+    limits_body,
     quota_body,
     sandbox_body,
 )
@@ -144,3 +145,10 @@ def test_a_user_that_an_image_names_is_read_from_its_own_files() -> None:
     assert [user_number(out.getvalue(), name) for name in ("app", "root", "nobody")] == [1000, 0, 0]
     with pytest.raises(EngineError, match="is not a file of at most 1 MiB"):
         user_number(b"no archive", "app")
+
+
+def test_an_update_has_the_limits_that_this_podman_can_set() -> None:
+    cpu, memory = {"shares": 204, "quota": 20_000, "period": 100_000}, {"limit": 64 << 20, "swap": 64 << 20}
+    assert limits_body(200, 64 << 20, frozenset({"cpu", "memory", "pids"})) == {"cpu": cpu, "memory": memory}
+    assert limits_body(200, 64 << 20, frozenset({"memory"})) == {"memory": memory}
+    assert limits_body(200, 64 << 20, frozenset()) == {}

@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
 from reconciler.engines.host.runtimes.podman.programs import oci_command, remove_old_folders
-from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, usage
+from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, resize, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
 from reconciler.engines.host.runtimes.podman.tracked import Tracked
@@ -62,6 +62,7 @@ class PodmanRuntime:
     """
 
     name = "podman"
+    resizes = True
     idle_store: ImageStore | None = None
 
     def __init__(
@@ -142,6 +143,13 @@ class PodmanRuntime:
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
         await asyncio.shield(self._connected.containers.run(self._start(launch)))
+
+    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+        """Change the limits in the control groups; one of memory is never set below what is in use."""
+        known = self._connected.containers.get(place)
+        if known is None or not known.running.alive:
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+        await resize(self._connected.service, known, cpu, memory)
 
     async def signal(self, place: ContainerId, number: int) -> None:
         """Send a signal to the first process of a container; with it, SIGKILL ends all of them. Raises EngineError."""

@@ -19,12 +19,14 @@ from reconciler.engines.host.runtimes.podman.capabilities import Capabilities, d
 from reconciler.engines.host.runtimes.podman.exec import Execution
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
 from reconciler.engines.host.runtimes.podman.network.sandbox import SandboxMaker
-from reconciler.engines.host.runtimes.podman.spec import quota_body
+from reconciler.engines.host.runtimes.podman.spec import limits_body, quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import ForeignMemberError, Sweeper
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked, running_container, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 
 
 class Service(NamedTuple):
@@ -96,6 +98,17 @@ async def limit_cpu(service: Service, container: str, cpu: int) -> None:
     body = quota_body(cpu, service.capabilities.controllers)
     if body is not None:
         await service.client.send(Request("POST", f"containers/{container}/update", body=body), safe=True)
+
+
+async def resize(service: Service, tracked: Tracked, cpu: int, memory: int) -> None:
+    """Change the limits of a running container, as far as this Podman has any. Raises EngineError."""
+    used = (await usage(service, [tracked])).get(tracked.running.place)
+    if used is not None and used.memory >= memory:
+        message = f"{tracked.running.place.container} uses {used.memory >> 20} MiB, which is not below the new limit"
+        raise EngineError(message, reason=Reason.LIMITS_FAILED)
+    body = limits_body(cpu, memory, service.capabilities.controllers)
+    if body:
+        await service.client.send(Request("POST", f"containers/{tracked.id}/update", body=body), safe=True)
 
 
 async def usage(service: Service, running: Sequence[Tracked]) -> dict[ContainerId, Usage]:

@@ -84,7 +84,7 @@ def container_body(
         "groups": [str(launch.group)] if launch.group else [],
         "umask": "0022",
         "cap_drop": ["CAP_NET_RAW"],
-        "resource_limits": _limits(launch, around.controllers),
+        "resource_limits": _limits(launch.cpu, launch.memory, around.controllers) | _pids(launch, around.controllers),
         "mounts": [*_mounts(launch.mounts), *_own_mounts(paths)],
         "netns": inside,
         "utsns": inside,
@@ -132,6 +132,12 @@ def quota_body(cpu: int, controllers: frozenset[str]) -> dict[str, Any] | None:
     if "cpu" not in controllers:
         return None
     return {"cpu": {"quota": max(_LEAST_QUOTA, cpu * PERIOD // 1000), "period": PERIOD}}
+
+
+def limits_body(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:
+    """The limits of CPU and memory, for an update of a running container; empty where none can be set."""
+    quota = quota_body(cpu, controllers) or {}
+    return {name: limit | quota.get(name, {}) for name, limit in _limits(cpu, memory, controllers).items()}
 
 
 def hosts_file(launch: ContainerStart) -> str:
@@ -193,14 +199,17 @@ def _common(around: Surroundings) -> dict[str, Any]:
     return body | ({"cgroup_parent": around.cgroup_parent} if around.cgroup_parent else {})
 
 
-def _limits(launch: ContainerStart, controllers: frozenset[str]) -> dict[str, Any]:
-    memory = max(_LEAST_MEMORY, launch.memory)
+def _limits(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:
+    memory = max(_LEAST_MEMORY, memory)
     limits: Mapping[str, Any] = {
-        "cpu": {"shares": max(_LEAST_SHARES, launch.cpu * 1024 // 1000)},
+        "cpu": {"shares": max(_LEAST_SHARES, cpu * 1024 // 1000)},
         "memory": {"limit": memory, "swap": memory},
-        "pids": {"limit": launch.processes},
     }
     return {name: limit for name, limit in limits.items() if name in controllers}
+
+
+def _pids(launch: ContainerStart, controllers: frozenset[str]) -> dict[str, Any]:
+    return {"pids": {"limit": launch.processes}} if "pids" in controllers else {}
 
 
 def _mounts(mounts: tuple[Mount, ...]) -> Iterator[dict[str, Any]]:

@@ -15,8 +15,8 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes import cgroups, exit_watch
+from reconciler.engines.host.runtimes.host_programs import HostPrograms
 from reconciler.engines.host.runtimes.process import usage
 from reconciler.engines.host.runtimes.process.adoption import (
     Discovery,
@@ -60,7 +60,7 @@ class _Tracked(msgspec.Struct, frozen=True):
     running: RunningContainer
 
 
-class ProcessRuntime:
+class ProcessRuntime(HostPrograms):
     """Containers as processes, for one location (see Runtime for the methods).
 
     ``root`` is the directory of the location on this host. ``default_user`` is the user of containers whose manifest
@@ -68,8 +68,6 @@ class ProcessRuntime:
     """
 
     name = "process"
-    image_store: ImageStore | None = None
-    idle_store: ImageStore | None = None
 
     def __init__(
         self, root: Path, location: str, clock: Clock, *, default_user: str = "nobody", limited: bool = True
@@ -139,9 +137,6 @@ class ProcessRuntime:
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
         """Make private directories with links to the mounts. Raises EngineError."""
         return self._views.make(files, ports, directory)
-
-    def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
-        """Programs share the network of this host."""
 
     def holds_ports(self, key: Key, replica: str) -> bool:  # noqa: ARG002
         """Never: the processes themselves listen."""
