@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from tests.bench import crowd, peers
+from tests.bench.containers import containers
 from tests.bench.ground import Ground, Site
 from tests.bench.hostrows import host
 from tests.bench.measure import BIN, inside, middle, percentile, run
@@ -176,7 +177,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, large, thousands, members, shared, documents, validate, commands, logs,
-    host,
+    host, containers,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

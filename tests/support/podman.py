@@ -43,6 +43,7 @@ _CONTAINERS_CONF = f"""
 exit_command_delay = 1
 [containers]
 base_hosts_file = "none"
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 [network]
 default_subnet_pools = [{{"base" = "{_SUBNETS}", "size" = 24}}]
 """
