@@ -221,9 +221,14 @@ def _remove_group(group: Path) -> None:
             group.rmdir()
 
 
-def busybox_image(name: str, user: str = "") -> bytes:
-    """An OCI archive of Debian's static busybox under ``name``, run by ``user``; the same bytes each time."""
-    return _image(name, _archive(*_busybox()), user)
+def busybox_image(name: str, user: str = "", without: str = "") -> bytes:
+    """An OCI archive of Debian's static busybox under ``name``, run by ``user``; the same bytes each time.
+
+    It lacks the program ``without``.
+    """
+    files, links = _busybox()
+    links.pop(f"bin/{without}", "")
+    return _image(name, _archive(files, links), user)
 
 
 def python_image(name: str) -> bytes:

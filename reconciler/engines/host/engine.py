@@ -83,7 +83,13 @@ class HostEngine:
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
         fixed = PlatformSettings(
-            settings.org, site.location, settings.endpoint_domain, settings.scheme, runtime.name, runtime.resizes
+            settings.org,
+            site.location,
+            settings.endpoint_domain,
+            settings.scheme,
+            runtime.name,
+            runtime.resizes,
+            uses_images=runtime.image_store is not None,
         )
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import HookName
@@ -34,7 +35,11 @@ class Hooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
-        """Start a hook of the container that started at ``started``; do nothing if the hook already runs."""
+        """Start a hook of the container that started at ``started``; do nothing if the hook already runs.
+
+        Without ``command`` it is the platform's preStop hook: that fails if the container cannot run it. Otherwise
+        nothing happens, since time alone ends it.
+        """
         if (place, hook) not in self._running:
             task = asyncio.create_task(self._run(place, started, hook, command), name=f"{hook} {place}")
             self._running[place, hook] = task
@@ -64,9 +69,12 @@ class Hooks:
             del self._running[place, hook]
 
     async def _run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
+        if command is None:
+            await self._try_sleep(place, started)
+            return
         limit = self._limit(hook)
         try:
-            done = await self._runtime.exec(place, command.command if command else (), limit)
+            done = await self._runtime.exec(place, command.command, limit)
         except EngineError as error:
             self._on_end(place, started, hook, f"could not be run: {error}")
             return
@@ -79,6 +87,12 @@ class Hooks:
             self._on_end(
                 place, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else ""
             )
+
+    async def _try_sleep(self, place: ContainerId, started: float) -> None:
+        """Fail the default hook if its program is missing; if that is unknown, the container has the full time."""
+        with suppress(EngineError):
+            if not await self._runtime.can_sleep(place):
+                self._on_end(place, started, "pre_stop", "the image lacks sleep")
 
     def _limit(self, hook: HookName) -> float:
         return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)

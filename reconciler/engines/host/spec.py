@@ -35,7 +35,8 @@ class Rollout(msgspec.Struct, frozen=True):
 class ContainerSpec(msgspec.Struct, frozen=True):
     """One container, as decisions use it. ``pre_stop`` and ``post_start`` are None without a user's hook.
 
-    ``cpu`` is in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes.
+    ``cpu`` is in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes. ``own_sleep``: the default
+    preStop hook needs the program ``sleep`` of its image, which may lack it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     post_start: Command | None = None
     pre_stop: Command | None = None
     mounts: tuple[str, ...] = ()
+    own_sleep: bool = False
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ from reconciler.engines.host.decisions.transitions import (
     apply_verdict,
     container_exited,
     hook_finished,
+    is_default_hook,
 )
 from reconciler.engines.host.fair_turn import FairTurn, event_or_time
 from reconciler.engines.host.lifecycle_hooks import HOOKS, Hooks
@@ -281,7 +282,7 @@ class WorkloadController:
         now, (title, reason) = self._services.clock.monotonic(), HOOKS[hook]
         error = f"the {title} hook {message}" if message else ""
         self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, error, now))
-        if message:
+        if message and not is_default_hook(container_of(replica, place.container), hook):
             text = f"{place.replica}: the {title} hook of {place.container} {message}"
             self._services.append_event(EngineEvent(self.key, reason, text))
 

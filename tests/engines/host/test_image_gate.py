@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
@@ -16,11 +17,12 @@ from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
-from reconciler.engines.host.runtimes.protocol import ContainerStart
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.registry import ENGINES
+from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.settings import ImageSettings, LocationSettings, Settings
+from reconciler.settings import HostSettings, ImageSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import WEB, Host
@@ -95,6 +97,31 @@ def played(path: Path, story: Any) -> None:
             host.records.close()
 
     asyncio.run(whole())
+
+
+@pytest.mark.parametrize(("answer", "waits"), [(True, 45.0), (False, 0.0), (None, 45.0)])
+def test_an_image_without_sleep_is_told_to_end_at_once(tmp_path: Path, answer: bool | None, waits: float) -> None:
+    class Sleepless(ImageRuntime):
+        async def can_sleep(self, place: ContainerId) -> bool:
+            self._programs.note("sleep?", place.replica, place.container)
+            if answer is None:
+                raise EngineError("nobody knows", reason=Reason.RUNTIME_UNAVAILABLE)
+            return answer
+
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        host._settings = msgspec.structs.replace(host._settings, host=HostSettings(termination_scale=1.0))
+        host.made = lambda: Sleepless(host.programs, host.store, host.images)
+        await host.restart()
+        host.engine.news()
+        while "applied" not in set((await host.delete()).values()):
+            await host.time.advance(5.0)
+        asked, told, *_ = [each for each in host.programs.told if each.verb in ("sleep?", "terminate")]
+        assert (asked.verb, told.verb) == ("sleep?", "terminate")
+        assert waits <= told.at - asked.at < waits + 5.0
+        assert Reason.PRE_STOP_FAILED not in {each.reason for each in host.engine.news()}
+
+    played(tmp_path, story)
 
 
 def test_replicas_of_a_version_run_the_digest_that_its_tag_meant(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class RunPreStop(msgspec.Struct, frozen=True):
-    """Run the user's preStop hook; SIGTERM follows when it is over."""
+    """Run the user's preStop hook, which SIGTERM follows; without one, find out whether the default one can run."""
 
     replica: str
     container: str

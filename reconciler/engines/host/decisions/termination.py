@@ -1,7 +1,8 @@
 """The termination sequence of a replica (docs/platform/workload.md#termination), with all times scaled; pure.
 
 The replica left the endpoints when its termination began. Without a user's preStop hook, each container gets the 45
-seconds of the default hook, then SIGTERM and 45 more seconds. With one, it gets SIGTERM when the hook is over, and 90
+seconds of the default hook, then SIGTERM and 45 more seconds; if its image lacks the program of that hook, SIGTERM
+comes at once. With one, it gets SIGTERM when the hook is over, and 90
 seconds in total. A container that does not run is not started again.
 """
 
@@ -39,8 +40,16 @@ def _container(replica: str, begun: float, container: Container, now: float, tim
     if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):
         return _end_with_hook(replica, container, begun + timing.total * timing.scale, now)
     if container.sigterm_at is None:
-        return due(Terminate(replica, container.name), begun + timing.drain * timing.scale, now)
+        return _end_with_default_hook(replica, container, begun + timing.drain * timing.scale, now)
     return due(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
+
+
+def _end_with_default_hook(replica: str, container: Container, drained: float, now: float) -> Decision:
+    if container.pre_stop is Hook.FAILED:
+        return Decision((Terminate(replica, container.name),))
+    if container.wanted.own_sleep and container.pre_stop is Hook.NONE and drained > now:
+        return Decision((RunPreStop(replica, container.name),), drained)
+    return due(Terminate(replica, container.name), drained, now)
 
 
 def _end_with_hook(replica: str, container: Container, last: float, now: float) -> Decision:

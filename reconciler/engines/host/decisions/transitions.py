@@ -86,14 +86,22 @@ def evicted(replica: Replica, now: float) -> Replica:
 
 
 def hook_finished(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:
-    """A running hook is over; ``failed_message`` is "" if it succeeded. Raises KeyError."""
+    """A running hook is over; ``failed_message`` is "" if it succeeded. Raises KeyError.
+
+    That the default preStop hook cannot run is no fault of the container.
+    """
     old = container_of(replica, container)
     if getattr(old, hook) is not Hook.RUNNING:
         return replica
     outcome = Hook.FAILED if failed_message else Hook.DONE
-    error = failed_message or old.hook_error
+    error = old.hook_error if is_default_hook(old, hook) else failed_message or old.hook_error
     new = replace(old, hook_error=error, **{hook: outcome})
     return recompute_ready(with_container(replica, new), now)
+
+
+def is_default_hook(container: Container, hook: HookName) -> bool:
+    """Whether ``hook`` is the preStop hook of the platform, as the user has none."""
+    return hook == "pre_stop" and container.wanted.pre_stop is None
 
 
 def readiness_changed(replica: Replica, container: str, ready: bool, now: float, message: str) -> Replica:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.clock import Clock
 from reconciler.engines.deployment import read_deployment
@@ -50,7 +51,8 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
 class PlatformSettings(msgspec.Struct, frozen=True):
     """Values that change only with the settings.
 
-    ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas.
+    ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas, and
+    ``uses_images`` whether containers have the programs of their image.
     """
 
     org: str
@@ -59,6 +61,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     scheme: str
     runtime: str
     resizes: bool = False
+    uses_images: bool = False
 
 
 class TemplateBuilder:
@@ -104,12 +107,15 @@ class TemplateBuilder:
         )
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
-        desired = workload_spec(applied, hashed)
-        if fixed.resizes:
-            desired = msgspec.structs.replace(
-                desired, base_hash=base_hash(self._records.secret_key, spec, fixed.location)
-            )
+        desired = self._with_runtime(workload_spec(applied, hashed), spec)
         return ReplicaTemplate(desired, spec, context, created, logins)
+
+    def _with_runtime(self, desired: WorkloadSpec, spec: Specification) -> WorkloadSpec:
+        """``desired`` with what depends on the runtime of the location."""
+        fixed = self._fixed
+        base = base_hash(self._records.secret_key, spec, fixed.location) if fixed.resizes else ""
+        containers = tuple(replace(each, own_sleep=fixed.uses_images) for each in desired.containers)
+        return replace(desired, base_hash=base, containers=containers)
 
     def _creation_time(self, key: Key, version: int) -> str:
         """When ``version`` was made: as recorded in its deployment, otherwise now."""
@@ -139,7 +145,7 @@ class TemplateStore:
         desired = template.desired
         older = self._templates.get(desired.key, {})
         known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
-        template = msgspec.structs.replace(template, created=known or template.created)
+        template = replace(template, created=known or template.created)
         remaining = {made: each for made, each in older.items() if made in in_use}
         self._templates[desired.key] = remaining | {(desired.version, desired.config_hash): template}
         self.newest[desired.key] = template

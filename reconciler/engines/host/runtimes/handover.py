@@ -106,6 +106,10 @@ class HandoverRuntime:
         """Run a program inside a container, in its own runtime."""
         return await self._of(place.key, place.replica).exec(place, argv, timeout)
 
+    async def can_sleep(self, place: ContainerId) -> bool:
+        """Whether the container has the program ``sleep``. Raises EngineError."""
+        return await self._of(place.key, place.replica).can_sleep(place)
+
     async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
         """Open a session in a container, in its own runtime. Raises EngineError."""
         return await self._of(place.key, place.replica).open_session(place, argv, terminal)

@@ -21,6 +21,10 @@ class HostPrograms:
     def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
         """None: they share the network of this host."""
 
+    async def can_sleep(self, place: ContainerId) -> bool:  # noqa: ARG002
+        """Every host has it, and nothing runs it here."""
+        return True
+
     async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
         """Not supported: programs get their limits at their start. Raises EngineError."""
         message = f"the limits of {place.container}, CPU {cpu}m and {memory >> 20} MiB, are set at its start only"

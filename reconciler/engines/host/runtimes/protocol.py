@@ -196,6 +196,9 @@ class Runtime(Protocol):
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
 
+    async def can_sleep(self, place: ContainerId) -> bool:
+        """Whether a running container has the program ``sleep``, of the default preStop hook. Raises EngineError."""
+
     async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
         """Run a program inside a running container, connected to the caller. Raises EngineError.
 

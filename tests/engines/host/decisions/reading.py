@@ -69,6 +69,7 @@ class _Held(msgspec.Struct, forbid_unknown_fields=True):
     message: str = ""
     hook: bool = False
     probed: bool = False
+    own_sleep: bool = False
 
 
 class _There(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,7 +152,12 @@ def _container(held: _Held) -> Container:
         sigterm_at=held.sigterm_at,
         sigkill_at=held.sigkill_at,
         message=held.message,
-        wanted=ContainerSpec(held.name, pre_stop=HOOK if held.hook else None, readiness=PROBE if held.probed else None),
+        wanted=ContainerSpec(
+            held.name,
+            pre_stop=HOOK if held.hook else None,
+            readiness=PROBE if held.probed else None,
+            own_sleep=held.own_sleep,
+        ),
     )
 
 

@@ -54,6 +54,7 @@ pytestmark = pytest.mark.xdist_group("podman")
 OWNERS: list[str] = []
 """The owners of this test's containers."""
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"
+SLEEPLESS_IMAGE = "localhost/reconciler-test-sleepless:1"
 SLEEP = "trap 'exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done"
 
 
@@ -204,6 +205,7 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             assert (found.code, sorted(found.output.split()), found.timed_out) == (4, ["1", "err"], False)
             assert (await host.runtime.exec(place(), ["nosuch"], 10)).code == 127
             assert (await host.runtime.exec(place(), ["/etc/passwd"], 10)).code == 126
+            assert await host.runtime.can_sleep(place())
             late = await host.runtime.exec(place(), ["sleep", "1001"], 0.3)
             assert (late.code, late.timed_out) == (137, True)
             listed = (await host.runtime.exec(place(), ["sh", "-c", "cat /proc/[0-9]*/cmdline"], 10)).output
@@ -273,6 +275,19 @@ def fetch(port: int, path: str = "") -> bytes:
         except OSError:
             time.sleep(0.02)
     raise AssertionError(port)
+
+
+def test_an_image_may_lack_the_program_of_the_default_hook(tmp_path: Path, service: PodmanService) -> None:
+    service.load(busybox_image(SLEEPLESS_IMAGE, without="sleep"))
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(launch("-f", "-p", "8080", command="httpd", image=SLEEPLESS_IMAGE))
+            assert not await host.runtime.can_sleep(place())
+            with pytest.raises(EngineError, match="does not run"):
+                await host.runtime.can_sleep(place("other"))
+
+    asyncio.run(story())
 
 
 def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, service: PodmanService) -> None:

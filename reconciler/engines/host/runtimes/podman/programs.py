@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 
 NOT_FOUND, NOT_PERMITTED, FAILED = 127, 126, 255
+LACKING = frozenset({NOT_FOUND, NOT_PERMITTED})
+"""Exit codes of programs that a container does not have, or may not run."""
 NAMESPACES = Path("/run/netns")
 """Where Podman of root has the network namespaces of containers."""
 INTERFACES = Path("/sys/class/net")

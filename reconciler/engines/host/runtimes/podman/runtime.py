@@ -21,7 +21,7 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
-from reconciler.engines.host.runtimes.podman.programs import oci_command, remove_old_folders
+from reconciler.engines.host.runtimes.podman.programs import LACKING, oci_command, remove_old_folders
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, resize, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
@@ -43,6 +43,8 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+
+_TRIAL_SECONDS = 10.0
 
 
 class _Opened:
@@ -83,6 +85,7 @@ class PodmanRuntime:
         self._images = PodmanImages(socket, self._labels.owner, insecure, transport)
         self.image_store: ImageStore | None = self._images
         self._open: _Opened | None = None
+        self._sleeps: dict[str, bool] = {}
 
     async def open(self, on_end: OnEnd) -> None:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
@@ -174,6 +177,14 @@ class PodmanRuntime:
         if known is None or not known.running.alive:
             raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
         return await self._connected.service.execution.run(known.id, argv, timeout)
+
+    async def can_sleep(self, place: ContainerId) -> bool:
+        """Whether the image has a program that runs as ``sleep``; each image is tried once. Raises EngineError."""
+        known = self._connected.containers.get(place)
+        image = known.image if known is not None else ""
+        if image not in self._sleeps:
+            self._sleeps[image] = (await self.exec(place, ("sleep", "0"), _TRIAL_SECONDS)).code not in LACKING
+        return self._sleeps[image]
 
     async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
         """Run a program like ``exec``, connected to the caller; finds the container by its record on disk."""

@@ -34,7 +34,8 @@ class HostProcess(msgspec.Struct, frozen=True):
 class Tracked(msgspec.Struct, frozen=True):
     """A container as the daemon knows it. ``groups`` are its control groups; ``upper`` is what it writes to itself.
 
-    ``monitor`` is its conmon. ``network`` has the address of a sandbox.
+    ``monitor`` is its conmon. ``network`` has the address of a sandbox; ``image`` is the ID of its
+    image.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Tracked(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     upper: str = ""
     network: Attachment = Attachment()
+    image: str = ""
 
     def ended(self, outcome: Outcome, *, killed: bool = False) -> Tracked:
         """The same container, ended; if we ``killed`` it, memory was not the reason."""
@@ -81,6 +83,7 @@ def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
         groups,
         found.upper,
         next(iter((found.network_settings.networks or {}).values()), Attachment()),
+        found.image,
     )
 
 
