@@ -60,8 +60,29 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     job_executions: tuple[Execution, ...] = ()
 
 
+class ResolvedImage(msgspec.Struct, frozen=True):
+    """An image as the manifest names it, and the digest that runs."""
+
+    image: str
+    digest: str
+
+
+class ResolvedImages(msgspec.Struct, frozen=True, rename="camel"):
+    """What the images of the newest version mean, each once, and why images of it are missing.
+
+    ``resolved_at`` is when the last of them was resolved, ISO 8601; "" before that.
+    """
+
+    images: tuple[ResolvedImage, ...] = ()
+    resolved_at: str = ""
+    error_messages: tuple[str, ...] = ()
+
+
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of the workload's own status that comes from one location."""
+    """The part of the workload's own status that comes from one location.
+
+    There are no ``resolved_images`` where nothing runs from images.
+    """
 
     canonical_endpoint: str
     endpoint: str
@@ -70,6 +91,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     health: str
     current_replica_count: int
     domain_endpoints: tuple[str, ...] = ()
+    resolved_images: ResolvedImages | msgspec.UnsetType = msgspec.UNSET
 
 
 class Deployment(msgspec.Struct, frozen=True):

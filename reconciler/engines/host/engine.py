@@ -313,7 +313,8 @@ class HostEngine:
         lacking = (*self._runtime.limitations(template.desired), *self._provisioner.limitations(template))
         now, upkeep = self._context.clock.monotonic(), self._upkeep
         created = self._templates.created(template.desired.key)
-        return StatusContext(place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created)
+        images = self._images.resolved(template.desired.key, template.desired.version)
+        return StatusContext(place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created, images)
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)

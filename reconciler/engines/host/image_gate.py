@@ -12,6 +12,7 @@ import msgspec
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.deployment import ResolvedImage, ResolvedImages
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.protocol import ImageError
 from reconciler.engines.host.images.refresh import WatchedTag
@@ -24,6 +25,7 @@ from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
+from reconciler.times import iso
 
 RETRY_SECONDS = 30.0
 """Seconds until the images of a version are tried again, where the registry asks for no other time."""
@@ -88,6 +90,17 @@ class ImageGate:
     def digests(self, key: Key, version: int) -> tuple[str, ...]:
         """The pinned references of a version, in order of its containers; empty before they are known."""
         return tuple(image for _, image in sorted(self._pinned(key, version).items()))
+
+    def resolved(self, key: Key, version: int) -> ResolvedImages | None:
+        """What the images of a version mean; None where nothing runs from images."""
+        if self._service is None or not self._pulls:
+            return None
+        pins, error = self._service.pinned(key, version), self.error(key)
+        errors = (error,) if error else ()
+        if pins is None or not pins.containers:
+            return ResolvedImages(error_messages=errors)
+        found = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
+        return ResolvedImages(tuple(dict.fromkeys(found)), iso(pins.resolved), errors)
 
     def admit(self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int]) -> WorkloadSpec:
         """``wanted`` with pinned images; pending until they are on this host.

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.deployment import Deployment, DeploymentTarget, Status, Version, WorkloadStatus
+from reconciler.engines.deployment import Deployment, DeploymentTarget, ResolvedImages, Status, Version, WorkloadStatus
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
@@ -51,7 +51,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     """The inputs of a status besides the workload; ``epoch`` is the wall clock minus the monotonic clock, in seconds.
 
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
-    set, ``created`` the creation time of each version.
+    set, ``created`` the creation time of each version. ``images`` are None where nothing runs from images.
     """
 
     place: DeploymentTarget
@@ -62,6 +62,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     clock_jumped: str = ""
     recommended: dict[str, tuple[int, int]] = {}
     created: dict[int, str] = {}
+    images: ResolvedImages | None = None
 
 
 def workload_status(
@@ -91,9 +92,9 @@ def workload_status(
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
     live = sum(replica.ending is None for replica in replicas)
     internal = f"{key.name}.{key.gvc}.platform.local"
-    return health, Deployment(
-        place.location, status, WorkloadStatus(canonical, canonical, internal, names, str(health), live)
-    )
+    images = context.images if context.images is not None else msgspec.UNSET
+    own = WorkloadStatus(canonical, canonical, internal, names, str(health), live, resolved_images=images)
+    return health, Deployment(place.location, status, own)
 
 
 def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], current: Progress, error: str, now: float) -> Health:

@@ -26,6 +26,7 @@ from reconciler.settings import HostSettings, ImageSettings, LocationSettings, S
 from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import WEB, Host
+from tests.engines.host.kit import played as played_plainly
 from tests.support.images import FakeImageStore
 from tests.support.registry import FakeRegistry, digest_of, manifest, refused
 
@@ -139,6 +140,39 @@ def test_replicas_of_a_version_run_the_digest_that_its_tag_meant(tmp_path: Path)
         assert host.images == [pinned("1")] * 2, "nothing starts anew because the daemon did"
 
     played(tmp_path, story)
+
+
+def test_the_status_shows_what_the_images_of_a_workload_mean(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        async def resolved() -> dict[str, Any]:
+            [found] = [each for each in await host.engine.observe() if str(each.key) == WEB]
+            images: dict[str, Any] = msgspec.json.decode(found.state)["workload"]["resolvedImages"]
+            return images
+
+        await host.apply(1, f"{HOST}/team/app:1")
+        first = await resolved()
+        assert first["images"] == [{"image": f"{HOST}/team/app:1", "digest": digest_of(manifest("1"))}]
+        assert (first["resolvedAt"][10], first["errorMessages"]) == ("T", [])
+        await host.restart()
+        assert await resolved() == first
+        host.registry.answer = lambda asked: refused(404, "MANIFEST_UNKNOWN", "manifest unknown")
+        await host.ask(2, f"{HOST}/team/app:none")
+        await host.event(Reason.IMAGE_PULL_FAILED)
+        missing = await resolved()
+        assert (missing["images"], missing["resolvedAt"]) == ([], "")
+        [message] = missing["errorMessages"]
+        assert message.startswith("ImagePullFailed: ")
+
+    played(tmp_path, story)
+
+
+def test_processes_have_no_images(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.apply(1)
+        [found] = [each for each in await host.engine.observe() if str(each.key) == WEB]
+        assert "resolvedImages" not in msgspec.json.decode(found.state)["workload"]
+
+    played_plainly(tmp_path, story)
 
 
 def test_the_old_version_serves_until_the_image_of_the_new_one_is_here(tmp_path: Path) -> None:
