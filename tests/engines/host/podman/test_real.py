@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
 from tests.engines.host.podman.kit import KEY, PATIENCE, Host, drop_rules, launch, opened, place, shell, until
+from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
 from tests.support.plans import Bench
 from tests.support.podman import (
@@ -421,13 +423,21 @@ def test_two_daemons_on_one_podman_leave_each_other_alone(tmp_path: Path, servic
     asyncio.run(story())
 
 
-def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(tmp_path: Path, service: PodmanService) -> None:
+def hide_nft(patch: pytest.MonkeyPatch) -> None:
+    """Make this host one without nftables."""
+    which = shutil.which
+    patch.setattr(shutil, "which", lambda name, path=None: None if name == "nft" else which(name, path=path))
+
+
+def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(
+    tmp_path: Path, service: PodmanService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret, scratch = tmp_path / "payload", tmp_path / "scratch"
     secret.write_text("hunter2\n")
     secret.chmod(0o400)
     scratch.mkdir(mode=0o700)
     mounts = (Mount(secret, "/etc/sec/payload"), Mount(scratch, "/data", read_only=False))
-    first, second = free_ports([8080], ()), free_ports([8080], (), spread="another")
+    first, second, third = (free_ports([8080], (), spread=spread) for spread in ("", "another", "third"))
 
     async def story() -> None:
         async with hosted(tmp_path / "state", service) as host:
@@ -446,6 +456,13 @@ def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(tmp_path
             await host.wrote("ready", inside)
             with pytest.raises(OSError, match="timed out"):
                 await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{second[8080]}/passwd", timeout=1)
+            hide_nft(monkeypatch)
+            served = place("unrestricted")
+            await host.runtime.start(shell(serve, at=served, image=BLOCKED_IMAGE, replica_ports=third))
+            await host.wrote("ready", served)
+            assert await asyncio.to_thread(fetch, third[8080], "passwd")
+            limited = "\n".join(host.runtime.limitations(wanted()))
+            assert "user 1337 still has a network: the daemon lacks nftables" in limited
             for at in (place(), inside):
                 pid = host.tracked(msgspec.structs.replace(at, container="")).program.pid
                 assert drop_rules(pid) == 1, "one rule in each sandbox, whatever its images name"

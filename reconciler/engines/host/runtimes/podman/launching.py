@@ -13,7 +13,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
-from reconciler.engines.host.runtimes.podman.programs import can_restrict, oci_command
+from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
@@ -36,7 +36,7 @@ class Launcher:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         at = self._clock.monotonic()
         found = await self._service.sandboxes.make(launch)
-        if launch.user != RESTRICTED_USER and self._service.capabilities.direct and can_restrict():
+        if launch.user != RESTRICTED_USER:
             # Whatever the images name, and even if a program changes its user later. Where the kernel refuses, the
             # start of a container that is known to run as this user reports it.
             with suppress(EngineError):

@@ -13,7 +13,7 @@ from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Req
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
 from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
-from reconciler.engines.host.runtimes.podman.programs import drop_packets
+from reconciler.engines.host.runtimes.podman.programs import can_restrict, drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.protocol import ContainerStart
@@ -51,8 +51,11 @@ class SandboxMaker:
         return await self._run(launch, await self._provide())
 
     async def restrict(self, sandbox_pid: int) -> None:
-        """Drop all packets of user 1337 in the namespace of a sandbox, if the daemon may. Raises EngineError."""
-        if self._capabilities.direct:
+        """Drop all packets of user 1337 in the namespace of a sandbox. Raises EngineError if the kernel refuses that.
+
+        Without the rights or the programs nothing is done; NotEnforced says so (limitations.py).
+        """
+        if self._capabilities.direct and can_restrict():
             await asyncio.to_thread(drop_packets, sandbox_pid, RESTRICTED_USER)
 
     async def _run(self, launch: ContainerStart, image: str) -> Inspected:
