@@ -38,7 +38,8 @@ AT_ONCE = 6
 """Containers that Podman's own command starts at the same time, as the daemon does."""
 SERVE = ["-c", "httpd -f -p 8080 -h /etc"]
 PROBE = {"httpGet": {"path": "/passwd"}}
-LIMITS = ("--cpus", "0.05", "--memory", "128m", "--pids-limit", "2048", "--ulimit", "nofile=4096:4096")
+LIMITS = ("--cpus", "0.05", "--memory", "128m", "--pids-limit", "2048", "--ulimit", "nofile=4096:4096",
+          "--ulimit", "nproc=4096:4096")  # fmt: skip
 
 
 def containers(ground: Ground) -> Iterator[Row]:

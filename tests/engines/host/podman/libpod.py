@@ -13,6 +13,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -44,6 +45,7 @@ class Box:
         self.listeners: list[socket.socket] = []
         self.servers: list[asyncio.Server] = []
         self.updates: list[dict[str, Any]] = []
+        self.started = 1_767_323_045.678901
 
     def listed(self) -> dict[str, Any]:
         """As in a list."""
@@ -53,13 +55,14 @@ class Box:
             "State": self.state,
             "Pid": 1 if self.state == "running" else 0,
             "ExitCode": self.code,
-            "StartedAt": 1 if self.lost or self.state in ("running", "exited") else -62135596800,
+            "StartedAt": int(self.started) if self.lost or self.state in ("running", "exited") else -62135596800,
             "Labels": self.body.get("labels"),
         }
 
     def inspected(self) -> dict[str, Any]:
         """In detail."""
-        state = {"Status": self.state, "Pid": 0, "ExitCode": self.code, "StartedAt": "2026-01-02T03:04:05.678901234Z"}
+        started = datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f234Z")
+        state = {"Status": self.state, "Pid": 0, "ExitCode": self.code, "StartedAt": started}
         address = {"IPAddress": f"10.89.0.{int(self.id, 16) + 1}", "Gateway": "10.89.0.1"}
         networks = dict.fromkeys(self.body.get("networks", ()), address)
         return {"Id": self.id, "Image": "i" * 64, "State": state, "NetworkSettings": {"Networks": networks}}
@@ -240,6 +243,21 @@ class Libpod:
         box = self._box(name)
         if box.state == "running":
             return httpx2.Response(304)
+        self.listen(box)
+        box.state = "running"
+        try:
+            self.begin(box)
+        except Refusal:
+            box.state = "created"
+            self._close(box)
+            raise
+        return httpx2.Response(204)
+
+    def begin(self, box: Box) -> None:
+        """Start the program of a container: here there is none."""
+
+    def listen(self, box: Box) -> None:
+        """Listen on the ports of a container. Raises Refusal if one is taken."""
         for port in box.body.get("portmappings", ()):
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -254,14 +272,16 @@ class Libpod:
                 task = asyncio.create_task(self._answer_at(box, listener))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        box.state = "running"
-        return httpx2.Response(204)
+
+    def signal(self, box: Box, number: int) -> None:
+        """Every signal ends a container."""
+        self.end(box, 128 + number)
 
     def _kill(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         box = self._box(name)
         if box.state != "running":
             raise Refusal(500, "container state improper")
-        self.end(box, 128 + int(query["signal"]))
+        self.signal(box, int(query["signal"]))
         return httpx2.Response(204)
 
     def _update(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:

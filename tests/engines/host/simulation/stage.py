@@ -14,7 +14,7 @@ from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -55,10 +55,14 @@ class Stage:
         self._controller: LocationController | None = None
         self._returning: asyncio.Task[None] | None = None
 
+    def make_runtime(self) -> Runtime:
+        """The runtime of the next daemon."""
+        return self.runtime(self.programs)
+
     async def open(self) -> None:
         """Let a daemon begin."""
         tools = HostServices(
-            runtime=self.runtime(self.programs),
+            runtime=self.make_runtime(),
             provisioner=FakeOutfit(),
             store=Store(self._root / "replicas"),
             endpoints=Endpoints(self._root / "endpoints"),

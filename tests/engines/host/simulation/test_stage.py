@@ -30,9 +30,9 @@ APART = 1 / 64
 """Seconds; a binary fraction, so that sums of it are exact."""
 
 
-async def staged(root: Path, schedule: Schedule, seconds: float) -> Stage:
+async def staged(root: Path, schedule: Schedule, seconds: float, kind: type[Stage] = Stage) -> Stage:
     """The stage after a schedule and ``seconds`` more."""
-    stage = Stage(root, schedule)
+    stage = kind(root, schedule)
     await stage.open()
     await stage.happen("push", schedule.first)
     for event in schedule.events:
@@ -59,11 +59,11 @@ def decided(schedule: Schedule, seconds: float) -> list[str]:
     return sorted(f"{at:.6f} {line}" for at, line in asked)
 
 
-def played(root: Path, schedule: Schedule, seconds: float) -> Stage:
+def played(root: Path, schedule: Schedule, seconds: float, kind: type[Stage] = Stage) -> Stage:
     """``staged`` in a loop of its own, closed at the end."""
 
     async def whole() -> Stage:
-        stage = await staged(root, schedule, seconds)
+        stage = await staged(root, schedule, seconds, kind)
         await stage.close()
         return stage
 

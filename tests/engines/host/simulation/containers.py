@@ -1,0 +1,155 @@
+"""The stage with the Podman runtime: its client, tracking and sweeps over a service in memory, and scripted programs.
+
+Hooks run as they do in the fake runtime: the service would need the time of the test to let them take theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from reconciler.engines.host.runtimes.podman.labels import PodmanLabels, labels_of
+from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, ExecResult
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from tests.engines.host.fake import FakeRuntime, Program, Programs
+from tests.engines.host.podman.libpod import Box, Libpod, Refusal
+from tests.engines.host.simulation.behaviour import BEHAVIOURS
+from tests.engines.host.simulation.schedule import Schedule
+from tests.engines.host.simulation.stage import Stage
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Does work for threads at once: the time of a test must not pass meanwhile."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """The result of ``fn``, which has ended already."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
+
+
+class ScriptedLibpod(Libpod):
+    """A service whose containers behave as their images say, in the time of ``programs``; ports are not real."""
+
+    def __init__(self, programs: Programs, labels: PodmanLabels) -> None:
+        super().__init__()
+        self.programs = programs
+        self.launches: dict[ContainerId, ContainerStart] = {}
+        self._labels = labels
+        programs.on_end = self._ended
+
+    def begin(self, box: Box) -> None:
+        """Start the program of a container; a sandbox has none."""
+        place, programs = self._place(box), self.programs
+        box.started = programs.clock.now()
+        if place is None:
+            return
+        behaviour = BEHAVIOURS[box.body["image"]]
+        if not behaviour.starts:
+            raise Refusal(500, "OCI runtime attempted to invoke a command that was not found")
+        program = Program(self.launches[place], programs.clock.monotonic(), behaviour.ready is None)
+        programs.running[place] = program
+        if behaviour.lives == 0:
+            programs.end(place, 1, program)
+        programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
+
+    def listen(self, box: Box) -> None:
+        """Nothing connects."""
+
+    def signal(self, box: Box, number: int) -> None:
+        """SIGKILL ends it now, SIGTERM when its behaviour says so."""
+        place = self._place(box)
+        program = self.programs.running.get(place) if place is not None else None
+        if place is None or program is None:
+            super().signal(box, number)
+            return
+        killed = number == signal.SIGKILL
+        wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
+        end = lambda: self.programs.end(place, 137 if killed else 143, program)  # noqa: E731
+        end() if not wait else self.programs.later(wait, end)
+
+    def _ended(self, place: ContainerId) -> None:
+        for box in self.boxes.values():
+            if box.state == "running" and self._place(box) == place:
+                self.end(box, self.programs.running[place].code)
+
+    def _place(self, box: Box) -> ContainerId | None:
+        labelled = self._labels.read(box.body["labels"])
+        return labelled.place if labelled is not None and labelled.place.container else None
+
+
+class NotingRuntime(PodmanRuntime):
+    """Writes down what it is asked for, as the fake runtime does."""
+
+    def __init__(self, root: Path, programs: Programs, service: ScriptedLibpod) -> None:
+        super().__init__(root, "here", programs.clock, root / "socket", service.transport())
+        self.image_store = None
+        self._programs = programs
+        self._service = service
+        self._fake = FakeRuntime(programs)
+
+    async def start(self, launch: ContainerStart) -> None:
+        """Start a container."""
+        self._programs.note("start", launch.place.replica, launch.place.container)
+        self._service.launches[launch.place] = launch
+        await super().start(launch)
+
+    async def signal(self, place: ContainerId, number: int) -> None:
+        """Signal a container."""
+        self._programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
+        if number == signal.SIGKILL and self._programs.unkillable:
+            self._programs.unkillable -= 1
+            raise EngineError(f"{place.container} cannot be killed", reason=Reason.KILL_FAILED)
+        await super().signal(place, number)
+
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+        """Run a hook for as long as the behaviour says."""
+        return await self._fake.exec(place, argv, timeout)
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Remove a replica; what still runs of it is written down."""
+        await self._fake.remove(key, replica)
+        await super().remove(key, replica)
+
+
+class ContainerStage(Stage):
+    """A stage on which the Podman runtime runs the containers."""
+
+    def __init__(self, root: Path, schedule: Schedule) -> None:
+        super().__init__(root, schedule)
+        asyncio.get_running_loop().set_default_executor(AtOnce())
+        self._labels = labels_of(root, "here")
+        self.service = ScriptedLibpod(self.programs, self._labels)
+        self._replicas: set[str] = set()
+
+    def make_runtime(self) -> NotingRuntime:
+        """The runtime of the next daemon."""
+        return NotingRuntime(self._root, self.programs, self.service)
+
+    async def close(self) -> None:
+        """Let the daemon stop, and remember its replicas."""
+        self._replicas = {each.name for each in self.replicas()}
+        await super().close()
+
+    def known_replicas(self) -> set[str]:
+        """The replicas that the last daemon knew."""
+        return self._replicas
+
+    def replicas_in_podman(self) -> set[str]:
+        """The replicas that have a container or a sandbox in Podman."""
+        read = [self._labels.read(box.body["labels"]) for box in self.service.boxes.values()]
+        assert None not in read
+        return {each.place.replica for each in read if each is not None}
