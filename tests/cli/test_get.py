@@ -10,6 +10,7 @@ import yaml
 
 from reconciler.records.store import FILE
 from tests.support.desk import alone, here
+from tests.support.pace import on_quiet_machine
 from tests.support.records import REVISION, cpu_seconds, record, shop
 
 MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
@@ -135,7 +136,7 @@ def test_reading_goes_on_while_the_daemon_writes(tmp_path: Path) -> None:
 
 def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    assert any(cpu_seconds("get", "-o", "json", cwd=tmp_path) < 0.25 for _ in range(20))
+    assert any(on_quiet_machine(cpu_seconds("get", "-o", "json", cwd=tmp_path)) < 0.25 for _ in range(20))
 
 
 def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:

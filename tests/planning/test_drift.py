@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from reconciler.planning.drift import (
 )
 from reconciler.planning.plan import ChangeClass, FieldChange
 from tests.support.cases import cases
+from tests.support.pace import in_time
 
 
 def _resource(text: str) -> Resource:
@@ -100,8 +100,6 @@ def test_a_path_covers_itself_and_what_is_below(path: str, field: str, covered: 
 
 
 def test_a_path_of_many_stars_takes_no_time() -> None:
-    began = time.process_time()
-    assert not path_matches("tags." + "*a" * 30 + "*b", "tags." + "a" * 250)
-    assert path_matches("tags." + "*a" * 30, "tags." + "a" * 250)
+    assert in_time(lambda: path_matches("tags." + "*a" * 30 + "*b", "tags." + "a" * 250), 1.0)[0] is False
+    assert in_time(lambda: path_matches("tags." + "*a" * 30, "tags." + "a" * 250), 1.0)[0] is True
     assert path_matches("*.*s[*].image", "spec.containers[main].image")
-    assert time.process_time() - began < 1

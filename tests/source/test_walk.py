@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from reconciler.source.tree_diff import Walk
 from tests.source.conftest import Opener
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo, Submodule, Symlink, git
+from tests.support.pace import in_time
 
 
 def taken(source: Source) -> list[str]:
@@ -96,9 +96,8 @@ def test_patterns_mean_what_they_mean_in_a_gitignore(pattern: str, path: str, co
 
 
 def test_hostile_patterns_take_no_time_and_too_many_are_refused() -> None:
-    began = time.process_time()
-    FileFilter(ignored=b"/".join([b"**"] * 200 + [b"*a" * 200])).matches("/".join(["a" * 200] * 60) + "/x.yaml")
-    assert time.process_time() - began < 1
+    hostile, path = b"/".join([b"**"] * 200 + [b"*a" * 200]), "/".join(["a" * 200] * 60) + "/x.yaml"
+    in_time(lambda: FileFilter(ignored=hostile).matches(path), 1.0)
     with pytest.raises(SourceError, match="too large"):
         FileFilter(ignored=b"a\n" * 1000)
 

@@ -24,6 +24,11 @@ def slowness() -> float:
     return max(1.0, (time.process_time() - began) / 4 / QUIET)
 
 
+def on_quiet_machine(seconds: float) -> float:
+    """The CPU seconds that the quiet machine would have needed for what took this one ``seconds`` just now."""
+    return seconds / slowness()
+
+
 def in_time(work: Callable[[], Any], seconds: float, spent: float = 0.0) -> tuple[Any, float]:
     """What ``work`` returns, and the quiet machine's CPU seconds of it and of the ``spent`` before.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from reconciler.engines.host.images.reference import parse_reference
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 from tests.support.cases import cases
+from tests.support.pace import in_time
 
 
 @pytest.mark.parametrize("case", cases("host/images.yaml"))
@@ -36,10 +36,11 @@ def test_a_reference_is_parsed_or_refused(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", ["quay.io/" + "a-" * 500, "quay.io/" + "a__" * 330, "a." * 510, "a-" * 510 + ".b/c"])
 def test_no_reference_takes_long(text: str) -> None:
-    began = time.process_time()
-    with pytest.raises(ImageError):
-        parse_reference(text, "acme", "")
-    assert time.process_time() - began < 0.1
+    def refused() -> None:
+        with pytest.raises(ImageError):
+            parse_reference(text, "acme", "")
+
+    in_time(refused, 0.1)
 
 
 def test_the_image_at_a_digest_has_no_tag() -> None:
