@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any
 
 from reconciler.documents.aliases import Anchors, too_deep, too_many_nodes
@@ -12,7 +12,6 @@ from reconciler.documents.encoding import too_large
 from reconciler.documents.events import (
     AliasEvent,
     CParser,
-    DocumentEndEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
@@ -59,17 +58,10 @@ class Merges:
                 into.setdefault(key, member)
 
 
-# The role of the next node in the open container: an item of a list, a key or, if neither, the value of that key.
-_ITEM = object()
-_KEY = object()
-
 # A file without these bytes has no anchor, tag, escape or merge key, so the checks for them are skipped. One byte of
 # the merge key is enough: searching for both takes ten times as long.
 _UNUSUAL = (b"&", b"!", b"\\", MERGE_KEY[:1].encode())
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-
-# The number of open containers while the members of a top-level field are read: the root, and the one around it.
-_IN_FIELD = 2
 
 _ESCAPED_CONTROL = Problem(
     "control-character", "this text has a control character", "remove the escape; only tab and newline are allowed"
@@ -130,8 +122,8 @@ class Composer:
                 continue
             before = len(self.faults.faults)
             self._begin()
-            value, end = self._compose(root)
-            self._check_size(root, end.end_mark.index - start.start_mark.index)
+            value = self._node(root)
+            self._check_size(root, self._get().end_mark.index - start.start_mark.index)
             self._file_nodes += self._nodes
             if self._file_nodes > (most := self._limits.file_nodes_at(started)):
                 message = f"this file has more than {most:,} values in its first {started:,} documents"
@@ -142,96 +134,114 @@ class Composer:
     def _begin(self) -> None:
         self._anchors = Anchors(self.faults)
         self._merges = Merges(self.faults)
-        self._stack: list[tuple[Any, Any]] = []
+        # A node is at most two events, so this bounds the nodes between the exact counts at the ends of containers.
+        self._events = starmap(self._get, repeat((), 2 * self._limits.nodes))
         self._nodes = 1
         self._repeats: list[tuple[dict[Any, Any], str]] = []
         self._lines: dict[tuple[int, str], int] = {}
         self._alive: list[Any] = []
 
-    def _compose(self, event: Any) -> tuple[Any, Any]:
+    def _mapping(self, start: Any, depth: int, as_text: bool) -> dict[Any, Any]:
         # A first load spends its time here: names are local, and rare cases are in other functions.
-        get, unusual, every_key, stack = self._get, self._unusual, self._every_key, self._stack
-        holder: list[Any] = []
-        filled: Any = holder
-        role: Any = _ITEM
-        # A node is at most two events, so this bounds the nodes between the exact counts at the ends of containers.
-        for _ in repeat(None, 2 * self._limits.nodes + 1):
-            kind = type(event)
-            if kind is ScalarEvent:
-                value = event.value
-                if unusual:
-                    value = self._scalar(event, role is _KEY)
-                elif (value in WORDS or value[0] in NUMERIC) and not event.style:
-                    value = plain(value) if len(stack) != _IN_FIELD else self._plain(value, role is _KEY)
-                    value = value if type(value) is not Problem else self._checked(event, value, role is _KEY)
-                if role is _ITEM:
-                    filled.append(value)
-                elif role is not _KEY:
-                    filled[role] = value
-                    role = _KEY
-                elif every_key or type(value) is not str or value in filled:
-                    role = self._key(event, value, filled)
-                else:
-                    role = value
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+        events, unusual, every_key = self._events, self._unusual, self._every_key
+        filled: dict[Any, Any] = {}
+        self._open(start, filled, depth)
+        for event in events:
+            if type(event) is ScalarEvent:
+                key = event.value
+                if unusual or ((key in WORDS or key[0] in NUMERIC) and not event.style):
+                    key = self._scalar(event, False, True)
+                if every_key or type(key) is not str or key in filled:
+                    key = self._key(event, key, filled)
+            elif type(event) is MappingEndEvent:
                 self._close(event, filled)
-                filled, role = stack.pop()
-            elif kind is DocumentEndEvent:
-                return holder[0], event
+                break
             else:
-                filled, role = self._open(event, filled, role)
-            event = get()
-        return too_many_nodes(self.faults, event)
-
-    def _open(self, event: Any, filled: Any, role: Any) -> tuple[Any, Any]:
-        """Add a list, a mapping or an alias; returns the container to fill next, and the role of its next node."""
-        kind = type(event)
-        value: Any = {} if kind is MappingStartEvent else [] if kind is SequenceStartEvent else self._alias(event)
-        if role is _ITEM:
-            filled.append(value)
-        elif role is _KEY:
-            role = self._key(event, value, filled)
+                key = self._collection_as_key(event, filled, depth, as_text)
+            event = next(events, None)
+            if type(event) is ScalarEvent:
+                value = event.value
+                if unusual or ((value in WORDS or value[0] in NUMERIC) and not event.style):
+                    value = self._scalar(event, as_text)
+                filled[key] = value
+            else:
+                filled[key] = self._node(event, depth, as_text, depth == 1 and key in self._text_fields)
         else:
-            filled[role] = value
-            role = _KEY
+            too_many_nodes(self.faults, self._get())
+        return filled
+
+    def _sequence(self, start: Any, depth: int, as_text: bool) -> list[Any]:
+        unusual = self._unusual
+        filled: list[Any] = []
+        self._open(start, filled, depth)
+        for event in self._events:
+            if type(event) is ScalarEvent:
+                value = event.value
+                if unusual or ((value in WORDS or value[0] in NUMERIC) and not event.style):
+                    value = self._scalar(event, as_text)
+                filled.append(value)
+            elif type(event) is SequenceEndEvent:
+                self._close(event, filled)
+                break
+            else:
+                filled.append(self._node(event, depth, as_text))
+        else:
+            too_many_nodes(self.faults, self._get())
+        return filled
+
+    def _node(self, event: Any, depth: int = 0, as_text: bool = False, members_as_text: bool = False) -> Any:
+        """The value that begins with ``event`` in ``depth`` containers.
+
+        ``as_text``: numbers and booleans stay as written; ``members_as_text``: those directly in this value do.
+        """
+        kind = type(event)
+        if kind is MappingStartEvent:
+            return self._mapping(event, depth + 1, members_as_text)
+        if kind is SequenceStartEvent:
+            return self._sequence(event, depth + 1, members_as_text)
+        if kind is ScalarEvent:
+            return self._scalar(event, as_text)
         if kind is AliasEvent:
-            return filled, role
-        self._stack.append((filled, role))
-        if len(self._stack) > self._limits.depth:
+            return self._alias(event, depth, as_text)
+        return too_many_nodes(self.faults, self._get())
+
+    def _collection_as_key(self, event: Any, filled: dict[Any, Any], depth: int, as_text: bool) -> Any:
+        if type(event) is AliasEvent:
+            return self._key(event, self._alias(event, depth, as_text), filled)
+        key = self._key(event, [], filled)
+        self._node(event, depth)
+        return key
+
+    def _open(self, event: Any, filled: Any, depth: int) -> None:
+        if depth > self._limits.depth:
             too_deep(self.faults, event)
         if self._unusual:
-            self._mark(event, value)
-        return value, _KEY if kind is MappingStartEvent else _ITEM
+            self._anchors.open(event, filled, depth, self._nodes)
+            if event.tag:
+                self._checked(event, collection(event.tag, "map" if type(filled) is dict else "seq"))
 
-    def _mark(self, event: Any, value: Any) -> None:
-        self._anchors.open(event, value, len(self._stack), self._nodes)
-        if event.tag:
-            self._checked(event, collection(event.tag, "map" if type(value) is dict else "seq"))
+    def _close(self, event: Any, filled: Any) -> None:
+        self._nodes += 2 * len(filled) if type(filled) is dict else len(filled)
+        if self._nodes > self._limits.nodes:
+            too_many_nodes(self.faults, event)
+        if self._unusual:
+            self._merges.close(filled)
+            self._anchors.close(filled, self._nodes)
 
-    def _scalar(self, event: Any, as_key: bool) -> Any:
-        text = event.value
+    def _scalar(self, event: Any, as_text: bool, as_key: bool = False) -> Any:
+        text = resolved = event.value
         is_plain = not event.style and not event.tag
-        resolved: Any = text
-        if event.style == '"' and _CONTROL.search(text):
+        if is_plain:
+            resolved = MERGE if as_key and text == MERGE_KEY else literal(text) if as_text else plain(text)
+        elif event.style == '"' and _CONTROL.search(text):
             resolved = _ESCAPED_CONTROL
         elif event.tag:
             resolved = tagged(event.tag, text)
-        elif is_plain:
-            resolved = self._plain(text, as_key)
-        resolved = self._checked(event, resolved, as_key)
+        if type(resolved) is Problem:
+            resolved = self._checked(event, resolved, as_key)
         if event.anchor:
             self._anchors.name(event.anchor, resolved, text if is_plain else None)
         return resolved
-
-    def _plain(self, text: str, as_key: bool) -> Any:
-        if as_key and text == MERGE_KEY:
-            return MERGE
-        if len(self._stack) == _IN_FIELD and not as_key:
-            root = self._stack[1][0]
-            # A mapping is attached to the root before it is filled, so its field is the root's last.
-            if type(root) is dict and next(reversed(root), None) in self._text_fields:
-                return literal(text)
-        return plain(text)
 
     def _checked(self, event: Event, resolved: Any, as_key: bool = False) -> Any:
         if type(resolved) is not Problem:
@@ -240,22 +250,16 @@ class Composer:
         self.faults.add(resolved.rule, event, resolved.message, suggestion)
         return f"{UNREADABLE}{len(self.faults.faults)}"
 
-    def _alias(self, event: Any) -> Any:
-        anchor = self._anchors.alias(event, len(self._stack))
+    def _alias(self, event: Any, depth: int, as_text: bool) -> Any:
+        anchor = self._anchors.alias(event, depth)
         if anchor is None:
             return {}
         self._nodes += anchor.nodes - 1
         if self._nodes > self._limits.nodes:
             too_many_nodes(self.faults, event)
-        return anchor.value if anchor.text is None else self._checked(event, self._plain(anchor.text, False))
-
-    def _close(self, event: Event, filled: Any) -> None:
-        self._nodes += 2 * len(filled) if type(filled) is dict else len(filled)
-        if self._nodes > self._limits.nodes:
-            too_many_nodes(self.faults, event)
-        if self._unusual:
-            self._merges.close(filled)
-            self._anchors.close(filled, self._nodes)
+        if anchor.text is None:
+            return anchor.value
+        return self._checked(event, literal(anchor.text) if as_text else plain(anchor.text))
 
     def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
         if value is not MERGE and type(value) is not str:

@@ -41,6 +41,7 @@ class EventStream:
         self._limits = limits
         self._at_limit = False
         self._depth = self._documents = self._file_events = self._events = self._aliases = self._start = 0
+        self._most_events = self._most()
 
     def next(self) -> Any:
         """The next event; one that exceeds a limit is the last.
@@ -63,16 +64,21 @@ class EventStream:
             self._file_events += self._events
             self._events = self._aliases = 0
             self._start = event.start_mark.index
+            self._most_events = self._most()
         limits = self._limits
         self._at_limit = (
             self._depth > limits.depth
-            or self._events > 2 * limits.nodes  # a node is at most two events
-            or self._file_events + self._events > 2 * limits.file_nodes_at(self._documents)
+            or self._events > self._most_events
             or self._aliases > limits.aliases
             or self._documents > limits.documents
             or event.start_mark.index - self._start > limits.document_bytes
         )
         return event
+
+    def _most(self) -> int:
+        """The limit of events of the current document; a node is at most two events."""
+        limits = self._limits
+        return min(2 * limits.nodes, 2 * limits.file_nodes_at(self._documents) - self._file_events)
 
     def document(self) -> Any:
         """The first event of the next document that is not empty, None at the end of the file.

@@ -19,7 +19,7 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import place
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import Pointer, Position, Positions
+from reconciler.documents.positions import Parts, Place, Position, Positions, add_place
 from reconciler.documents.scalars import NUMERIC, WORDS
 
 
@@ -30,7 +30,7 @@ def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
             stream.document()
         root = stream.document()
         if root is not None:
-            _walk(stream.next, root, places)
+            _walk(stream.next, root, places.root)
             return True
     return False
 
@@ -38,31 +38,27 @@ def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
 class _Open(msgspec.Struct):
     """An open container: the number of its next item, or the key of its next value."""
 
-    pointer: Pointer
+    parts: Parts
     is_list: bool
     count: int = 0
     key: str | None = None
-    key_place: Position | None = None
+    key_position: Position | None = None
 
 
-def _walk(get: Callable[[], Any], event: Any, places: Positions) -> None:
+def _walk(get: Callable[[], Any], event: Any, root: Place) -> None:
     stack: list[_Open] = []
+    root.value = place(event)
     while True:
         kind = type(event)
         if kind is MappingEndEvent or kind is SequenceEndEvent:
             stack.pop()
         else:
-            pointer = _step(stack[-1], event, places) if stack else _root_pointer(event, places)
-            if kind is MappingStartEvent or kind is SequenceStartEvent:
-                stack.append(_Open(pointer, kind is SequenceStartEvent))
+            here = _step(stack[-1], event) if stack else root
+            if here is not None and (kind is MappingStartEvent or kind is SequenceStartEvent):
+                stack.append(_Open(here.open(), kind is SequenceStartEvent))
         if not stack:
             return
         event = get()
-
-
-def _root_pointer(event: Any, places: Positions) -> Pointer:
-    places.add((), place(event), None)
-    return ()
 
 
 def _written(event: Any) -> str | None:
@@ -73,25 +69,21 @@ def _written(event: Any) -> str | None:
     return text if text in WORDS or text[0] in NUMERIC else None
 
 
-def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
-    """The pointer of the next node of ``parent``, recorded unless the node is a key."""
-    here, written = place(event), _written(event)
+def _step(parent: _Open, event: Any) -> Place | None:
+    """The place of the next node of ``parent``; None for a key, unless it is a list or mapping."""
+    position, text = place(event), _written(event)
     if parent.is_list:
-        pointer: Pointer = (*parent.pointer, parent.count)
         parent.count += 1
-        places.add(pointer, here, None, written)
-        return pointer
+        return add_place(parent.parts, parent.count - 1, position, None, text)
     if parent.key is None:
         parent.key = event.value if type(event) is ScalarEvent else ""
-        parent.key_place = here
-        return (*parent.pointer, parent.key)
-    pointer = (*parent.pointer, parent.key)
-    if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
+        parent.key_position = position
+        return None if type(event) is ScalarEvent else add_place(parent.parts, "", None, None, None)
+    if parent.key_position and position[0] != parent.key_position[0] and is_empty(event):
         # `? key` without a value: the parser places the value before the next node, which may be the end of the file.
-        here = parent.key_place
-    places.add(pointer, here, parent.key_place, written)
-    parent.key = None
-    return pointer
+        position = parent.key_position
+    key, parent.key = parent.key, None
+    return add_place(parent.parts, key, position, parent.key_position, text)
 
 
 _ENDED = 1 << 62

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 # The parser's line breaks; they are counted one by one, since a file may consist of them.
 _BREAKS = "\n\r\x85\u2028\u2029"
 
@@ -25,40 +27,69 @@ Pointer = tuple[str | int, ...]
 Position = tuple[int, int]
 
 
-class Positions:
-    """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them.
+class Place(msgspec.Struct, gc=False):
+    """The position of a value and of the key that leads to it, and the places of the values in it.
 
-    Also the text of numbers, booleans and nulls, since the value loses it: 1.10 becomes 1.1.
+    ``value`` is None for a key that is a list or mapping, until its value follows. ``written`` is the text of a number,
+    a boolean or null, since the value loses it: 1.10 becomes 1.1.
     """
 
+    value: Position | None
+    key: Position | None = None
+    written: str | None = None
+    parts: Parts | None = None
+
+    def open(self) -> Parts:
+        """The places of the values in this one, to add to."""
+        if self.parts is None:
+            self.parts = {}
+        return self.parts
+
+
+Parts = dict[str | int, Place]
+
+
+def add_place(
+    parts: Parts, step: str | int, value: Position | None, key: Position | None, written: str | None
+) -> Place:
+    """The place of the value at ``step``, with its positions and text; the first of two values wins."""
+    place = parts.get(step)
+    if place is None or place.value is None:
+        place = parts[step] = Place(value, key, written, place.parts if place is not None else None)
+    return place
+
+
+class Positions:
+    """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them."""
+
     def __init__(self) -> None:
-        self._values: dict[Pointer, Position] = {}
-        self._keys: dict[Pointer, Position] = {}
-        self._written: dict[Pointer, str] = {}
+        self.root = Place((1, 1))
 
     def value(self, pointer: Pointer) -> Position:
         """The start of the value at ``pointer``, or of its nearest ancestor (an alias has no parts)."""
-        while pointer and pointer not in self._values:
-            pointer = pointer[:-1]
-        return self._values.get(pointer, (1, 1))
+        return self._nearest(pointer).value or (1, 1)
 
     def key(self, pointer: Pointer) -> Position:
         """Where the mapping key that leads to ``pointer`` begins; for an item of a list, the item.
 
         Without such a value, the key or item of the nearest ancestor.
         """
-        while pointer and pointer not in self._values:
-            pointer = pointer[:-1]
-        return self._keys.get(pointer) or self.value(pointer)
+        place = self._nearest(pointer)
+        return place.key or place.value or (1, 1)
 
     def written(self, pointer: Pointer) -> str | None:
         """The written text of the number, boolean or null at ``pointer``; None if there is none."""
-        return self._written.get(pointer)
+        place: Place | None = self.root
+        for step in pointer:
+            place = place.parts.get(step) if place and place.parts else None
+        return place.written if place else None
 
-    def add(self, pointer: Pointer, value: Position, key: Position | None, written: str | None = None) -> None:
-        """Add the value at ``pointer``; the first of two with one pointer wins."""
-        if written is not None and pointer not in self._values:
-            self._written[pointer] = written
-        self._values.setdefault(pointer, value)
-        if key:
-            self._keys.setdefault(pointer, key)
+    def _nearest(self, pointer: Pointer) -> Place:
+        """The last recorded place on the way to ``pointer``."""
+        place = nearest = self.root
+        for step in pointer:
+            if place.parts is None or step not in place.parts:
+                break
+            place = place.parts[step]
+            nearest = place if place.value else nearest
+        return nearest

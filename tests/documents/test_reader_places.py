@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -170,3 +171,17 @@ def test_values_behind_a_pair_of_escapes_are_found_where_they_stand(text: str) -
     assert places.key(("last",)) == (1, raw.index(b'"last"') + 1)
     assert places.value(("last",)) == (1, raw.index(b"true") + 1)
     assert places.value(("first", 1, text)) == (1, raw.index(b"1}") + 1)
+
+
+def test_a_place_takes_the_same_memory_at_any_depth() -> None:
+    flat, deep = (_memory(b"[" * depth + b"1," * 5_000 + b"]" * depth) for depth in (1, 60))
+    assert deep < 1.2 * flat
+
+
+def _memory(raw: bytes) -> int:
+    tracemalloc.start()
+    try:
+        locate(raw, 0)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -92,3 +92,11 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def test_two_suggestions_for_one_fault_are_always_in_the_same_order() -> None:
+    fields = ", ".join(f"wrong{number}: x" for number in range(12))
+    found = faults_of("cloudaccount", f"kind: cloudaccount\nname: a\nprovider: aws\ndata: {{{fields}}}\n".encode())
+    unknown = [(fault.line, fault.column, fault.suggestion) for fault in found if fault.rule == "unknown-field"]
+    assert len(unknown) == 24
+    assert unknown == sorted(unknown)

@@ -54,7 +54,7 @@ def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Posi
     slippery = any(field.get("x-secret") for field in schema.get("properties", {}).values())
     hidden = ((each, _secret(schema, each.path) or (slippery and _slipped(each))) for each in chosen)
     faults = {_fault(_in_place(breach, schema, places), secret, places) for breach, secret in hidden}
-    return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
+    return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message, fault.suggestion))
 
 
 def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
