@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 from collections.abc import Callable
@@ -58,3 +59,33 @@ def test_a_commit_of_the_status_leaves_nothing_in_memory(tmp_path: Path) -> None
         branch.commit({file: b"%d" % number, f"{file}.old": None}, "Status", 1_700_000_000 + number)
 
     assert left_behind(commit, 200) < 100
+
+
+class Heap(ctypes.Structure):
+    """``struct mallinfo2`` of the C library: ten numbers of bytes."""
+
+    _fields_ = (("values", ctypes.c_size_t * 10),)
+
+
+def heap_in_use() -> int:
+    """Bytes that malloc has handed out (uordblks), to libgit2 too; small objects of Python are not among them."""
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = Heap
+    return int(libc.mallinfo2().values[7])
+
+
+def test_memory_levels_off_after_a_few_hundred_commits_of_the_status(tmp_path: Path) -> None:
+    repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "kind: gvc\n"})
+    branch = StatusBranch(repo.path, "reconciler/status")
+    branch.commit({f"shop/workload/w{number}.yaml": b"" for number in range(20)}, "Status", 1_700_000_000)
+
+    def commit(number: int) -> None:
+        branch.commit({f"shop/workload/w{number % 20}.yaml": b"%d" % number}, "Status", 1_700_000_001 + number)
+
+    gc.collect()  # what earlier tests cached would be freed in between
+    for number in range(400):
+        commit(number)
+    before = heap_in_use()
+    for number in range(400, 520):
+        commit(number)
+    assert heap_in_use() - before < 150 * 1024
