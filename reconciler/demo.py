@@ -53,7 +53,7 @@ STEPS = (
     ("Point a second terminal at this trial", ("export PATH={bin}:$PATH RECONCILER_SETTINGS={settings}", "cd {repo}")),
     ("See what is there, and what runs", ("reconciler get", "reconciler top --once")),
     (
-        "Open an address of shop/web that the first terminal names, and then change the page: others serve it now",
+        "Open the address of shop/web that the first terminal names, change the page, and load it again",
         (
             "sed -i 's/<h1>Shop in/<h1>Our shop in/' shop/web.yaml",
             'git commit --quiet --all --message "Call it ours"',
@@ -131,26 +131,28 @@ def guide(directory: Path, colour: bool) -> str:
 
 
 async def announce(state: Path, show: Callable[[str], None]) -> None:
-    """Print the addresses of ready replicas whenever they change, until cancelled."""
-    known: dict[str, list[str]] = {}
+    """Print the address of each workload, whenever the number of its ready replicas changes, until cancelled."""
+    known: dict[str, str] = {}
     while True:
         now = answering(state)
         for name in sorted(known.keys() | now.keys()):
-            addresses = now.get(name, [])
-            if addresses != known.get(name, []):
-                show(f"  {name}: {' '.join(addresses) or 'nothing answers just now'}")
+            if now.get(name) != known.get(name):
+                show(f"  {name}: {now.get(name, 'no replica is ready')}")
         known = now
         await asyncio.sleep(POLL_SECONDS)
 
 
-def answering(state: Path) -> dict[str, list[str]]:
-    """The addresses of ready replicas, by ``GVC/WORKLOAD at LOCATION``."""
+def answering(state: Path) -> dict[str, str]:
+    """The address of each workload that has ready replicas, with their number, by ``GVC/WORKLOAD at LOCATION``."""
     found = {}
     for file in state.glob("host/*/endpoints/*/*.json"):
-        with suppress(FileNotFoundError):
-            replicas = json.loads(file.read_bytes())["replicas"]
-            name = f"{file.parent.name}/{file.stem} at {file.parents[2].name}"
-            found[name] = [f"http://{replica['address']}" for replica in replicas]
+        root, name = file.parents[2], f"{file.parent.name}/{file.stem}"
+        with suppress(FileNotFoundError, KeyError):
+            replicas = len(json.loads(file.read_bytes())["replicas"])
+            port = json.loads((root / "dataplane" / "ports.json").read_bytes())[name]
+            if replicas:
+                count = "1 replica" if replicas == 1 else f"{replicas} replicas"
+                found[f"{name} at {root.name}"] = f"http://127.0.0.1:{port} ({count})"
     return found
 
 

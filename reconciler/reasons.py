@@ -280,6 +280,8 @@ class Reason(StrEnum):
     POST_START_FAILED = ("PostStartFailed",
         _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
+    CONNECTIONS_REFUSED = ("ConnectionsRefused",
+        _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
     SCALED = "Scaled", _normal("Autoscaling changed the number of replicas; the message has the metric and its target.")
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
     WORKLOAD_ERROR = ("WorkloadError",

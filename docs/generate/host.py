@@ -10,6 +10,7 @@ from docs.generate.tables import table
 from reconciler.engines.host import ephemeral_storage
 from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
+from reconciler.engines.host.dataplane import forwarder
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
@@ -63,6 +64,7 @@ def _numbers() -> dict[str, str]:
         "steady": decide.STEADY,
         "starting": availability.START_SECONDS,
         "steep": decide.STEEP,
+        "unproven": forwarder.UNPROVEN,
         "eager": state.EAGER,
         "patient": state.PATIENT,
         "proof": availability.MIN_UNPROBED_UPTIME,

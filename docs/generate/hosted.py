@@ -89,6 +89,7 @@ def sentences() -> dict[str, list[str]]:
         for text in (
             *_written(f"{package}/runtimes/{runtime}/limitations.py"),
             *_written(f"{package}/runtimes/limitations.py"),
+            *_written(f"{package}/dataplane/builtin.py", "limitations"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
         ):
             if " " in text and runtime not in found.setdefault(text, []):

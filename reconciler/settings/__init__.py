@@ -12,6 +12,7 @@ from reconciler.settings.loader import (
 from reconciler.settings.types import (
     Credentials,
     EventSettings,
+    HoldSettings,
     HostSettings,
     ImageSettings,
     LocationSettings,
@@ -34,6 +35,7 @@ __all__ = [
     "RULES",
     "Credentials",
     "EventSettings",
+    "HoldSettings",
     "HostSettings",
     "ImageSettings",
     "LocationSettings",

@@ -78,6 +78,13 @@ class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
     runtime: str = "process"
 
 
+class HoldSettings(msgspec.Struct, frozen=True):
+    """How many requests of a workload wait for a replica, and for how many seconds, before they are refused."""
+
+    requests: int = 1000
+    seconds: float = 30.0
+
+
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds."""
 
@@ -86,6 +93,9 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     log_retention: float = 604_800.0
     first_port: int = 20_000
     last_port: int = 31_999
+    first_service_port: int = 18_000
+    last_service_port: int = 19_999
+    hold: HoldSettings = HoldSettings()
     default_user: str = "nobody"
     pids_limit: int = 2048
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import msgspec
 from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget
-from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
-from reconciler.engines.host.autoscaling.decide import STEADY
-from reconciler.engines.host.autoscaling.metrics import CpuMetric
-from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
+from reconciler.engines.host.autoscaling.scaling import Scaling
+from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
+from reconciler.engines.host.dataplane.protocol import DataPlane, service_of
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
@@ -100,11 +98,13 @@ class HostEngine:
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
-        self._cpu = CpuMetric(runtime, clock)
-        self._scaler = Autoscaler(self._cpu, clock, self._append_event)
-        self._advisor = CapacityRecommender(root / "usage")
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
+        self._dataplane: DataPlane = BuiltinDataPlane(
+            root / "dataplane" / "ports.json", settings.host, clock, self._append_event, self._reload, self._changed.set
+        )
+        self.endpoints.listen(self._dataplane.update)
+        self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
@@ -162,7 +162,14 @@ class HostEngine:
             self._images.forget_others(recorded)
         await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
-        work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files(), self._images.run())
+        work = (
+            self._upkeep.run(),
+            self._scaling.run(self._wanted_templates, self._want),
+            storage,
+            self._controller.check_files(),
+            self._images.run(),
+            self._dataplane.run(),
+        )
         self._working = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
@@ -175,6 +182,7 @@ class HostEngine:
         await self._collector.collect()
 
     async def _release(self) -> None:
+        await self._dataplane.close()
         await self._images.close()
         await self._prober.close()
         await self._controller.close()
@@ -254,6 +262,7 @@ class HostEngine:
         made = self._templates.newest.get(key)
         replaced = step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest
         if spec is None or replaced:
+            self._dataplane.withdraw(key)
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
                 return self._terminating(step)
@@ -279,14 +288,18 @@ class HostEngine:
     def _want(self, template: ReplicaTemplate) -> None:
         key = template.desired.key
         replicas = self._controller.replicas(key)
-        wanted = self._scaler.spec_at_scale(template, replicas)
+        if (service := service_of(template.desired, template.spec)) is not None:
+            self._dataplane.publish(service)
+        else:
+            self._dataplane.withdraw(key)
+        wanted = self._scaling.spec_at_scale(template, replicas)
         self._controller.want(key, self._images.admit(template, wanted, {each.version for each in replicas}))
 
     def _forget(self, key: Key) -> None:
         self._images.forget(key)
+        self._dataplane.forget(key)
         self._templates.forget(key)
-        self._scaler.forget(key)
-        self._advisor.forget(key)
+        self._scaling.forget(key)
         self._tokens.forget(key)
 
     def _observation(self, key: Key) -> Observation | None:
@@ -300,7 +313,7 @@ class HostEngine:
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
         health, state = Health.UNKNOWN, b"{}"
         with contained(f"status of {key}"):
-            errors = filter(None, (self._images.error(key), controller.last_error))
+            errors = filter(None, (self._images.error(key), self._dataplane.error(key), controller.last_error))
             context = self._status_context(template, "; ".join(errors))
             health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
@@ -309,12 +322,19 @@ class HostEngine:
     def _status_context(self, template: ReplicaTemplate, error: str) -> StatusContext:
         known, domain = template.env_context, self._context.settings.endpoint_domain
         place = DeploymentTarget(known.location, known.alias, template.desired.gvc_version, domain)
-        advised = self._advisor.recommendations(template.desired)
-        lacking = (*self._runtime.limitations(template.desired), *self._provisioner.limitations(template))
+        advised = self._scaling.recommendations(template.desired)
+        key, wanted = template.desired.key, template.desired
+        lacking = (
+            *self._runtime.limitations(wanted),
+            *self._dataplane.limitations(wanted),
+            *self._provisioner.limitations(template),
+        )
         now, upkeep = self._context.clock.monotonic(), self._upkeep
-        created = self._templates.created(template.desired.key)
-        images = self._images.resolved(template.desired.key, template.desired.version)
-        return StatusContext(place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created, images)
+        created, address = self._templates.created(key), self._dataplane.address(key)
+        images = self._images.resolved(key, wanted.version)
+        return StatusContext(
+            place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created, images, address
+        )
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)
@@ -325,18 +345,11 @@ class HostEngine:
         self._news = [*self._news[-MAX_EVENTS + 1 :], news]
         self._changed.set()
 
-    async def _scale(self) -> None:
-        """Compute the number of replicas again whenever there are new readings."""
-        while True:
-            await self._context.clock.sleep(STEADY)
-            with suppress(EngineError), contained("cpu metric"):
-                await self._cpu.collect()
-            for key, template in self._templates.newest.items():
-                controller = self._controller.workloads.get(key)
-                if controller is not None and controller.wanted is not None:
-                    with contained(f"scaling of {key}"):
-                        self._advisor.observe(template.desired, self._cpu.usage(key), self._context.clock.monotonic())
-                        self._want(template)
+    def _wanted_templates(self) -> list[ReplicaTemplate]:
+        """The newest template of each workload that is not being deleted."""
+        workloads = self._controller.workloads
+        running = {key for key, controller in workloads.items() if controller.wanted is not None}
+        return [template for key, template in self._templates.newest.items() if key in running]
 
 
 def _plain(step: Step) -> Observation:

@@ -41,8 +41,9 @@ class DeploymentCondition(msgspec.Struct, frozen=True):
 
 
 class HostStatus(Status, frozen=True, rename="camel"):
-    """The status of a deployment on this host."""
+    """The status of a deployment on this host; ``address`` is where its endpoint is reached from this host."""
 
+    address: str = ""
     replicas: tuple[ReplicaStatus, ...] = ()
     conditions: tuple[DeploymentCondition, ...] = ()
 
@@ -51,7 +52,8 @@ class StatusContext(msgspec.Struct, frozen=True):
     """The inputs of a status besides the workload; ``epoch`` is the wall clock minus the monotonic clock, in seconds.
 
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
-    set, ``created`` the creation time of each version. ``images`` are None where nothing runs from images.
+    set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload.
+    ``images`` are None where nothing runs from images.
     """
 
     place: DeploymentTarget
@@ -63,6 +65,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     recommended: dict[str, tuple[int, int]] = {}
     created: dict[int, str] = {}
     images: ResolvedImages | None = None
+    address: str = ""
 
 
 def workload_status(
@@ -79,6 +82,7 @@ def workload_status(
     health = health_of(wanted, replicas, current, context.last_error, context.now)
     status = HostStatus(
         endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
+        address=context.address,
         ready=ready,
         deploying=current.rolling,
         last_processed_version=wanted.version,

@@ -91,10 +91,14 @@ class Host(Bench):
         for _ in range(500):
             await self.time.advance(1.0)
             await asyncio.sleep(0.001)
-            found = Store(self._path / "here" / "replicas").load()[0]
+            found = self.replicas()
             if true(found) and len(found) < 2:
                 return await self.record()
         raise AssertionError("it never came so far")
+
+    def replicas(self) -> list[Replica]:
+        """The replicas that are written down."""
+        return Store(self._path / "here" / "replicas").load()[0]
 
     async def event(self, reason: str) -> EngineEvent:
         """The first event with ``reason``, once it came; a replica's files are removed in threads, in real time."""

@@ -106,8 +106,10 @@ def next_scale(
     if state.replicas == 0 and state.decided is None:
         state = initial_state(wanted, 0, now)
     state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas))
-    if state.decided is None or now >= state.decided + interval(wanted):
-        known = reading if reading and _fresh(wanted, reading, now) else None
+    known = reading if reading and _fresh(wanted, reading, now) else None
+    # The first request to a workload without replicas waits for one: it does not wait for a decision too.
+    waits = state.replicas == 0 and known is not None and known.value > 0
+    if state.decided is None or now >= state.decided + interval(wanted) or waits:
         decide = _brisk_decision if _brisk(wanted) else _steady_decision
         state = decide(state, wanted, known, now)
         state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas), decided=now)

@@ -30,6 +30,18 @@ class MetricSource(Protocol):
         """
 
 
+class MetricSources:
+    """Several sources as one: the first value that one of them has."""
+
+    def __init__(self, sources: Iterable[MetricSource]) -> None:
+        self._sources = tuple(sources)
+
+    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+        """As MetricSource.read."""
+        readings = (source.read(wanted, counted, seconds) for source in self._sources)
+        return next((reading for reading in readings if reading is not None), None)
+
+
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
     """The names of the replicas whose values of ``metric`` count: those that are available.
 

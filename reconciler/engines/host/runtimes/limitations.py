@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.engines.host.spec import Type, WorkloadSpec
-from reconciler.model.kinds.workload import metric_of
-
-COUNTED = ("rps", "latency", "concurrency")
-"""Scaling metrics that require a view of the requests."""
 
 
-def schedule_and_scale(wanted: WorkloadSpec) -> Iterator[str]:
-    """Executions of cron workloads, and scaling by requests."""
+def schedule(wanted: WorkloadSpec) -> Iterator[str]:
+    """Executions of cron workloads."""
     if wanted.type is Type.CRON:
         yield "The schedule has no effect: this engine runs no executions yet."
-        return
-    metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
-    if metric in COUNTED and not wanted.suspended and scale.min_scale < scale.max_scale:
-        yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
 
 
 def object_stores(wanted: WorkloadSpec) -> Iterator[str]:

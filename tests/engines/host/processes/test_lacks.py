@@ -27,8 +27,7 @@ SIDE = ContainerSpec("side", image="//image/side:2")
         ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
         ({"containers": (SIDE,), "dynamic_tags": True}, ["Images are not used", "supportDynamicTags"]),
         ({"type": Type.CRON}, ["schedule has no effect"]),
-        ({"type": Type.SERVERLESS}, ["nothing scales by concurrency"]),
-        ({"options": Options(Autoscaling("rps", min_scale=2, max_scale=2))}, []),
+        ({"type": Type.SERVERLESS}, []),
         ({"options": Options(Autoscaling("cpu")), "suspended": True}, []),
         ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),
         (

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
+from reconciler.engines.host.runtimes.limitations import object_stores, schedule
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
@@ -23,7 +23,7 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
 
     ``known`` is what Podman offers here; None for what no Podman enforces.
     """
-    yield from schedule_and_scale(wanted)
+    yield from schedule(wanted)
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.engines.host.runtimes.limitations import object_stores, schedule_and_scale
+from reconciler.engines.host.runtimes.limitations import object_stores, schedule
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 
 
@@ -25,7 +25,7 @@ class HostRights(msgspec.Struct, frozen=True):
 
 def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     """The parts of ``wanted`` that are not enforced, in a fixed order (docs/platform/workload.md#containers)."""
-    yield from schedule_and_scale(wanted)
+    yield from schedule(wanted)
     yield from _programs(wanted)
     if not rights.limited:
         yield (

@@ -1,0 +1,265 @@
+"""The built-in data plane: a TCP port of this host for each workload, served by the daemon itself.
+
+It is what a fresh machine has, for the first hour and for development. It counts connections, not requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.autoscaling.decide import MetricReading
+from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.forwarder import Forwarder
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.fair_turn import event_or_time
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.kinds.workload import metric_of
+from reconciler.reasons import Reason
+from reconciler.settings import HostSettings
+from reconciler.tasks import cancel_and_wait
+
+RETRY_SECONDS = 2.0
+"""Seconds until a port that another program uses is tried again."""
+
+BACKLOG = 1024
+
+FILES_EACH = 4
+"""One connection takes two files of the daemon; half of all files remain for everything else."""
+
+NOT_COUNTED = ("rps", "latency")
+"""Scaling metrics that need a view of the requests inside a connection."""
+
+_decode = msgspec.json.Decoder(dict[str, int]).decode
+
+
+_open: set[asyncio.Task[None]] = set()
+"""The connections at all locations: together they may use half of the files that the daemon may open."""
+
+
+class BuiltinDataPlane:
+    """Serves each workload at one port of ``settings``. The port stays the same: ``file`` has it.
+
+    ``wake`` is called with a workload that needs a replica for a connection that waits, ``changed`` when an address or
+    an error changed.
+    """
+
+    name = "builtin"
+
+    def __init__(
+        self,
+        file: Path,
+        settings: HostSettings,
+        clock: Clock,
+        append_event: Callable[[EngineEvent], None],
+        wake: Callable[[Key], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._file = file
+        self._among = range(settings.first_service_port, settings.last_service_port + 1)
+        self._limits = settings.hold
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH
+        self._clock = clock
+        self._append_event = append_event
+        self._wake = wake
+        self._changed = changed
+        self._ports = self._read_ports()
+        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
+        self._forwarders: dict[Key, Forwarder] = {}
+        self._servers: dict[Key, asyncio.Server] = {}
+        self._errors: dict[Key, str] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+        self._dirty = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep one listener for each published service, until cancelled."""
+        while True:
+            self._dirty.clear()
+            with contained("data plane"):
+                await self._listen()
+            self._report_refused()
+            due = self._clock.monotonic() + RETRY_SECONDS if self._errors or self._any_waiting() else None
+            await event_or_time(self._dirty, self._clock, due)
+
+    async def close(self) -> None:
+        """Stop listening and end all connections."""
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+        await cancel_and_wait(self._connections, "the data plane")
+
+    def publish(self, service: Service) -> None:
+        """Serve ``service`` at the port of its workload; a changed service takes effect for new connections."""
+        forwarder = self._forwarders.get(service.key)
+        if forwarder is None:
+            key = service.key
+            forwarder = Forwarder(service, self._limits, lambda: self._hold(key), self._clock.monotonic)
+            self._forwarders[key] = forwarder
+            self._dirty.set()
+        elif forwarder.service == service:
+            return
+        forwarder.update(service, self._ready.get(service.key, ()))
+
+    def withdraw(self, key: Key) -> None:
+        """Stop listening for ``key``; open connections go on until their replica ends."""
+        if self._forwarders.pop(key, None) is not None:
+            self._dirty.set()
+
+    def forget(self, key: Key) -> None:
+        """Withdraw ``key`` and release its port."""
+        self.withdraw(key)
+        self._ready.pop(key, None)
+        if self._ports.pop(_name(key), None) is not None:
+            self._write_ports()
+
+    def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Give new connections of ``key`` to ``ready`` only."""
+        self._ready[key] = ready
+        if (forwarder := self._forwarders.get(key)) is not None:
+            forwarder.update(forwarder.service, ready)
+
+    def address(self, key: Key) -> str:
+        """``127.0.0.1:port`` of a served workload; "" if it is not served."""
+        return f"{ADDRESS}:{self._ports[_name(key)]}" if key in self._servers else ""
+
+    def error(self, key: Key) -> str:
+        """Why nothing listens at the port of ``key``; "" if something does."""
+        return self._errors.get(key, "")
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """What a forwarder of connections cannot do."""
+        return limitations(wanted, wanted.key in self._forwarders)
+
+    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+        """The open connections of each replica, on average; those that wait if there is none."""
+        forwarder = self._forwarders.get(wanted.key)
+        if metric_of(wanted.type, wanted.options) != "concurrency" or forwarder is None:
+            return None
+        now, replicas = self._clock.monotonic(), len(counted)
+        value = forwarder.load.average(seconds, now)
+        idle = 0.0 if forwarder.waiting else forwarder.load.idle(now)
+        return MetricReading(value / replicas if replicas else float(forwarder.waiting), replicas, now, idle)
+
+    async def _listen(self) -> None:
+        for key in [key for key in self._servers if key not in self._forwarders]:
+            self._servers.pop(key).close()
+            self._errors.pop(key, None)
+        for key in [key for key in self._errors if key not in self._forwarders]:
+            del self._errors[key]
+        for key in [key for key in self._forwarders if key not in self._servers]:
+            try:
+                listener = self._bind(key)
+            except EngineError as error:
+                self._errors[key] = str(error)
+            else:
+                self._errors.pop(key, None)
+                self._servers[key] = await asyncio.start_server(self._accept(key), sock=listener, backlog=BACKLOG)
+            self._changed()
+
+    def _accept(self, key: Key) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            forwarder = self._forwarders.get(key)
+            if forwarder is None or len(_open) >= self._most:
+                writer.close()
+                return
+            task = asyncio.create_task(forwarder.serve(reader, writer))
+            for connections in (self._connections, _open):
+                connections.add(task)
+                task.add_done_callback(connections.discard)
+
+        return accept
+
+    def _bind(self, key: Key) -> socket.socket:
+        """A socket at the port of ``key``, or at a free one that becomes its port. Raises EngineError."""
+        known = self._ports.get(_name(key))
+        if known is not None:
+            try:
+                return _listener(known)
+            except OSError as error:
+                message = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: {error.strerror}"
+                raise EngineError(message, reason=Reason.NO_FREE_PORT) from None
+        start = int.from_bytes(blake2b(f"{self._file}/{key}".encode(), digest_size=4).digest(), "big")
+        start %= max(len(self._among), 1)
+        for port in chain(self._among[start:], self._among[:start]):
+            with suppress(OSError):
+                listener = _listener(port) if port not in self._ports.values() else None
+                if listener is not None:
+                    self._ports[_name(key)] = port
+                    self._write_ports()
+                    return listener
+        message = f"no port of this host between {self._among.start} and {self._among.stop - 1} is free"
+        raise EngineError(message, reason=Reason.NO_FREE_PORT)
+
+    def _hold(self, key: Key) -> None:
+        """A connection waits, the first in its line."""
+        self._dirty.set()
+        if not self._ready.get(key):
+            self._wake(key)
+
+    def _any_waiting(self) -> bool:
+        return any(each.waiting for each in self._forwarders.values())
+
+    def _report_refused(self) -> None:
+        for key, forwarder in self._forwarders.items():
+            if count := forwarder.take_refused():
+                refused = "a connection was" if count == 1 else f"{count} connections were"
+                text = f"{refused} refused: no replica was free in time, or too many waited already"
+                self._append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
+
+    def _read_ports(self) -> dict[str, int]:
+        try:
+            known = _decode(self._file.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return {name: port for name, port in known.items() if port in self._among}
+
+    def _write_ports(self) -> None:
+        # Without the file, the same ports are found again, unless others have taken them meanwhile.
+        with suppress(EngineError):
+            write_atomic(self._file, msgspec.json.encode(self._ports), 0o600)
+
+
+def limitations(wanted: WorkloadSpec, served: bool) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``wanted``, which has an address if it is ``served``."""
+    scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
+    scales = not wanted.suspended and scale.min_scale < scale.max_scale
+    if metric in NOT_COUNTED and scales:
+        yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
+    if metric == "concurrency" and scales:
+        yield "Concurrency is the number of open connections: the built-in data plane counts no requests."
+    if served:
+        yield (
+            "The endpoint is one port of 127.0.0.1, without host names, TLS, routes, request timeouts and retries: the "
+            "built-in data plane forwards connections, while the daemon runs."
+        )
+
+
+def _name(key: Key) -> str:
+    return f"{key.gvc}/{key.name}"
+
+
+def _listener(port: int) -> socket.socket:
+    """A socket bound to ``port``. Raises OSError."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((ADDRESS, port))
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,72 @@
+"""What a data plane is: it gives each workload one address, and brings what arrives there to the ready replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+import msgspec
+
+from reconciler.engines.host.autoscaling.decide import MetricReading
+from reconciler.engines.host.dataplane.endpoints import Endpoint
+from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.model.key import Key
+from reconciler.model.kinds.workload import Specification
+
+
+class Service(msgspec.Struct, frozen=True):
+    """What a workload serves: its first declared port, and how many requests one replica may have at once (0: any)."""
+
+    key: Key
+    port: int
+    protocol: str = "http"
+    max_concurrency: int = 0
+
+
+class DataPlane(Protocol):
+    """Serves the workloads of one location. It is a source of the metrics that it can count."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+
+    async def close(self) -> None:
+        """End the connections that are left; addresses stay reserved."""
+
+    def publish(self, service: Service) -> None:
+        """Serve ``service`` at the address of its workload from now on."""
+
+    def withdraw(self, key: Key) -> None:
+        """Take no new connections for a workload that is suspended or being deleted; its address stays reserved."""
+
+    def forget(self, key: Key) -> None:
+        """Release the address of a deleted workload."""
+
+    def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Set the ready replicas of a workload. When it returns, no other replica gets new connections."""
+
+    def address(self, key: Key) -> str:
+        """``host:port`` where the workload is served; "" if it is not served."""
+
+    def error(self, key: Key) -> str:
+        """Why the workload is not served at its address; "" if it is."""
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
+        """A sentence for each part of ``wanted`` that this data plane does not enforce."""
+
+    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+        """As MetricSource.read; None for metrics that it does not count."""
+
+
+def service_of(wanted: WorkloadSpec, spec: Specification) -> Service | None:
+    """What the workload serves; None while it is suspended, and if it has no port or runs on a schedule.
+
+    Endpoints lead to the first port of the first container (docs/platform/workload.md#endpoints).
+    """
+    ports = next((each.ports for each in wanted.containers if each.ports), ())
+    if not ports or wanted.suspended or wanted.type is Type.CRON:
+        return None
+    protocols = {port.number: port.protocol for each in spec.containers for port in each.ports}
+    limit = wanted.options.autoscaling.max_concurrency
+    return Service(wanted.key, ports[0], protocols.get(ports[0], "http"), limit)

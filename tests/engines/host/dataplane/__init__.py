@@ -1,0 +1,1 @@
+"""The data plane of the host engine."""

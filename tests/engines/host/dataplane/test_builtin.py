@@ -1,0 +1,322 @@
+"""The built-in data plane over real sockets: one address, through rollouts, without a replica, and under load."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.forwarder import UNPROVEN
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Autoscaling, Options
+from reconciler.settings import HoldSettings, HostSettings
+from tests.engines.host.dataplane.kit import PORT, Client, Replica, ask, until
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+SERVICE = Service(KEY, PORT)
+
+
+class Plane:
+    """A data plane that runs, with what it reported."""
+
+    def __init__(self, path: Path, hold: HoldSettings | None = None, first: int = 18_000, last: int = 19_999) -> None:
+        self.events: list[EngineEvent] = []
+        self.woken: list[Key] = []
+        self.changes = 0
+        settings = HostSettings(hold=hold or HoldSettings(), first_service_port=first, last_service_port=last)
+        file = path / "dataplane" / "ports.json"
+        self.dataplane = BuiltinDataPlane(
+            file, settings, SystemClock(), self.events.append, self.woken.append, self._change
+        )
+
+    def _change(self) -> None:
+        self.changes += 1
+
+    async def address(self, service: Service = SERVICE) -> str:
+        """Publish ``service``; its address, once it is served."""
+        self.dataplane.publish(service)
+        await until(lambda: self.dataplane.address(service.key))
+        return self.dataplane.address(service.key)
+
+    def ready(self, *replicas: Replica) -> None:
+        self.dataplane.update(KEY, tuple(each.endpoint for each in replicas))
+
+
+def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) -> None:
+    """Play ``story`` while a data plane runs."""
+
+    async def whole() -> None:
+        made = plane()
+        running = asyncio.create_task(made.dataplane.run())
+        try:
+            await story(made)
+        finally:
+            running.cancel()
+            await made.dataplane.close()
+
+    asyncio.run(whole())
+
+
+def test_connections_reach_the_ready_replicas(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replicas = [await Replica(name).start() for name in ("a", "b")]
+        plane.ready(*replicas)
+        address = await plane.address()
+        clients = [await Client.to(address) for _ in range(4)]
+        for client in clients:
+            client.send()
+        assert sorted([await client.answer() for client in clients]) == ["a hello"] * 2 + ["b hello"] * 2
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_replica_that_leaves_gets_no_new_connections_and_ends_its_open_ones(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        old, new = await Replica("old").start(), await Replica("new").start()
+        plane.ready(old)
+        address = await plane.address()
+        client = await Client.to(address)
+        client.send()
+        assert await client.answer() == "old hello"
+        plane.ready(new)
+        assert [await ask(address) for _ in range(3)] == ["new hello"] * 3
+        client.send(b"again\n")
+        assert await client.answer() == "old again"
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_the_address_stays_through_a_restart_and_a_lost_file(tmp_path: Path) -> None:
+    addresses = []
+
+    async def story(plane: Plane) -> None:
+        addresses.append(await plane.address())
+
+    for lost in (False, False, True):
+        if lost:
+            (tmp_path / "dataplane" / "ports.json").unlink()
+        play(lambda: Plane(tmp_path), story)
+    assert len(set(addresses)) == 1
+
+
+def test_each_workload_has_its_own_port_and_a_deleted_one_releases_it(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        first = probe.getsockname()[1]
+    other = msgspec.structs.replace(SERVICE, key=Key(Kind.WORKLOAD, "shop", "api"))
+
+    async def story(plane: Plane) -> None:
+        taken = await plane.address()
+        plane.dataplane.publish(other)
+        await until(lambda: plane.dataplane.error(other.key))
+        assert "no port of this host between" in plane.dataplane.error(other.key)
+        plane.dataplane.forget(KEY)
+        await until(lambda: plane.dataplane.address(other.key))
+        assert plane.dataplane.address(other.key) == taken
+        assert plane.dataplane.error(other.key) == ""
+
+    play(lambda: Plane(tmp_path, first=first, last=first), story)
+
+
+def test_a_port_that_another_program_took_is_reported_and_taken_back(tmp_path: Path) -> None:
+    addresses = []
+
+    async def remember(plane: Plane) -> None:
+        addresses.append(await plane.address())
+
+    play(lambda: Plane(tmp_path), remember)
+    [address] = addresses
+    blocker = socket.create_server(("127.0.0.1", int(address.rpartition(":")[2])))
+
+    async def story(plane: Plane) -> None:
+        plane.dataplane.publish(SERVICE)
+        await until(lambda: plane.dataplane.error(KEY))
+        assert address in plane.dataplane.error(KEY)
+        blocker.close()
+        await until(lambda: plane.dataplane.address(KEY))
+        assert plane.dataplane.address(KEY) == address
+        assert plane.dataplane.error(KEY) == ""
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_suspended_workload_is_not_served_and_keeps_its_port(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        plane.dataplane.withdraw(KEY)
+        await until(lambda: not plane.dataplane.address(KEY))
+        with pytest.raises(ConnectionRefusedError):
+            await Client.to(address)
+        assert await plane.address() == address
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_connections_wait_for_the_first_replica_and_ask_for_one_once(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        clients = [await Client.to(address) for _ in range(3 * UNPROVEN)]
+        for client in clients:
+            client.send()
+        reading = plane.dataplane.read
+        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == len(clients))
+        assert plane.woken == [KEY]
+        replica = await Replica("a").start()
+        replica.gate.clear()
+        plane.ready(replica)
+        await until(lambda: replica.open == UNPROVEN)
+        # More would reach it only once it has answered.
+        await asyncio.sleep(0.05)
+        assert replica.open == UNPROVEN
+        replica.gate.set()
+        assert {await client.answer() for client in clients} == {"a hello"}
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_replica_never_has_more_connections_than_it_may(tmp_path: Path) -> None:
+    service = msgspec.structs.replace(SERVICE, max_concurrency=2)
+
+    async def story(plane: Plane) -> None:
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        address = await plane.address(service)
+        assert await asyncio.gather(*(ask(address) for _ in range(12))) == ["a hello"] * 12
+        assert replica.most == 2
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_connection_that_waits_too_long_is_refused(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        client = await Client.to(await plane.address())
+        client.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert await client.answer() == "HTTP/1.1 503 Service Unavailable"
+        assert await client.answer() == "Retry-After: 1"
+        await until(lambda: plane.events)
+        [event] = plane.events
+        assert (event.key, event.reason) == (KEY, "ConnectionsRefused")
+        assert event.message.startswith("a connection was refused: ")
+
+    play(lambda: Plane(tmp_path, HoldSettings(seconds=0.2)), story)
+
+
+def test_a_connection_beyond_the_longest_line_is_refused_at_once(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        waiting = await Client.to(address)
+        waiting.send()
+        await until(lambda: plane.woken)
+        assert "503" in await ask(address)
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        assert await waiting.answer() == "a hello"
+
+    play(lambda: Plane(tmp_path, HoldSettings(requests=1)), story)
+
+
+def test_a_tcp_client_is_refused_without_words(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address(msgspec.structs.replace(SERVICE, protocol="tcp"))
+        assert await ask(address) == ""
+
+    play(lambda: Plane(tmp_path, HoldSettings(seconds=0.1)), story)
+
+
+def test_a_client_that_gave_up_gets_no_replica(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        gone = [await Client.to(address) for _ in range(20)]
+        for client in gone:
+            client.send()
+        reading = plane.dataplane.read
+        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == 20)
+        for client in gone:
+            client.close()
+        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == 0)
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        assert await ask(address) == "a hello"
+        assert replica.connections == 1
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_replica_that_does_not_listen_is_passed_over(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        dead, live = await Replica("dead").start(), await Replica("live").start()
+        endpoint = dead.stop()
+        plane.dataplane.update(KEY, (endpoint, live.endpoint))
+        address = await plane.address()
+        assert [await ask(address) for _ in range(3)] == ["live hello"] * 3
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_everything_is_released_at_the_end_of_a_connection(tmp_path: Path) -> None:
+    service = msgspec.structs.replace(SERVICE, max_concurrency=1)
+
+    async def story(plane: Plane) -> None:
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        address = await plane.address(service)
+        for end in ("client closes", "client resets", "replica closes"):
+            client = await Client.to(address)
+            client.send()
+            assert await client.answer() == "a hello"
+            if end == "client closes":
+                client.close()
+            elif end == "client resets":
+                client.writer.transport.abort()
+            else:
+                client.send(b"")
+                client.writer.write_eof()
+                assert await client.answer() == ""
+        assert await ask(address) == "a hello"
+        await until(lambda: replica.open == 0)
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def scaled(metric: str = "concurrency") -> WorkloadSpec:
+    """A workload that scales by ``metric``."""
+    options = Options(autoscaling=Autoscaling(metric=metric, min_scale=0))
+    return WorkloadSpec(KEY, Type.SERVERLESS, 1, "digest", "hash", 1, (ContainerSpec("main", ports=(PORT,)),), options)
+
+
+def test_concurrency_is_the_average_of_open_connections(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replicas = [await Replica(name).start() for name in ("a", "b")]
+        plane.ready(*replicas)
+        address = await plane.address()
+        clients = [await Client.to(address) for _ in range(6)]
+        await until(lambda: sum(each.open for each in replicas) == 6)
+        plane.dataplane.read(scaled(), ("a", "b"), 0.0)
+        await asyncio.sleep(0.02)
+        found = plane.dataplane.read(scaled(), ("a", "b"), 0.01)
+        assert found is not None
+        assert found.value == pytest.approx(3.0)
+        assert (found.replicas, found.idle) == (2, 0.0)
+        for client in clients:
+            client.close()
+        await until(lambda: (found := plane.dataplane.read(scaled(), ("a",), 0.0)) is not None and found.idle > 0)
+
+    play(lambda: Plane(tmp_path), story)
+
+
+@pytest.mark.parametrize("metric", ["rps", "latency", "cpu"])
+def test_other_metrics_have_no_value(tmp_path: Path, metric: str) -> None:
+    async def story(plane: Plane) -> None:
+        await plane.address()
+        assert plane.dataplane.read(scaled(metric), ("a",), 60.0) is None
+
+    play(lambda: Plane(tmp_path), story)

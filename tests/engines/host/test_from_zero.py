@@ -1,0 +1,126 @@
+"""A serverless workload on this host: no replica while nobody asks, one for the first connection, at one address."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.deployment import read_deployment
+from reconciler.model.key import Key
+from reconciler.planning.plan import Action
+from tests.engines.host.dataplane.kit import PORT, Client, Replica, until
+from tests.engines.host.kit import WEB, Host, played
+from tests.support.plans import ends, plan, step
+
+KEY = Key.parse(WEB)
+
+
+async def ask_for(host: Host, version: int = 1, **options: Any) -> None:
+    """Apply the workload, which may have none to three replicas."""
+    autoscaling = {"metric": "concurrency", "target": 2, "minScale": 0, "maxScale": 3, "scaleToZeroDelay": 30}
+    container = {"name": "main", "image": "plain", "ports": [{"number": PORT, "protocol": "http"}]}
+    spec = {
+        "type": "serverless",
+        "containers": [container],
+        "defaultOptions": {"autoscaling": autoscaling, **options},
+    }
+    body = {"kind": "workload", "name": "web", "spec": spec}
+    action = Action.UPDATE if host.recorded() else Action.CREATE
+    wanted = step(WEB, action=action, version=version, body=body, engine="host")
+    wanted = msgspec.structs.replace(wanted, digest=f"{version} {options}")
+    assert set(ends(await host.run(plan(wanted))).values()) == {"applied"}
+
+
+async def status(host: Host) -> dict[str, Any]:
+    """The recorded status of the deployment."""
+    await host.record()
+    [record] = host.records.applied.get(WEB)
+    deployment = read_deployment(record.state)
+    assert deployment is not None
+    found: dict[str, Any] = msgspec.json.decode(record.state)["status"]
+    return found
+
+
+class Fleet:
+    """A server at the port of each replica that runs: the programs of the fake runtime listen on none."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.servers: dict[str, Replica] = {}
+
+    async def pass_until(self, count: int) -> None:
+        """Let time pass until there are ``count`` replicas, all of them ready."""
+        for _ in range(2000):
+            replicas = self._host.replicas()
+            if len(replicas) == len(self._host.engine.endpoints.get(KEY)) == count:
+                return
+            for name in self.servers.keys() - {each.name for each in replicas}:
+                self.servers.pop(name).stop()
+            for each in replicas:
+                if each.name not in self.servers:
+                    self.servers[each.name] = await Replica(each.name).start(each.ports[PORT])
+            await self._host.time.advance(1.0)
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"never {count} ready replicas: {self._host.engine.endpoints.get(KEY)}")
+
+
+async def address_of(host: Host) -> str:
+    """Where the workload is served."""
+    for _ in range(100):
+        if address := (await status(host))["address"]:
+            return str(address)
+        await host.time.advance(0.0)
+        await asyncio.sleep(0.01)
+    raise AssertionError("not served")
+
+
+def test_a_workload_without_requests_has_no_replica_and_starts_one_for_the_first(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet = Fleet(host)
+        await ask_for(host)
+        address = await address_of(host)
+        await fleet.pass_until(1)
+        await fleet.pass_until(0)
+        client = await Client.to(address)
+        client.send(b"wake\n")
+        await fleet.pass_until(1)
+        [name] = fleet.servers
+        assert await client.answer() == f"{name} wake"
+        assert (await status(host))["address"] == address
+        client.close()
+        await fleet.pass_until(0)
+
+    played(tmp_path, story)
+
+
+def test_connections_beyond_the_target_start_more_replicas(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet = Fleet(host)
+        await ask_for(host)
+        address = await address_of(host)
+        await fleet.pass_until(1)
+        clients = [await Client.to(address) for _ in range(6)]
+        await until(lambda: sum(each.open for each in fleet.servers.values()) == 6)
+        await fleet.pass_until(3)
+        assert any(each.reason == "Scaled" and "concurrency" in each.message for each in host.engine.news())
+        for client in clients:
+            client.close()
+
+    played(tmp_path, story)
+
+
+def test_a_suspended_workload_has_no_address_and_gets_the_same_again(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet = Fleet(host)
+        await ask_for(host)
+        address = await address_of(host)
+        await ask_for(host, suspend=True)
+        await fleet.pass_until(0)
+        assert (await status(host))["address"] == ""
+        await ask_for(host)
+        assert await address_of(host) == address
+
+    played(tmp_path, story)
