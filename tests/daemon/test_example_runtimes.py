@@ -38,7 +38,7 @@ MEANT = {
 """The places where the two differ, and why."""
 PASSING = re.compile(r"\b(?:api|web)-[a-z0-9]{5}\b|\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{40}\b")
 """What is new in each run: names of replicas, times and commits."""
-PORT = re.compile(r"\.ports\.\d+$")
+PORT = re.compile(r"\.ports\.\d+$|\.address$")
 
 
 @contextlib.contextmanager

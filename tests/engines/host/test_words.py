@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from reconciler.engines.deployment import DeploymentTarget
-from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
 from reconciler.engines.host.autoscaling.decide import MetricReading
+from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.decisions.actions import Start, StopReplica
 from reconciler.engines.host.decisions.availability import START_SECONDS, exit_words
 from reconciler.engines.host.decisions.decide import decide

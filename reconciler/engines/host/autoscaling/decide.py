@@ -108,7 +108,7 @@ def next_scale(
     state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas))
     known = reading if reading and _fresh(wanted, reading, now) else None
     # The first request to a workload without replicas waits for one: it does not wait for a decision too.
-    waits = state.replicas == 0 and known is not None and known.value > 0
+    waits = state.replicas == 0 and known is not None and known.value > 0 and known.idle == 0
     if state.decided is None or now >= state.decided + interval(wanted) or waits:
         decide = _brisk_decision if _brisk(wanted) else _steady_decision
         state = decide(state, wanted, known, now)

@@ -3,22 +3,129 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
-from reconciler.engines.host.autoscaling.decide import BRISK, STEADY, interval
-from reconciler.engines.host.autoscaling.metrics import CpuMetric, MetricSource, MetricSources, StatsSource
-from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
+from reconciler.engines.host.autoscaling.capacity import History, applies, recommend_amount, record_usage
+from reconciler.engines.host.autoscaling.decide import (
+    BRISK,
+    STEADY,
+    ScaleState,
+    averaging_period,
+    initial_state,
+    interval,
+    next_scale,
+)
+from reconciler.engines.host.autoscaling.metrics import (
+    CpuMetric,
+    MetricSource,
+    MetricSources,
+    StatsSource,
+    Used,
+    counted_replicas,
+)
+from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.model.kinds.workload import metric_of
+from reconciler.reasons import Reason
+
+Histories = dict[str, History]
+"""The histories of one workload's containers, by container name."""
+
+_decode = msgspec.json.Decoder(Histories).decode
+
+
+class Autoscaler:
+    """Remembers the scaling decisions for each workload; a new daemon continues from the existing replicas."""
+
+    def __init__(self, source: MetricSource, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
+        self._source = source
+        self._append_event = append_event
+        self._clock = clock
+        self._states: dict[Key, ScaleState] = {}
+
+    def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
+        """``template``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
+        base, now = template.desired, self._clock.monotonic()
+        live = [replica for replica in replicas if replica.ending is None]
+        before = self._states.get(base.key) or initial_state(base, len(live), now)
+        metric = metric_of(base.type, base.options)
+        reading = self._source.read(base, counted_replicas(metric, live, now), averaging_period(before, base, now))
+        state, count = next_scale(before, base, reading, now)
+        self._states[base.key] = state
+        if reading is not None and state.decided == now != before.decided and count != before.replicas:
+            target = base.options.autoscaling.target
+            text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
+            self._append_event(EngineEvent(base.key, Reason.SCALED, text))
+        return template.at_scale(count)
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted workload."""
+        self._states.pop(key, None)
+
+
+class CapacityRecommender:
+    """The histories of all workloads of a location, in one file each below ``root``.
+
+    A file is written at the end of each slot of five minutes. A file that cannot be written or read costs only the
+    history: recommendations are just information for users.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._histories: dict[Key, Histories] = {}
+
+    def observe(self, wanted: WorkloadSpec, used: Mapping[ContainerId, Used], now: float) -> None:
+        """Add the usage of a workload's containers in the last 15 seconds; ``now`` is monotonic time."""
+        if not applies(wanted):
+            self.forget(wanted.key)
+            return
+        before = self._of(wanted.key)
+        after: Histories = {}
+        for container in wanted.containers:
+            uses = [use for place, use in used.items() if place.container == container.name]
+            after[container.name] = record_usage(before.get(container.name), wanted.digest, uses, now)
+        self._histories[wanted.key] = after
+        if any(name not in before or before[name].slots != history.slots for name, history in after.items()):
+            with suppress(EngineError):
+                write_atomic(self._path(wanted.key), msgspec.json.encode(after), 0o600)
+
+    def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
+        """Recommended millicores and bytes for each container of a workload with enough history."""
+        if not applies(wanted):
+            return {}
+        known = {name: each for name, each in self._of(wanted.key).items() if each.digest == wanted.digest}
+        amounts = (
+            (container.name, recommend_amount(known.get(container.name), container)) for container in wanted.containers
+        )
+        return {name: (amount.cpu, amount.memory) for name, amount in amounts if amount is not None}
+
+    def forget(self, key: Key) -> None:
+        """Forget a workload that is deleted or has Capacity AI off."""
+        self._histories.pop(key, None)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def _of(self, key: Key) -> Histories:
+        if key not in self._histories:
+            self._histories[key] = {}
+            with suppress(OSError, msgspec.DecodeError):
+                self._histories[key] = _decode(self._path(key).read_bytes())
+        return self._histories[key]
+
+    def _path(self, key: Key) -> Path:
+        return self._root / key.gvc / f"{key.name}.json"
 
 
 class Scaling:

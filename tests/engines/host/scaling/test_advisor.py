@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
+from reconciler.engines.host.autoscaling.scaling import CapacityRecommender
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
