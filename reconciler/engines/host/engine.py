@@ -80,16 +80,9 @@ class HostEngine:
         self._runtime = runtime
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
-        fixed = PlatformSettings(
-            settings.org,
-            site.location,
-            settings.endpoint_domain,
-            settings.scheme,
-            runtime.name,
-            runtime.resizes,
-            uses_images=runtime.image_store is not None,
+        self._builder = TemplateBuilder(
+            self._claims, site.records, self._tokens, _platform_settings(site, runtime), clock
         )
-        self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore()
         files = Files(root, site.secrets, settings.scheme)
         self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates)
@@ -350,6 +343,19 @@ class HostEngine:
         workloads = self._controller.workloads
         running = {key for key, controller in workloads.items() if controller.wanted is not None}
         return [template for key, template in self._templates.newest.items() if key in running]
+
+
+def _platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings:
+    settings = site.settings
+    return PlatformSettings(
+        settings.org,
+        site.location,
+        settings.endpoint_domain,
+        settings.scheme,
+        runtime.name,
+        runtime.resizes,
+        uses_images=runtime.image_store is not None,
+    )
 
 
 def _plain(step: Step) -> Observation:
