@@ -44,9 +44,11 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
 
 
 def test_what_the_schema_calls_a_default_is_what_follows_where_nothing_is_said(tmp_path: Path) -> None:
-    said = with_defaults(load_schema("settings"), SMALLEST)
-    assert {"retry", "state", "parallel", "locations"} <= set(said)
-    assert load_settings(written(tmp_path / "a.yaml", SMALLEST)) == load_settings(written(tmp_path / "b.yaml", said))
+    complete = with_defaults(load_schema("settings"), SMALLEST)
+    assert {"retry", "state", "parallel", "locations"} <= set(complete)
+    assert load_settings(written(tmp_path / "a.yaml", SMALLEST)) == load_settings(
+        written(tmp_path / "b.yaml", complete)
+    )
 
 
 def test_the_smallest_settings_follow_main_and_are_careful(tmp_path: Path) -> None:

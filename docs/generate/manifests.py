@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from docs.generate.tables import Schema, default, fields, says, table, takes
+from docs.generate.tables import Schema, default, fields, meaning, table, takes
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.manifests.rule_check import MOST_FAULTS
@@ -147,7 +147,7 @@ def _kind(name: str) -> str:
     scope = "Belongs to a GVC." if name in GVC_SCOPED else "Belongs to the org."
     both = list(_together(schema))
     rows = (
-        (f"`{field.path}`", says(field.schema), takes(field.schema), default(field), field.change)
+        (f"`{field.path}`", meaning(field.schema), takes(field.schema), default(field), field.change)
         for field in fields(schema)
     )
     text = f"## {name}\n\n{schema['description']} {scope}{''.join(both)}\n\n"
@@ -170,5 +170,8 @@ def _by_type(schema: Schema) -> Iterator[str]:
             yield f"\n`data` with {decides} `{word}`: {', '.join(f'`{name}`' for name in shape['required'])}.\n"
             continue
         yield f"\n`data` of type `{word}`: {shape['description']}"
-        rows = [(f"`{f.path.removeprefix('.')}`", says(f.schema), takes(f.schema), default(f)) for f in fields(shape)]
+        rows = [
+            (f"`{field.path.removeprefix('.')}`", meaning(field.schema), takes(field.schema), default(field))
+            for field in fields(shape)
+        ]
         yield f"\n\n{table(('Field', 'What it is', 'Takes', 'Default'), rows)}" if rows else f" Takes {takes(shape)}.\n"

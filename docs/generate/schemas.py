@@ -64,4 +64,4 @@ def page() -> str:
     ]
     text = HEAD + "## Files\n\n" + table(("File", "Content"), files)
     text += "\n## Annotations\n\nKeywords that begin with `x-` are ours; validators ignore them.\n\n"
-    return text + table(("Annotation", "Meaning"), ((f"`{name}`", says) for name, says in MEANINGS.items()))
+    return text + table(("Annotation", "Meaning"), ((f"`{name}`", meaning) for name, meaning in MEANINGS.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.generate.tables import default, fields, says, table, takes
+from docs.generate.tables import default, fields, meaning, table, takes
 from reconciler.documents.schema.loader import load_schema
 
 HEAD = """\
@@ -25,7 +25,7 @@ A sample with comments is [systemd/settings.yaml](../systemd/settings.yaml).
 def page() -> str:
     """The text of the page."""
     rows = (
-        (f"`{field.path}`", says(field.schema), takes(field.schema), default(field))
+        (f"`{field.path}`", meaning(field.schema), takes(field.schema), default(field))
         for field in fields(load_schema("settings"))
     )
     return HEAD + table(("Setting", "What it is", "Takes", "Default"), rows)

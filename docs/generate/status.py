@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.generate.log_lines import LINES
-from docs.generate.tables import default, fields, says, table, takes
+from docs.generate.tables import default, fields, meaning, table, takes
 from reconciler.documents.schema.loader import load_schema
 from reconciler.reasons import ConditionType, Reason, Use
 
@@ -48,7 +48,7 @@ def _files() -> list[str]:
     parts = []
     for title, name in (("The file of a resource", "status"), ("The file of the source", "run-status")):
         schema = load_schema(name)
-        rows = ((f"`{f.path}`", says(f.schema), takes(f.schema), default(f)) for f in fields(schema))
+        rows = ((f"`{f.path}`", meaning(f.schema), takes(f.schema), default(f)) for f in fields(schema))
         parts.append(f"## {title}\n\n" + table(("Field", "What it is", "Takes", "Default"), rows))
     return parts
 
@@ -67,7 +67,10 @@ def _reasons() -> list[str]:
         ("Other reasons", table(two, _texts(Use.OTHER))),
         (
             "The log",
-            table(("Line", "When, and with which facts"), ((f"`{line}`", says) for line, says in LINES.items())),
+            table(
+                ("Line", "When, and with which facts"),
+                ((f"`{line}`", description) for line, description in LINES.items()),
+            ),
         ),
     ]
     return [f"## {title}\n\n{text}" for title, text in parts]

@@ -76,7 +76,7 @@ def default(field: Field) -> str:
     return f"`{json.dumps(field.schema['default'])}`"
 
 
-def says(schema: Schema) -> str:
+def meaning(schema: Schema) -> str:
     """The description of a field, and the values that it refuses."""
     refused = schema.get("not", {}).get("description", "")
     description: str = schema["description"]
@@ -88,8 +88,8 @@ def _type(schema: Schema) -> str:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "x-link" in schema:
         return f"link to {_kinds(schema)}"
-    given = schema.get("type", "object")
-    text = " or ".join(TYPES[name] for name in ([given] if isinstance(given, str) else given))
+    declared = schema.get("type", "object")
+    text = " or ".join(TYPES[name] for name in ([declared] if isinstance(declared, str) else declared))
     items = schema.get("items", {})
     if "x-link" in items:
         return f"{text} of links to {_kinds(items)}"

@@ -30,9 +30,9 @@ def versions(desk: Desk) -> dict[str, int]:
 
 def test_a_run_is_done_and_told_when_the_command_ends(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    said = desk.run("apply", real=True)
-    assert (said.code, said.err) == (0, "")
-    golden("applied.txt", said.out)
+    result = desk.run("apply", real=True)
+    assert (result.code, result.err) == (0, "")
+    golden("applied.txt", result.out)
     assert desk.recorded() == {
         "gvc/shop", "identity/shop/api", "policy/reveal-db", "secret/db", "volumeset/shop/data",
         "workload/shop/api", "workload/shop/db", "workload/shop/web",
@@ -64,18 +64,18 @@ def test_a_refused_revision_changes_nothing_and_exits_with_1(tmp_path: Path) -> 
     desk = Desk(tmp_path)
     desk.applied()
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/bad.yaml": "kind: workload\nname: bad\n"})
-    said = desk.run("apply")
-    assert (said.code, said.err) == (1, "")
-    golden("apply-refused.txt", said.out)
+    result = desk.run("apply")
+    assert (result.code, result.err) == (1, "")
+    golden("apply-refused.txt", result.out)
     assert versions(desk) == {"api": 1, "db": 1, "web": 1}
     assert "shop/bad.yaml" in desk.status("reconciler.yaml")
 
 
 def test_deletes_that_wait_are_told_and_the_rest_is_applied(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
-    said = desk.run("apply")
-    assert (said.code, said.err) == (1, "")
-    golden("apply-waits.txt", said.out)
+    result = desk.run("apply")
+    assert (result.code, result.err) == (1, "")
+    golden("apply-waits.txt", result.out)
     assert versions(desk) == {"api": 1, "db": 1, "web": 2}
     assert "volumeset/shop/data" in desk.recorded()
     assert "ApprovalRequired" in desk.status("shop/volumeset/data.yaml")
@@ -92,11 +92,11 @@ def test_the_beginning_of_a_digest_is_enough_for_an_approval(
     planned = desk.plan()
     if applied_first:
         assert desk.run("apply").code == 1
-    said = desk.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
-    assert (said.code, "approved" in said.out) == (1, False)
-    said = desk.run("approve", planned[digest][:length])
-    assert (said.code, said.err) == (0, "")
-    assert f"approved {planned['hold_digest']} as " in said.out
+    result = desk.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
+    assert (result.code, "approved" in result.out) == (1, False)
+    result = desk.run("approve", planned[digest][:length])
+    assert (result.code, result.err) == (0, "")
+    assert f"approved {planned['hold_digest']} as " in result.out
     assert desk.run("apply").code == 0
 
 
@@ -107,10 +107,10 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
     planned = desk.plan()
     if applied_first:
         assert desk.run("apply").code == 1
-    said = desk.run("approve", planned[digest])
-    assert (said.code, said.err) == (0, "")
-    assert planned["hold_digest"] in said.out
-    assert "the next `reconciler apply` continues with it" in said.out
+    result = desk.run("approve", planned[digest])
+    assert (result.code, result.err) == (0, "")
+    assert planned["hold_digest"] in result.out
+    assert "the next `reconciler apply` continues with it" in result.out
     assert desk.run("apply").code == 0
     assert "volumeset/shop/data" not in desk.recorded()
     assert desk.plan()["steps"] == []
@@ -118,8 +118,8 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
 
 def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
-    held = desk.plan()["hold_digest"]
-    assert desk.run("approve", held, real=True).code == 0
+    digest = desk.plan()["hold_digest"]
+    assert desk.run("approve", digest, real=True).code == 0
     desk.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
     assert desk.run("apply").code == 0
     assert versions(desk) == {"api": 2, "web": 2}
@@ -138,29 +138,29 @@ def test_an_approval_covers_only_what_was_read(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
     assert desk.run("approve", desk.plan()["hold_digest"]).code == 0
     desk.commit({"shop/web.yaml": None, "shop/api.yaml": workload()})
-    said = desk.run("apply")
-    assert said.code == 1, "other deletes wait for an approval of their own"
+    result = desk.run("apply")
+    assert result.code == 1, "other deletes wait for an approval of their own"
     assert "volumeset/shop/data" in desk.recorded()
 
 
 def test_a_digest_that_nobody_knows_is_refused_with_what_waits(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    said = desk.run("approve", "0" * 32)
-    assert said.code == 1
-    assert said.err.startswith("error: there are no records yet")
+    result = desk.run("approve", "0" * 32)
+    assert result.code == 1
+    assert result.err.startswith("error: there are no records yet")
     assert not desk.state.exists()
     desk.applied()
     assert desk.run("approve", "0" * 32).err.endswith("nothing waits now\n")
     desk.commit(WITHOUT_DB)
-    said = desk.run("approve", "0" * 32)
-    assert said.code == 1
-    assert said.err == f"error: no plan has the digest {'0' * 32}; now waiting: {desk.plan()['hold_digest']}\n"
+    result = desk.run("approve", "0" * 32)
+    assert result.code == 1
+    assert result.err == f"error: no plan has the digest {'0' * 32}; now waiting: {desk.plan()['hold_digest']}\n"
 
 
 def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    said = desk.run("apply", "--wait", "--timeout", "20")
-    assert (said.code, said.err) == (0, "")
+    result = desk.run("apply", "--wait", "--timeout", "20")
+    assert (result.code, result.err) == (0, "")
     found = {item["kind"]: item["health"] for item in desk.run("get", "-o", "json").json["items"]}
     assert {found.pop(kind) for kind in ("workload", "volumeset", "gvc")} == {"Recorded"}
     assert set(found.values()) == {"Healthy"}
@@ -174,8 +174,8 @@ def test_waiting_does_not_outlast_what_has_no_place_on_this_host(tmp_path: Path)
     }
     desk = Desk(tmp_path, SHOP | files)
     began = time.monotonic()
-    said = desk.run("apply", "--wait", "--timeout", "600")
-    assert (said.code, said.err) == (0, "")
+    result = desk.run("apply", "--wait", "--timeout", "600")
+    assert (result.code, result.err) == (0, "")
     assert time.monotonic() - began < 300
     assert desk.run("get", "workload", "job", "-o", "json").json["items"][0]["health"] == "Unknown"
 
@@ -188,9 +188,9 @@ def test_waiting_does_not_outlast_what_only_a_person_can_change(tmp_path: Path) 
 def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Path) -> None:
     both = SETTINGS.replace("sources:\n", "sources:\n  - {name: lost, url: ./lost, branch: main}\n")
     desk = Desk(tmp_path, settings=both)
-    said = desk.run("apply")
-    assert said.code == 1
-    lost, done = said.out.splitlines()
+    result = desk.run("apply")
+    assert result.code == 1
+    lost, done = result.out.splitlines()
     assert lost.startswith("lost: unreadable: source lost: no Git repository can be read at ")
     assert done.startswith("main: applied at ")
     assert "workload/shop/api" in desk.recorded()
@@ -199,9 +199,9 @@ def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Pat
 def test_status_that_cannot_be_written_is_told_and_fails_no_run(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.repo.git("branch", "reconciler", "main")
-    said = desk.run("apply")
-    assert said.code == 0
-    assert said.err.startswith("warning: main: the status is not written: branch reconciler/status of ")
+    result = desk.run("apply")
+    assert result.code == 0
+    assert result.err.startswith("warning: main: the status is not written: branch reconciler/status of ")
     desk.repo.git("branch", "-D", "reconciler")
     assert desk.run("apply").err == ""
     assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
@@ -211,6 +211,6 @@ def test_sources_that_build_on_each_other_are_applied_in_one_go_in_any_order(tmp
     settings = SETTINGS.replace("sources:\n", "sources:\n  - {name: more, url: ./more, branch: main}\n")
     desk = Desk(tmp_path, settings=settings)
     GitRepo.create(tmp_path / "more", {"b.yaml": "kind: identity\nname: late\ngvc: shop\n"})
-    said = desk.run("apply")
-    assert (said.code, said.err) == (0, "")
-    assert [line.split(" at ")[0] for line in said.out.splitlines()] == ["main: applied", "more: applied"]
+    result = desk.run("apply")
+    assert (result.code, result.err) == (0, "")
+    assert [line.split(" at ")[0] for line in result.out.splitlines()] == ["main: applied", "more: applied"]

@@ -43,9 +43,9 @@ ALONE = "there is no daemon to probe, restart or scale them: reconciler run"
 
 def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(site: HostSite, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
-    said = site.run("apply", "--wait", "--timeout", "60")
-    assert (said.returncode, said.stderr) == (0, f"warning: 2 of 2 replicas run; {ALONE}\n")
-    [line] = said.stdout.splitlines()
+    result = site.run("apply", "--wait", "--timeout", "60")
+    assert (result.returncode, result.stderr) == (0, f"warning: 2 of 2 replicas run; {ALONE}\n")
+    [line] = result.stdout.splitlines()
     assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 created")
     assert site.healthy(API)
     conditions = {each["type"]: each for each in shown(site)["conditions"]}
@@ -58,9 +58,9 @@ def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(sit
 def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
     broken = served("bad", replicas=1, command="/bin/sh", args=["-c", "exit 3"], ports=None, readinessProbe=None)
     site.repo.commit({"shop/bad.yaml": broken})
-    said = site.run("apply", "--wait", "--timeout", "3")
-    assert said.returncode == 1
-    alone, first, api, bad = said.stderr.splitlines()
+    result = site.run("apply", "--wait", "--timeout", "3")
+    assert result.returncode == 1
+    alone, first, api, bad = result.stderr.splitlines()
     assert alone.startswith("warning: ")
     assert first == "error: not everything is healthy after 3 s:"
     assert api.startswith(f"  {API}  2 of 2 replicas updated, 0 available; api-")
@@ -94,7 +94,7 @@ def test_waiting_for_long_makes_few_runs(site: HostSite) -> None:
     with site.daemon() as daemon:
         eventually(lambda: API in site.recorded(), "it is applied")
         assert site.run("apply", "--wait", "--timeout", "2").returncode == 1
-        assert 2 <= len(daemon.said("reconciled", reason="apply")) < 20
+        assert 2 <= len(daemon.logged("reconciled", reason="apply")) < 20
 
 
 def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def dependent(name: str, on: str) -> str:
 def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(site: HostSite, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     commit = site.repo.commit({"shop/web.yaml": dependent("web", "api"), "shop/last.yaml": dependent("last", "web")})
-    said = site.run("apply", "--wait", "--timeout", "60")
-    assert (said.returncode, said.stdout) == (0, f"main: applied at main@sha1:{commit}: 4 created\n")
+    result = site.run("apply", "--wait", "--timeout", "60")
+    assert (result.returncode, result.stdout) == (0, f"main: applied at main@sha1:{commit}: 4 created\n")
 
 
 def test_what_the_daemon_did_for_a_commit_is_summed_up_too(site: HostSite, tmp_path: Path) -> None:
@@ -136,16 +136,16 @@ def test_what_the_daemon_did_for_a_commit_is_summed_up_too(site: HostSite, tmp_p
         commit = site.repo.commit(files)
         eventually(lambda: site.applied(commit), "the daemon has begun with it")
         (tmp_path / "gate").touch()
-        told = "2 created, 1 updated"
-        said = site.run("apply", "--wait", "--timeout", "60")
-        assert (said.returncode, said.stderr) == (0, "")
+        counts = "2 created, 1 updated"
+        result = site.run("apply", "--wait", "--timeout", "60")
+        assert (result.returncode, result.stderr) == (0, "")
         assert re.fullmatch(
-            rf"main: (applied at main@sha1:{commit}: {told}|"
-            rf"unchanged at main@sha1:{commit}: nothing to do; it was applied at \S+Z: {told})\n",
-            said.stdout,
-        ), said.stdout
-        said = site.run("apply")
-        assert re.fullmatch(rf"main: unchanged at .*: nothing to do; it was applied at \S+Z: {told}\n", said.stdout)
+            rf"main: (applied at main@sha1:{commit}: {counts}|"
+            rf"unchanged at main@sha1:{commit}: nothing to do; it was applied at \S+Z: {counts})\n",
+            result.stdout,
+        ), result.stdout
+        result = site.run("apply")
+        assert re.fullmatch(rf"main: unchanged at .*: nothing to do; it was applied at \S+Z: {counts}\n", result.stdout)
 
 
 def test_it_waits_for_a_delete_as_for_the_rest(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_it_waits_for_a_delete_as_for_the_rest(tmp_path: Path) -> None:
         assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
         assert site.programs()
         site.repo.commit({"shop/slow.yaml": None})
-        said = site.run("apply", "--wait", "--timeout", "60")
-        assert (said.returncode, said.stderr) == (0, "")
-        assert said.stdout.endswith(": 1 deleted\n")
+        result = site.run("apply", "--wait", "--timeout", "60")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.endswith(": 1 deleted\n")
         assert not site.programs()
         assert "workload/shop/slow@here" not in site.recorded()

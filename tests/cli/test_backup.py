@@ -26,9 +26,9 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_lost_state_directory_comes_back_from_a_backup(desk: Desk) -> None:
     before = desk.run("get", "-o", "json").json["items"]
     file = desk.path / "copy.sqlite"
-    said = desk.run("backup", str(file))
-    assert (said.code, said.err) == (0, "")
-    assert re.fullmatch(rf"{file}: 8 resources, \d+\.\d MB; it contains secrets as plain text\n", said.out)
+    result = desk.run("backup", str(file))
+    assert (result.code, result.err) == (0, "")
+    assert re.fullmatch(rf"{file}: 8 resources, \d+\.\d MB; it contains secrets as plain text\n", result.out)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     shutil.rmtree(desk.state)
     restored = desk.run("restore", str(file))
@@ -37,7 +37,7 @@ def test_a_lost_state_directory_comes_back_from_a_backup(desk: Desk) -> None:
     assert "reconciler plan" in restored.out
     assert desk.run("get", "-o", "json").json["items"] == before
     assert desk.plan()["steps"] == []
-    assert PASSWORD not in said.out + restored.out
+    assert PASSWORD not in result.out + restored.out
 
 
 def test_what_came_after_the_backup_is_made_so_again(desk: Desk) -> None:
@@ -47,9 +47,9 @@ def test_what_came_after_the_backup_is_made_so_again(desk: Desk) -> None:
     desk.applied()
     after = desk.run("get", "-o", "json", real=True).json["items"]
     assert desk.run("restore", str(file)).code == 1
-    said = desk.run("restore", str(file), "--force")
-    assert said.code == 0
-    assert f"the former records are {desk.state / 'records.sqlite'}.before-restore; they contain secrets" in said.out
+    result = desk.run("restore", str(file), "--force")
+    assert result.code == 0
+    assert f"the former records are {desk.state / 'records.sqlite'}.before-restore; they contain secrets" in result.out
     assert "workload/shop/new" not in desk.recorded()
     desk.applied()
     assert {each["name"]: each["version"] for each in desk.run("get", "-o", "json").json["items"]} == {
@@ -60,10 +60,10 @@ def test_what_came_after_the_backup_is_made_so_again(desk: Desk) -> None:
 
 @pytest.mark.parametrize("place", ["state/records.sqlite", "state/copy.sqlite", "state", "nowhere/copy.sqlite"])
 def test_a_backup_goes_to_a_place_of_its_own(desk: Desk, place: str) -> None:
-    said = desk.run("backup", str(desk.path / place))
-    assert said.code in (1, 2)
-    assert place in said.err
-    assert len(said.err.splitlines()) == 1
+    result = desk.run("backup", str(desk.path / place))
+    assert result.code in (1, 2)
+    assert place in result.err
+    assert len(result.err.splitlines()) == 1
     assert desk.plan()["steps"] == []
 
 

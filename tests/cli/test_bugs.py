@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.buggy import MARK, SECRET, raising_rule
-from tests.support.desk import GVC, SETTINGS, SHOP, Desk, Said, here, workload
+from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, here, workload
 from tests.support.git import GitRepo
 
 SOURCES = SETTINGS.replace("locations:", "  - {name: other, url: ./other, branch: main}\nlocations:")
@@ -24,33 +24,33 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield desk
 
 
-def is_of_a_bug(said: Said) -> bool:
+def is_of_a_bug(result: CommandResult) -> bool:
     """Whether the command ended as it does for a bug."""
-    assert SECRET not in said.out + said.err
-    assert "Traceback" not in said.err
-    [line] = [each for each in said.err.splitlines() if each.startswith("error: ")]
-    return said.code == 1 and "KeyError at reconciler/" in line and "please report it" in line
+    assert SECRET not in result.out + result.err
+    assert "Traceback" not in result.err
+    [line] = [each for each in result.err.splitlines() if each.startswith("error: ")]
+    return result.code == 1 and "KeyError at reconciler/" in line and "please report it" in line
 
 
 def test_a_bug_in_one_source_does_not_hide_the_plan_of_another(desk: Desk) -> None:
-    said = desk.run("plan")
-    assert is_of_a_bug(said)
-    assert "gvc/other" in said.out
+    result = desk.run("plan")
+    assert is_of_a_bug(result)
+    assert "gvc/other" in result.out
 
 
 def test_a_bug_in_one_source_does_not_hide_the_findings_of_another(desk: Desk) -> None:
     desk.path.joinpath("other")
-    said = desk.run("validate")
-    assert is_of_a_bug(said)
-    assert "1 document" in said.out
+    result = desk.run("validate")
+    assert is_of_a_bug(result)
+    assert "1 document" in result.out
 
 
 def test_a_run_without_a_daemon_goes_on_with_the_other_source(desk: Desk) -> None:
-    said = desk.run("apply")
-    assert (said.code, desk.recorded()) == (1, {"gvc/other"})
-    assert "main: failed at main@sha1:" in said.out
-    assert "KeyError at reconciler/" in said.out
-    assert SECRET not in said.out + said.err
+    result = desk.run("apply")
+    assert (result.code, desk.recorded()) == (1, {"gvc/other"})
+    assert "main: failed at main@sha1:" in result.out
+    assert "KeyError at reconciler/" in result.out
+    assert SECRET not in result.out + result.err
 
 
 def test_a_bug_that_ends_a_command_is_one_line_for_people_and_the_calls(desk: Desk, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import Said, here
+from tests.support.desk import CommandResult, here
 
 CONFIG = """apiVersion: v1
 kind: ConfigMap
@@ -35,9 +35,9 @@ data: {payload: made-up}
 """
 
 
-def names(said: Said) -> list[str]:
-    assert said.code == 0, said
-    return [document["name"] for document in yaml.safe_load_all(said.out)]
+def names(result: CommandResult) -> list[str]:
+    assert result.code == 0, result
+    return [document["name"] for document in yaml.safe_load_all(result.out)]
 
 
 def tree(path: Path) -> set[str]:
@@ -67,8 +67,8 @@ def test_standard_input_is_a_file_too(command: str, text: str, tmp_path: Path) -
 
 def test_out_writes_a_file_for_each_resource(tmp_path: Path) -> None:
     (tmp_path / "export.yaml").write_text(EXPORTED)
-    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
-    assert (said.code, said.out) == (0, "")
+    result = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert (result.code, result.out) == (0, "")
     assert tree(tmp_path / "tree") == {"shop/gvc.yaml", "shop/workload/api.yaml", "secret/_._.._db.yaml"}
     assert (
         (tmp_path / "tree/shop/workload/api.yaml")
@@ -81,9 +81,9 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "export.yaml").write_text(EXPORTED)
     (tmp_path / "tree/shop").mkdir(parents=True)
     (tmp_path / "tree/shop/gvc.yaml").write_text("mine")
-    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
-    assert said.code == 1
-    assert said.err.endswith("error: tree/shop/gvc.yaml would be overwritten; --force does so\n")
+    result = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert result.code == 1
+    assert result.err.endswith("error: tree/shop/gvc.yaml would be overwritten; --force does so\n")
     assert tree(tmp_path / "tree") == {"shop/gvc.yaml"}
     assert here("import", "export.yaml", "--out", "tree", "--force", cwd=tmp_path).code == 0
     assert (tmp_path / "tree/shop/gvc.yaml").read_text().startswith("kind: gvc\n")
@@ -91,16 +91,16 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_two_resources_never_share_a_file(tmp_path: Path) -> None:
     (tmp_path / "export.yaml").write_text("kind: group\nname: a b\n---\nkind: group\nname: a_b\n")
-    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
-    assert (said.code, said.err) == (1, "error: two resources would be written to one file; omit --out\n")
+    result = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert (result.code, result.err) == (1, "error: two resources would be written to one file; omit --out\n")
     assert not (tmp_path / "tree").exists()
 
 
 def test_faults_leave_nothing_written(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(CONFIG.replace("NAME", "one") + "---\nkind: ConfigMap\n")
-    said = here("convert", "a.yaml", "--out", "tree", cwd=tmp_path)
-    assert said.code == 1
-    assert "a.yaml:6:1: error: " in said.err
+    result = here("convert", "a.yaml", "--out", "tree", cwd=tmp_path)
+    assert result.code == 1
+    assert "a.yaml:6:1: error: " in result.err
     assert not (tmp_path / "tree").exists()
 
 
@@ -118,20 +118,20 @@ def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str, tmp_pa
     (tmp_path / "empty").mkdir()
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "a.yaml").write_text("kind: group\nname: a\n")
-    said = here(*words, cwd=tmp_path)
-    assert (said.code, said.out) == (2, "")
-    assert f"error: {message}" in said.err
+    result = here(*words, cwd=tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert f"error: {message}" in result.err
 
 
 def test_nothing_in_is_nothing_out(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("# nothing\n")
-    assert here("convert", "a.yaml", cwd=tmp_path) == Said(0, "", "")
+    assert here("convert", "a.yaml", cwd=tmp_path) == CommandResult(0, "", "")
 
 
 def test_the_values_of_secrets_stand_in_the_manifests_and_nowhere_else(tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: kanarienvogel}\n"
     (tmp_path / "a.yaml").write_text(f"{secret}novel: kanarienvogel\n")
-    said = here("convert", "a.yaml", cwd=tmp_path)
-    assert "password: kanarienvogel" in said.out
-    assert "`novel`" in said.err
-    assert "kanarienvogel" not in said.err
+    result = here("convert", "a.yaml", cwd=tmp_path)
+    assert "password: kanarienvogel" in result.out
+    assert "`novel`" in result.err
+    assert "kanarienvogel" not in result.err

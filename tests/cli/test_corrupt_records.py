@@ -70,9 +70,9 @@ def test_every_command_says_which_table_is_corrupt(applied: Desk, row: str) -> N
         connection.execute((KEYS | VALUES)[row])
         connection.commit()
     for words in COMMANDS:
-        said = applied.run(*words)
-        assert "this is a bug" not in said.out + said.err, (words, said)
-        assert said.code in (0, 1), (words, said)
-        if "no reconciler wrote" in said.err:
-            assert "(table " in said.err
-            assert "restore a backup" in said.err
+        result = applied.run(*words)
+        assert "this is a bug" not in result.out + result.err, (words, result)
+        assert result.code in (0, 1), (words, result)
+        if "no reconciler wrote" in result.err:
+            assert "(table " in result.err
+            assert "restore a backup" in result.err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_plan import CHANGED
-from tests.support.desk import GVC, SETTINGS, SHOP, Said, golden, here, workload
+from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, golden, here, workload
 from tests.support.git import File, GitRepo, git
 
 
@@ -21,7 +21,7 @@ class Clone:
         self.path = path / "clone"
         self.absent = str(path / "none.yaml")
 
-    def diff(self, before: str, after: str, *words: str, cwd: Path | None = None) -> Said:
+    def diff(self, before: str, after: str, *words: str, cwd: Path | None = None) -> CommandResult:
         if not self.path.exists():
             git(self.origin.path.parent, "clone", "--quiet", "--no-local", str(self.origin.path), str(self.path))
         return here("diff", before, after, *words, cwd=cwd or self.path, RECONCILER_SETTINGS=self.absent)
@@ -31,9 +31,9 @@ class Clone:
 def test_a_difference_reads_well(tmp_path: Path, form: str, ending: str) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit(CHANGED)
-    said = clone.diff("HEAD~1", "HEAD", "--format", form)
-    assert (said.code, said.err) == (0, "")
-    golden(f"diff.{ending}", said.out)
+    result = clone.diff("HEAD~1", "HEAD", "--format", form)
+    assert (result.code, result.err) == (0, "")
+    golden(f"diff.{ending}", result.out)
 
 
 def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_equal_commits_and_moved_files_differ_in_nothing(tmp_path: Path) -> None
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/web.yaml": None, "shop/front/page.yaml": SHOP["shop/web.yaml"]})
     for before in ("HEAD", "HEAD~1"):
-        said = clone.diff(before, "HEAD")
-        assert said.code == 0
-        assert said.out.endswith("\nPlan: nothing to do.\n")
+        result = clone.diff(before, "HEAD")
+        assert result.code == 0
+        assert result.out.endswith("\nPlan: nothing to do.\n")
 
 
 def test_a_renamed_resource_is_shown_as_a_rename(tmp_path: Path) -> None:
@@ -108,17 +108,17 @@ def test_a_location_that_comes_or_goes_moves_all_that_is_in_the_gvc(
 def test_what_deletes_volumes_is_marked_and_nobody_is_asked_to_approve_it_here(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/db.yaml": None})
-    said = clone.diff("HEAD~1", "HEAD")
-    assert "- volumeset/shop/data  at here, there  waits for approval: it deletes volumes" in said.out
-    assert "reconciler approve" not in said.out
+    result = clone.diff("HEAD~1", "HEAD")
+    assert "- volumeset/shop/data  at here, there  waits for approval: it deletes volumes" in result.out
+    assert "reconciler approve" not in result.out
 
 
 def test_errors_in_the_later_commit_refuse_it_and_those_in_the_earlier_do_not(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/bad.yaml": "kind: workload\nname: bad\n"})
-    said = clone.diff("HEAD~1", "HEAD", "--format", "json")
-    assert said.code == 1
-    assert [finding["path"] for finding in said.json["findings"]] == ["shop/bad.yaml"]
+    result = clone.diff("HEAD~1", "HEAD", "--format", "json")
+    assert result.code == 1
+    assert [finding["path"] for finding in result.json["findings"]] == ["shop/bad.yaml"]
     assert " is refused: 1 error\n" in clone.diff("HEAD~1", "HEAD").out
     assert clone.diff("HEAD~1", "HEAD", "--format", "markdown").out.startswith("### Refused: 1 error\n")
     assert clone.diff("HEAD", "HEAD~1").code == 0
@@ -158,9 +158,9 @@ def test_settings_say_which_source_is_meant(tmp_path: Path) -> None:
     clone.origin.commit({"shop/web.yaml": workload("web", "2")})
     settings = tmp_path / "settings.yaml"
     settings.write_text(SETTINGS.replace("./manifests", "./origin"))
-    said = here("diff", "main~1", "main", "--settings", "settings.yaml", cwd=tmp_path)
-    assert said.code == 0
-    assert said.out.startswith("main  main~1@sha1:")
+    result = here("diff", "main~1", "main", "--settings", "settings.yaml", cwd=tmp_path)
+    assert result.code == 0
+    assert result.out.startswith("main  main~1@sha1:")
     assert not (tmp_path / "state").exists()
 
 
@@ -176,17 +176,17 @@ def test_settings_say_which_source_is_meant(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_named(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:
     clone = Clone(tmp_path)
     clone.diff("HEAD", "HEAD")
-    said = here("diff", *words, cwd=clone.path, RECONCILER_SETTINGS=clone.absent)
-    assert (said.code, said.out) == (code, "")
-    assert complaint in said.err
+    result = here("diff", *words, cwd=clone.path, RECONCILER_SETTINGS=clone.absent)
+    assert (result.code, result.out) == (code, "")
+    assert complaint in result.err
 
 
 def test_a_commit_without_manifests_is_an_error_and_never_a_deletion(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"README.md": "all gone\n"}, whole=True)
-    said = clone.diff("HEAD~1", "HEAD")
-    assert (said.code, said.out) == (1, "")
-    assert "holds no manifest" in said.err
+    result = clone.diff("HEAD~1", "HEAD")
+    assert (result.code, result.out) == (1, "")
+    assert "holds no manifest" in result.err
     assert clone.diff("HEAD", "HEAD~1").out.count("  + ") == 8, "a beginning is fine"
 
 
@@ -196,5 +196,5 @@ def test_a_repository_without_a_work_tree_will_do(tmp_path: Path) -> None:
 
 
 def test_outside_of_any_repository_one_has_to_be_named(tmp_path: Path) -> None:
-    said = here("diff", "a", "b", cwd=tmp_path, RECONCILER_SETTINGS=str(tmp_path / "none.yaml"))
-    assert (said.code, said.err) == (2, f"error: {tmp_path} is not in a Git repository; name one with --repo\n")
+    result = here("diff", "a", "b", cwd=tmp_path, RECONCILER_SETTINGS=str(tmp_path / "none.yaml"))
+    assert (result.code, result.err) == (2, f"error: {tmp_path} is not in a Git repository; name one with --repo\n")

@@ -28,7 +28,7 @@ from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh
 
 TOKEN = "s3cret-t0ken"
-NOBODY = 12_345
+STRANGER = 12_345
 POLICY = ("---" + SECRET.partition("---")[2]).encode()
 """What lets a workload have the secret of the shop."""
 
@@ -52,23 +52,23 @@ def open_place() -> Iterator[Path]:
 
 def examined(desk: Desk, **environ: str) -> list[dict[str, str]]:
     """All checks; the exit code fits them."""
-    said = desk.run("doctor", "--format", "json", **environ)
-    assert said.err == ""
-    assert said.code == (1 if said.json["problems"] else 0)
-    checks: list[dict[str, str]] = said.json["checks"]
+    result = desk.run("doctor", "--format", "json", **environ)
+    assert result.err == ""
+    assert result.code == (1 if result.json["problems"] else 0)
+    checks: list[dict[str, str]] = result.json["checks"]
     for verdict in ("problem", "warning"):
-        assert said.json[f"{verdict}s"] == sum(each["verdict"] == verdict for each in checks)
+        assert result.json[f"{verdict}s"] == sum(each["verdict"] == verdict for each in checks)
     assert all(each["advice"] for each in checks if each["verdict"] != "ok")
     return checks
 
 
-def told(desk: Desk, about: str, verdict: str, **environ: str) -> str:
+def reported(desk: Desk, about: str, verdict: str, **environ: str) -> str:
     """What is said of ``about`` with this verdict, all in one."""
     found = [each for each in examined(desk, **environ) if (each["about"], each["verdict"]) == (about, verdict)]
     return "\n".join(f"{each['message']} -> {each.get('advice', '')}" for each in found)
 
 
-def settled(desk: Desk, **source: Any) -> None:
+def configure(desk: Desk, **source: Any) -> None:
     """Give the source of the desk more settings."""
     plain = {"name": "main", "url": "./manifests", "branch": "main"} | source
     locations = {"here": {"engine": "recorded"}, "there": {"engine": "recorded"}}
@@ -97,7 +97,7 @@ def test_text_says_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) 
 
 def hosted(desk: Desk, **host: int) -> None:
     """Let the location of the desk be this machine."""
-    settled(desk)
+    configure(desk)
     bound = {"locations": {"here": {"engine": "host"}, "there": {"engine": "recorded"}}, "host": host}
     desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
 
@@ -105,15 +105,15 @@ def hosted(desk: Desk, **host: int) -> None:
 def test_what_the_host_engine_lacks_is_told_where_it_is_used(desk: Desk) -> None:
     assert not [each for each in examined(desk) if each["about"] == "host engine"]
     hosted(desk)
-    assert told(desk, "host engine", "problem") == ""
+    assert reported(desk, "host engine", "problem") == ""
     hosted(desk, firstPort=40_000, lastPort=41_000)
-    assert "are taken for outgoing connections too -> set host.firstPort" in told(desk, "host engine", "warning")
+    assert "are taken for outgoing connections too -> set host.firstPort" in reported(desk, "host engine", "warning")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
         hosted(desk, firstPort=port, lastPort=port)
-        assert "1 of the 1 ports for replicas are in use" in told(desk, "host engine", "warning")
+        assert "1 of the 1 ports for replicas are in use" in reported(desk, "host engine", "warning")
 
 
 def test_what_the_daemon_is_allowed_is_looked_at(desk: Desk) -> None:
@@ -122,7 +122,7 @@ def test_what_the_daemon_is_allowed_is_looked_at(desk: Desk) -> None:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (800, before[1]))
         try:
-            assert "the daemon may have only 800 open files -> raise it" in told(desk, "host engine", "warning")
+            assert "the daemon may have only 800 open files -> raise it" in reported(desk, "host engine", "warning")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -131,25 +131,25 @@ def test_a_run_that_a_crash_cut_off_is_called_unfinished(desk: Desk) -> None:
     records = Records.open(desk.state / FILE)
     records.runs.start("main", "main@sha1:" + "1" * 40, "start")
     records.close()
-    assert " ago: unfinished" in told(desk, "source main", "ok")
+    assert " ago: unfinished" in reported(desk, "source main", "ok")
 
 
 def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("state: state", "staet: state"))
-    assert f"{desk.settings}:2:1: " in told(desk, "settings", "problem")
+    assert f"{desk.settings}:2:1: " in reported(desk, "settings", "problem")
 
 
 def test_settings_that_everybody_may_change_are_a_problem(desk: Desk) -> None:
     desk.settings.chmod(0o666)
-    assert "every user of this host may change" in told(desk, "settings", "problem")
+    assert "every user of this host may change" in reported(desk, "settings", "problem")
 
 
 def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> None:
     desk.state.chmod(0o755)
-    assert f"(mode 755) -> chmod 700 {desk.state}" in told(desk, "state directory", "problem")
+    assert f"(mode 755) -> chmod 700 {desk.state}" in reported(desk, "state directory", "problem")
     desk.state.chmod(0o700)
     (desk.state / FILE).chmod(0o644)
-    assert "contains secrets, is open to others" in told(desk, "state directory", "problem")
+    assert "contains secrets, is open to others" in reported(desk, "state directory", "problem")
 
 
 @only_root("only root can give files away")
@@ -157,41 +157,43 @@ def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path) -
     desk = Desk(open_place)
     desk.applied()
     desk.run = partial(desk.run, real=True)  # type: ignore[method-assign]
-    os.chown(desk.state, NOBODY, NOBODY)
-    assert f"belongs to root, not to uid {NOBODY}" in told(desk, "state directory", "problem")
-    os.chown(desk.state / FILE, NOBODY, NOBODY)
-    assert told(desk, "state directory", "problem") == ""
-    assert f"reconciler/status cannot be written: uid {NOBODY} may not write to" in told(desk, "source main", "problem")
+    os.chown(desk.state, STRANGER, STRANGER)
+    assert f"belongs to root, not to uid {STRANGER}" in reported(desk, "state directory", "problem")
+    os.chown(desk.state / FILE, STRANGER, STRANGER)
+    assert reported(desk, "state directory", "problem") == ""
+    assert f"reconciler/status cannot be written: uid {STRANGER} may not write to" in reported(
+        desk, "source main", "problem"
+    )
     for folder, _, files in os.walk(desk.repo.path):
         for name in (".", *files):
-            os.chown(Path(folder, name), NOBODY, NOBODY)
+            os.chown(Path(folder, name), STRANGER, STRANGER)
     token = desk.path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    settled(desk, credentials={"tokenFile": str(token)})
-    assert f"uid {NOBODY} may not read {token}" in told(desk, "source main", "problem")
-    os.chown(token, NOBODY, NOBODY)
-    assert told(desk, "source main", "problem") == ""
+    configure(desk, credentials={"tokenFile": str(token)})
+    assert f"uid {STRANGER} may not read {token}" in reported(desk, "source main", "problem")
+    os.chown(token, STRANGER, STRANGER)
+    assert reported(desk, "source main", "problem") == ""
 
 
 def test_files_with_secrets_are_there_and_closed(desk: Desk) -> None:
     token = desk.path / "token"
-    settled(desk, credentials={"tokenFile": "token", "keyFile": "key", "knownHosts": "hosts"})
-    said = told(desk, "source main", "problem")
-    assert all(f"{desk.path / name}: No such file" in said for name in ("token", "key", "hosts"))
+    configure(desk, credentials={"tokenFile": "token", "keyFile": "key", "knownHosts": "hosts"})
+    output = reported(desk, "source main", "problem")
+    assert all(f"{desk.path / name}: No such file" in output for name in ("token", "key", "hosts"))
     for name in ("token", "key", "hosts"):
         (desk.path / name).write_text(TOKEN)
         (desk.path / name).chmod(0o644)
-    said = told(desk, "source main", "problem")
-    assert f"every user of this host may read {token} (mode 644) -> chmod o= {token}" in said
-    assert "hosts" not in said
+    output = reported(desk, "source main", "problem")
+    assert f"every user of this host may read {token} (mode 644) -> chmod o= {token}" in output
+    assert "hosts" not in output
     for name in ("token", "key"):
         (desk.path / name).chmod(0o640)
-    said = told(desk, "source main", "problem")
-    assert said == f"ssh does not use {desk.path / 'key'}: its mode is 640 -> chmod 600 {desk.path / 'key'}"
+    output = reported(desk, "source main", "problem")
+    assert output == f"ssh does not use {desk.path / 'key'}: its mode is 640 -> chmod 600 {desk.path / 'key'}"
     (desk.path / "key").chmod(0o600)
     token.write_text("")
-    assert f"{token} is empty" in told(desk, "source main", "problem")
+    assert f"{token} is empty" in reported(desk, "source main", "problem")
     assert TOKEN not in desk.run("doctor").out
 
 
@@ -199,30 +201,30 @@ def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
     identity, recipient = fresh()
     file = private(desk.path / "host" / "age.txt", identity)
     desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
-    assert f"{file} decrypts what is encrypted for {recipient}" in told(desk, "secrets", "ok")
+    assert f"{file} decrypts what is encrypted for {recipient}" in reported(desk, "secrets", "ok")
     secret = SECRET.format(password="hidden").partition("---")[0]
     desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
     desk.applied()
-    assert "1 that is encrypted or on this host can be opened" in told(desk, "secrets", "ok")
+    assert "1 that is encrypted or on this host can be opened" in reported(desk, "secrets", "ok")
     file.chmod(0o644)
-    assert f"others (mode 644), so it is not used -> chgrp root {file}" in told(desk, "secrets", "problem")
+    assert f"others (mode 644), so it is not used -> chgrp root {file}" in reported(desk, "secrets", "problem")
     file.chmod(0o600)
     file.write_text("AGE-SECRET-KEY-1NONE")
-    assert "line 1 is not an identity" in told(desk, "secrets", "problem")
+    assert "line 1 is not an identity" in reported(desk, "secrets", "problem")
     assert "1NONE" not in desk.run("doctor").out
     file.write_text(fresh()[0])
-    assert "secret/db can no longer be opened (secrets.yaml:1)" in told(desk, "secrets", "problem")
+    assert "secret/db can no longer be opened (secrets.yaml:1)" in reported(desk, "secrets", "problem")
     file.unlink()
-    assert "No such file" in told(desk, "secrets", "problem")
+    assert "No such file" in reported(desk, "secrets", "problem")
 
 
 def test_a_branch_or_repository_that_is_not_there_is_a_problem(desk: Desk) -> None:
-    settled(desk, branch="mian")
-    assert "did you mean 'main'? -> restore it" in told(desk, "source main", "problem")
-    settled(desk, url="./nowhere")
-    assert "no Git repository can be read" in told(desk, "source main", "problem")
-    settled(desk, path="nowhere")
-    assert "has no directory 'nowhere'" in told(desk, "source main", "problem")
+    configure(desk, branch="mian")
+    assert "did you mean 'main'? -> restore it" in reported(desk, "source main", "problem")
+    configure(desk, url="./nowhere")
+    assert "no Git repository can be read" in reported(desk, "source main", "problem")
+    configure(desk, path="nowhere")
+    assert "has no directory 'nowhere'" in reported(desk, "source main", "problem")
 
 
 def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
@@ -241,113 +243,115 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
             "timeout": "5s",
         }
         desk.repo.git("config", "http.receivepack", "true")
-        settled(desk, **remote)
-        assert "the remote answers and has refs/heads/main" in told(desk, "source main", "ok", **trusts)
+        configure(desk, **remote)
+        assert "the remote answers and has refs/heads/main" in reported(desk, "source main", "ok", **trusts)
         assert not (desk.state / "mirrors").exists(), "looking makes nothing"
         assert desk.run("apply", **trusts).code == 0
         before = desk.repo.git("for-each-ref")
-        assert "reconciler/status can be pushed" in told(desk, "source main", "ok", **trusts)
+        assert "reconciler/status can be pushed" in reported(desk, "source main", "ok", **trusts)
         assert desk.repo.git("for-each-ref") == before
         desk.repo.git("config", "http.receivepack", "false")
-        assert "reconciler/status cannot be pushed" in told(desk, "source main", "problem", **trusts)
-        settled(desk, **remote, readOnly=True)
-        assert told(desk, "source main", "problem", **trusts) == ""
-        settled(desk, **remote | {"branch": "nowhere"})
-        assert "the remote answers and has no refs/heads/nowhere" in told(desk, "source main", "problem", **trusts)
+        assert "reconciler/status cannot be pushed" in reported(desk, "source main", "problem", **trusts)
+        configure(desk, **remote, readOnly=True)
+        assert reported(desk, "source main", "problem", **trusts) == ""
+        configure(desk, **remote | {"branch": "nowhere"})
+        assert "the remote answers and has no refs/heads/nowhere" in reported(desk, "source main", "problem", **trusts)
         token.write_text("wr0ng-t0ken")
-        said = told(desk, "source main", "problem", **trusts)
-        assert "Authentication failed" in said
-        assert "wr0ng" not in said
-    settled(desk, **remote)
-    assert "check the network" in told(desk, "source main", "problem", **trusts)
+        output = reported(desk, "source main", "problem", **trusts)
+        assert "Authentication failed" in output
+        assert "wr0ng" not in output
+    configure(desk, **remote)
+    assert "check the network" in reported(desk, "source main", "problem", **trusts)
 
 
 def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(desk: Desk) -> None:
     (desk.path / "token").write_text(TOKEN)
-    settled(desk, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
-    assert "cross the network as plain text; use https://, or set credentials" in told(desk, "source main", "problem")
+    configure(desk, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
+    assert "cross the network as plain text; use https://, or set credentials" in reported(
+        desk, "source main", "problem"
+    )
     leave = {"tokenFile": "token", "allowInsecure": True}
-    settled(desk, url="http://127.0.0.1:9/manifests", credentials=leave, timeout="1s")
-    assert "as plain text -> use https://" in told(desk, "source main", "warning")
+    configure(desk, url="http://127.0.0.1:9/manifests", credentials=leave, timeout="1s")
+    assert "as plain text -> use https://" in reported(desk, "source main", "warning")
 
 
 def test_signatures_are_checked_and_who_may_change_whom_they_trust(desk: Desk, tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys")
     keys.ssh("ada")
-    settled(desk, verify={"allowedSigners": str(keys.signers)})
-    assert "it is not signed; nothing of it is read -> sign it" in told(desk, "source main", "problem")
+    configure(desk, verify={"allowedSigners": str(keys.signers)})
+    assert "it is not signed; nothing of it is read -> sign it" in reported(desk, "source main", "problem")
     keys.commit(desk.repo, "shop/web.yaml", workload("web"), "ada")
-    assert "signed by a trusted key" in told(desk, "source main", "ok")
+    assert "signed by a trusted key" in reported(desk, "source main", "ok")
     keys.signers.chmod(0o646)
-    assert f"every user of this host may change {keys.signers}" in told(desk, "source main", "problem")
+    assert f"every user of this host may change {keys.signers}" in reported(desk, "source main", "problem")
 
 
 def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> None:
     soon = int(time.time()) + 10_800
     keys = Keys(tmp_path / "keys")
     keys.commit(desk.repo, "shop/web.yaml", workload("web"), time=soon)
-    assert "was committed 3 h from now" in told(desk, "source main", "warning")
+    assert "was committed 3 h from now" in reported(desk, "source main", "warning")
     records = Records.open(desk.state / FILE, clock_now=lambda: float(soon))
     records.runs.start("main", "main@sha1:1", "poll")
     records.close()
-    assert "the clock was set back" in told(desk, "clock", "warning")
+    assert "the clock was set back" in reported(desk, "clock", "warning")
 
 
 def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
-    assert "shop uses there, and the settings bind no engine to it" in told(desk, "locations", "warning")
-    assert "here in use; no applied GVC uses nowhere" in told(desk, "locations", "ok")
+    assert "shop uses there, and the settings bind no engine to it" in reported(desk, "locations", "warning")
+    assert "here in use; no applied GVC uses nowhere" in reported(desk, "locations", "ok")
     desk.settings.write_text(SETTINGS.partition("locations:")[0])
-    assert "shop uses here" in told(desk, "locations", "warning")
+    assert "shop uses here" in reported(desk, "locations", "warning")
 
 
 def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
     assert desk.run("apply").code == 1
-    assert "InvalidRevision for " in told(desk, "source main", "problem")
+    assert "InvalidRevision for " in reported(desk, "source main", "problem")
     desk.run("suspend", "main", "--reason", "holidays")
     desk.run("apply")
-    assert "holidays -> to end that: reconciler resume main" in told(desk, "source main", "warning")
+    assert "holidays -> to end that: reconciler resume main" in reported(desk, "source main", "warning")
 
 
 def test_a_resource_that_somebody_suspended_is_not_forgotten(desk: Desk) -> None:
     desk.run("suspend", "workload/shop/web", "--reason", "a look inside")
     advice = "a look inside -> to end that: reconciler resume workload/shop/web"
-    assert advice in told(desk, "workload/shop/web", "warning")
+    assert advice in reported(desk, "workload/shop/web", "warning")
 
 
 def test_a_daemon_that_does_not_answer_is_told(desk: Desk) -> None:
     records = Records.open(desk.state / FILE, clock_now=lambda: time.time() - 600)
     records.requests.add("apply", {}, "ann")
     records.close()
-    assert "has not answered" not in told(desk, "daemon", "warning")
+    assert "has not answered" not in reported(desk, "daemon", "warning")
     with StateLock(desk.state):
-        assert "it has not answered `apply` of ann for 10 min" in told(desk, "daemon", "warning")
+        assert "it has not answered `apply` of ann for 10 min" in reported(desk, "daemon", "warning")
 
 
 def test_records_that_cannot_be_read_are_a_problem(desk: Desk) -> None:
     for ending in ("-wal", "-shm"):
         (desk.state / f"{FILE}{ending}").unlink(missing_ok=True)
     (desk.state / FILE).write_bytes(b"not a database" * 1000)
-    assert "is not a database of the reconciler" in told(desk, "records", "problem")
+    assert "is not a database of the reconciler" in reported(desk, "records", "problem")
 
 
 def test_before_the_first_start_there_is_nothing_to_complain_of(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     checks = examined(desk)
     assert [each for each in checks if each["verdict"] == "problem"] == []
-    assert "nothing is recorded yet" in told(desk, "daemon", "warning")
+    assert "nothing is recorded yet" in reported(desk, "daemon", "warning")
     assert not desk.state.exists()
 
 
 def test_programs_that_are_missing_are_a_problem(desk: Desk) -> None:
     bare = desk.path / "bin"
     bare.mkdir()
-    assert "git cannot be run -> install git" in told(desk, "git", "problem", PATH=str(bare))
+    assert "git cannot be run -> install git" in reported(desk, "git", "problem", PATH=str(bare))
     (bare / "git").write_text(f"#!{sys.executable}\nprint('git version 2.20.1')\n")
     (bare / "git").chmod(0o755)
-    assert "git version 2.20.1 -> install git 2.29 or newer" in told(desk, "git", "problem", PATH=str(bare))
-    settled(desk, verify={"allowedSigners": "signers", "gpgKeyring": "ring"})
-    assert "install git 2.35 or newer to verify signatures" in told(desk, "git", "problem", PATH=str(bare))
-    assert "which is not installed -> install gpg" in told(desk, "gpg", "problem", PATH=str(bare))
-    assert "install ssh-keygen" in told(desk, "ssh-keygen", "problem", PATH=str(bare))
+    assert "git version 2.20.1 -> install git 2.29 or newer" in reported(desk, "git", "problem", PATH=str(bare))
+    configure(desk, verify={"allowedSigners": "signers", "gpgKeyring": "ring"})
+    assert "install git 2.35 or newer to verify signatures" in reported(desk, "git", "problem", PATH=str(bare))
+    assert "which is not installed -> install gpg" in reported(desk, "gpg", "problem", PATH=str(bare))
+    assert "install ssh-keygen" in reported(desk, "ssh-keygen", "problem", PATH=str(bare))

@@ -59,9 +59,9 @@ def running(desk: Desk) -> Iterator[Desk]:
 
 
 def test_drift_reads_well(running: Desk) -> None:
-    said = running.run("drift")
-    assert (said.code, said.err) == (0, "")
-    golden("drift.txt", said.out)
+    result = running.run("drift")
+    assert (result.code, result.err) == (0, "")
+    golden("drift.txt", result.out)
 
 
 def test_drift_of_one_resource_is_told_alone(running: Desk) -> None:
@@ -70,9 +70,9 @@ def test_drift_of_one_resource_is_told_alone(running: Desk) -> None:
 
 
 def test_drift_for_programs(running: Desk) -> None:
-    said = running.run("drift", WEB, "-o", "json").json
-    [found] = said["items"]
-    assert said["checked"] == found["since"]
+    document = running.run("drift", WEB, "-o", "json").json
+    [found] = document["items"]
+    assert document["checked"] == found["since"]
     assert {name: found[name] for name in ("key", "location", "source", "what", "in_conflict")} == {
         "key": WEB,
         "location": "there",
@@ -101,7 +101,7 @@ def test_where_nothing_can_drift_it_says_so(tmp_path: Path) -> None:
 
 
 def test_status_tells_of_what_differs(desk: Desk) -> None:
-    said = desk.run("describe", API).out
-    assert "Drifted" in said
-    assert "missing at there" in said
+    output = desk.run("describe", API).out
+    assert "Drifted" in output
+    assert "missing at there" in output
     assert f"DriftDetected    {API}@there: missing at there" in desk.run("events", API).out

@@ -17,9 +17,9 @@ from tests.support.terminal import heed_interrupts
 
 def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = reconciler("events", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    first, second, third = said.stdout.splitlines()
+    result = reconciler("events", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    first, second, third = result.stdout.splitlines()
     assert first.split() == [
         "2027-01-15T08:00:00Z", "Normal", "Created", "workload/shop/api@aws-us-west-2:", "created",
     ]  # fmt: skip
@@ -29,8 +29,8 @@ def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
 
 def test_events_of_one_resource_and_the_last_of_them(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = reconciler("events", "workload/shop/api", "--last", "1", "-o", "json", cwd=tmp_path)
-    (event,) = map(json.loads, said.stdout.splitlines())
+    result = reconciler("events", "workload/shop/api", "--last", "1", "-o", "json", cwd=tmp_path)
+    (event,) = map(json.loads, result.stdout.splitlines())
     assert event == {
         "time": "2027-01-15T08:00:02Z", "run": 2, "key": "workload/shop/api", "location": "aws-us-west-2",
         "type": "Normal", "reason": "Updated", "message": "image changed", "id": 3,
@@ -61,10 +61,10 @@ def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
 def test_a_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
     records = shop(tmp_path)
     records.events.append_many([NewEvent("", Reason.RECOVERED, "x" * 200)] * 2_000)
-    said = subprocess.run(
+    result = subprocess.run(
         f"{sys.executable} -m reconciler.cli events --last 2000 | head -n 1",
         shell=True, capture_output=True, text=True, check=False,
         env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
     )  # fmt: skip
-    assert len(said.stdout.splitlines()) == 1
-    assert said.stderr == ""
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stderr == ""

@@ -146,8 +146,8 @@ def test_a_container_that_ends_ends_its_shells_with_an_error(place: Place) -> No
         place.kill(ContainerId(KEY, "r", "main"))
         shell.ended()
         assert shell.process.stderr is not None
-        said = shell.process.stderr.read().decode()
-        assert said == "error: container main of r has ended, and the program with it\n"
+        error = shell.process.stderr.read().decode()
+        assert error == "error: container main of r has ended, and the program with it\n"
         assert shell.process.returncode == 125
         assert shell.echoes()
 

@@ -15,7 +15,7 @@ from reconciler.render.gitlab import report
 from reconciler.render.sarif import sarif
 from reconciler.rulebook import rulebook
 from tests.cli.test_validate import FAULTY, lay
-from tests.support.desk import SETTINGS, Desk, Said, here, workload
+from tests.support.desk import SETTINGS, CommandResult, Desk, here, workload
 from tests.support.rule_cases import Case, case_files, found_in
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_bytes())
@@ -27,20 +27,20 @@ def finding(path: str = "shop/api.yaml", line: int = 3, severity: Severity = Sev
     return Finding(path, line, 7 if line else 0, "some-rule", severity, ODD, "do: this, 1 %")
 
 
-def validate(path: Path, form: str, *words: str, **environ: str) -> Said:
+def validate(path: Path, form: str, *words: str, **environ: str) -> CommandResult:
     environ = {"RECONCILER_SETTINGS": str(path / "none.yaml"), "GITHUB_WORKSPACE": "", **environ}
     return here("validate", *words, "--format", form, cwd=path, **environ)
 
 
-def results(said: Said) -> list[dict[str, Any]]:
-    document = said.json
+def results(result: CommandResult) -> list[dict[str, Any]]:
+    document = result.json
     SARIF.validate(document)
     found: list[dict[str, Any]] = document["runs"][0]["results"]
     return found
 
 
-def uris(said: Said) -> set[str]:
-    return {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in results(said)}
+def uris(result: CommandResult) -> set[str]:
+    return {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in results(result)}
 
 
 def test_an_annotation_escapes_what_would_end_it() -> None:
@@ -60,10 +60,10 @@ def test_an_annotation_of_a_whole_file_has_no_line() -> None:
 
 def test_a_workflow_is_told_every_finding_and_the_count(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
-    said = validate(tmp_path, "github", "m")
-    *commands, count = said.out.splitlines()
-    assert (said.code, len(commands), count) == (1, 5, "4 errors, 1 notice")
-    assert "::error file=shop/web.yaml,line=4,col=9,title=workload-type::`standrd` is not allowed here" in said.out
+    result = validate(tmp_path, "github", "m")
+    *commands, count = result.out.splitlines()
+    assert (result.code, len(commands), count) == (1, 5, "4 errors, 1 notice")
+    assert "::error file=shop/web.yaml,line=4,col=9,title=workload-type::`standrd` is not allowed here" in result.out
 
 
 @pytest.mark.parametrize("form", ["github", "sarif"])
@@ -72,8 +72,8 @@ def test_paths_begin_at_the_root_of_the_repository(tmp_path: Path, form: str) ->
     (tmp_path / ".git").mkdir()
     assert "deploy/m/broken.yaml" in validate(tmp_path, form, "deploy/m").out
     assert "deploy/m/broken.yaml" in validate(tmp_path / "deploy", form, "m/broken.yaml").out
-    said = validate(tmp_path, form, "deploy/m", GITHUB_WORKSPACE=str(tmp_path / "deploy"))
-    assert '"m/broken.yaml"' in said.out or "file=m/broken.yaml," in said.out
+    result = validate(tmp_path, form, "deploy/m", GITHUB_WORKSPACE=str(tmp_path / "deploy"))
+    assert '"m/broken.yaml"' in result.out or "file=m/broken.yaml," in result.out
 
 
 def test_paths_of_a_source_begin_at_the_root_of_its_repository(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_paths_of_a_source_begin_at_the_root_of_its_repository(tmp_path: Path) -
 
 def test_sarif_lists_the_rules_that_are_broken(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
-    said = validate(tmp_path, "sarif", "m")
-    assert said.code == 1
-    found = results(said)
-    rules = said.json["runs"][0]["tool"]["driver"]["rules"]
+    result = validate(tmp_path, "sarif", "m")
+    assert result.code == 1
+    found = results(result)
+    rules = result.json["runs"][0]["tool"]["driver"]["rules"]
     assert [rules[each["ruleIndex"]]["id"] for each in found] == [each["ruleId"] for each in found]
     assert {rule["id"] for rule in rules} == {each["ruleId"] for each in found}
     assert {(each["ruleId"], each["level"]) for each in found} >= {("syntax", "error"), ("server-owned-field", "note")}
@@ -95,8 +95,8 @@ def test_sarif_lists_the_rules_that_are_broken(tmp_path: Path) -> None:
 
 def test_sarif_of_sound_files_has_no_results(tmp_path: Path) -> None:
     lay(tmp_path / "m", {"location.yaml": "kind: location\nname: local\nprovider: byok\n"})
-    said = validate(tmp_path, "sarif", "m")
-    assert (said.code, results(said)) == (0, [])
+    result = validate(tmp_path, "sarif", "m")
+    assert (result.code, results(result)) == (0, [])
 
 
 def test_sarif_of_every_rule_fits_its_schema(tmp_path: Path) -> None:

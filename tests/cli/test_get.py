@@ -17,23 +17,23 @@ MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
 
 
 def items(directory: Path, *words: str) -> dict[str, dict[str, object]]:
-    said = here("get", *words, "-o", "json", cwd=directory)
-    assert said.code == 0, said.err
-    return {item["name"]: item for item in json.loads(said.out)["items"]}
+    result = here("get", *words, "-o", "json", cwd=directory)
+    assert result.code == 0, result.err
+    return {item["name"]: item for item in json.loads(result.out)["items"]}
 
 
 def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = alone("get", cwd=tmp_path)
-    assert said.code == 0, said.err
-    assert [line.split() for line in said.out.splitlines()] == [
+    result = alone("get", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert [line.split() for line in result.out.splitlines()] == [
         ["KEY", "HEALTH", "READY", "VERSION", "LOCATIONS"],
         ["gvc/shop", "Unhealthy", "yes", "1", "-"],
         ["secret/db", "Healthy", "yes", "1", "-"],
         ["workload/shop/api", "Healthy", "yes", "3", "aws-us-west-2"],
         ["workload/shop/web", "Unhealthy", "ProgramNotFound", "1", "aws-us-west-2"],
     ]
-    assert "\x1b" not in said.out
+    assert "\x1b" not in result.out
 
 
 def test_an_item_is_the_manifest_and_what_is_recorded_of_it(tmp_path: Path) -> None:
@@ -78,18 +78,18 @@ def test_what_is_asked_for_narrows_what_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("output", ["json", "yaml", "text"])
 def test_secret_data_is_shown_by_no_output(tmp_path: Path, output: str) -> None:
     shop(tmp_path).close()
-    said = here("get", "secret", "db", "-o", output, cwd=tmp_path).out
-    assert "5f3c" not in said
+    text = here("get", "secret", "db", "-o", output, cwd=tmp_path).out
+    assert "5f3c" not in text
     if output != "text":
-        (item,) = yaml.safe_load(said)["items"]
+        (item,) = yaml.safe_load(text)["items"]
         assert item["data"] == {"password": "***", "user": "***"}
     assert "5f3c" not in here("describe", "secret/db", cwd=tmp_path).out
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = [here("get", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
-    assert json.loads(said[0]) == yaml.safe_load(said[1])
+    texts = [here("get", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
+    assert json.loads(texts[0]) == yaml.safe_load(texts[1])
     none = [here("get", "policy", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
     assert json.loads(none[0]) == yaml.safe_load(none[1])
     assert json.loads(none[0])["items"] == []
@@ -111,18 +111,18 @@ def test_what_is_not_there_is_named_with_the_nearest(
     tmp_path: Path, words: list[str], code: int, complaint: str
 ) -> None:
     shop(tmp_path).close()
-    said = here("get", *words, cwd=tmp_path)
-    assert (said.code, said.out) == (code, "")
-    assert said.err.splitlines()[-1] == complaint
+    result = here("get", *words, cwd=tmp_path)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.splitlines()[-1] == complaint
 
 
 def test_records_that_are_not_there_yet_are_an_error_and_stay_so(tmp_path: Path) -> None:
     shop(tmp_path).close()
     for file in (tmp_path / "state").iterdir():
         file.unlink()
-    said = here("get", cwd=tmp_path)
-    assert said.code == 1
-    assert said.err.startswith("error: there are no records yet")
+    result = here("get", cwd=tmp_path)
+    assert result.code == 1
+    assert result.err.startswith("error: there are no records yet")
     assert not (tmp_path / "state" / FILE).exists()
 
 
@@ -141,9 +141,9 @@ def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
 
 def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = alone("describe", "workload/shop/web", cwd=tmp_path)
-    assert said.code == 0, said.err
-    sections = said.out.split("\n\n")
+    result = alone("describe", "workload/shop/web", cwd=tmp_path)
+    assert result.code == 0, result.err
+    sections = result.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
         "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
     ]  # fmt: skip
@@ -167,26 +167,26 @@ def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     with records.transaction():
         records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))
         records.applied.put(record("workload/shop/api", {}, "gcp-us-east1"))
-    said = here("describe", "workload/shop/api", cwd=tmp_path).out
-    assert said.partition("\nReplicas\n")[2].partition("\n\n")[0].splitlines() == [
+    output = here("describe", "workload/shop/api", cwd=tmp_path).out
+    assert output.partition("\nReplicas\n")[2].partition("\n\n")[0].splitlines() == [
         "  api-4bpw8  aws-us-west-2  version 2  ready      1 restart   127.0.0.1:29624->8080 127.0.0.1:29625->9000",
         "  api-snqg6  aws-us-west-2  version 1  not ready  0 restarts"
         "                                               ending: Replaced",
     ]
-    assert said.partition("\nNo effect\n")[2].partition("\n\n")[0].splitlines() == [
+    assert output.partition("\nNo effect\n")[2].partition("\n\n")[0].splitlines() == [
         "  aws-us-west-2  No a:1.2 here.",
         "  aws-us-west-2  And no b.",
     ]
-    places = said.partition("\nLocations\n")[2].partition("\n\n")[0].splitlines()
+    places = output.partition("\nLocations\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in places] == ["aws-us-west-2", "gcp-us-east1"]
     assert places[1].endswith("no longer bound here, so not observed")
 
 
 def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = here("describe", "workload/shop/wep", cwd=tmp_path)
-    assert said.code == 1
-    assert said.err == f"error: {MISSING}; did you mean workload/shop/web?\n"
+    result = here("describe", "workload/shop/wep", cwd=tmp_path)
+    assert result.code == 1
+    assert result.err == f"error: {MISSING}; did you mean workload/shop/web?\n"
 
 
 def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) ->
     odd = {"trailing": "blank \nline", "leading": "\n  indented", "empty": "", "tab": "\ta\n\tb\n", "signs": "\x07\n"}
     with records.transaction():
         records.applied.put(record("workload/shop/script", {"spec": {"args": [script]}, "tags": odd}))
-    said = here("get", "workload", "script", "-o", "yaml", cwd=tmp_path)
-    assert "      - |\n        import os\n\n        if os:\n            print('a: b')  # no quotes" in said.out
-    (item,) = yaml.safe_load(said.out)["items"]
+    result = here("get", "workload", "script", "-o", "yaml", cwd=tmp_path)
+    assert "      - |\n        import os\n\n        if os:\n            print('a: b')  # no quotes" in result.out
+    (item,) = yaml.safe_load(result.out)["items"]
     assert (item["spec"]["args"], item["tags"]) == ([script], odd)
     fields = here("describe", "workload/shop/script", cwd=tmp_path).out.partition("\nFields\n")[2].partition("\n\nE")[0]
     assert yaml.safe_load(fields) == {"spec": {"args": [script]}, "tags": odd}

@@ -28,10 +28,10 @@ SECRET = [["secret", name] for name in ("encrypt", "edit", "rotate")]
     "words", [[], *([name] for name in WRITTEN), *SECRET], ids=lambda words: " ".join(words) or "(none)"
 )
 def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str]) -> None:
-    said = run(*words, "--help", cwd=tmp_path)
-    assert said.code == 0, said.err
-    lines = said.out.splitlines()
-    assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", said.out)
+    result = run(*words, "--help", cwd=tmp_path)
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
+    assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", result.out)
     assert len(lines) <= (24 if words else 13 + len(COMMANDS)), "a line for each command, and what fits a terminal"
     assert max(map(len, lines)) <= 80
     assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
@@ -46,8 +46,8 @@ def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name
 
 
 def test_help_lists_every_command(tmp_path: Path) -> None:
-    said = run("--help", cwd=tmp_path).out
-    assert all(f"\n  {name} " in said for name in COMMANDS)
+    output = run("--help", cwd=tmp_path).out
+    assert all(f"\n  {name} " in output for name in COMMANDS)
 
 
 def test_every_module_of_a_command_begins_with_its_line_in_the_help() -> None:
@@ -87,8 +87,8 @@ def test_a_command_imports_only_what_it_needs(tmp_path: Path, words: str, unwant
     desk.applied()
     command = [sys.executable, "-X", "importtime", "-m", "reconciler.cli", *words.split()]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(desk.settings)}
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env=environ)
-    imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env=environ)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "click" in imported
     assert imported & (HEAVY | unwanted) == set()
 
@@ -98,24 +98,24 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 
 
 def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
-    said = run("gett", cwd=tmp_path)
-    assert said.code == 2
-    assert said.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
+    result = run("gett", cwd=tmp_path)
+    assert result.code == 2
+    assert result.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
 
 
 @pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
-    said = run(*words, cwd=tmp_path)
-    assert (said.code, said.out) == (2, "")
-    assert "Error: " in said.err
+    result = run(*words, cwd=tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert "Error: " in result.err
 
 
 def test_settings_that_are_not_there_exit_with_2_and_one_line(tmp_path: Path) -> None:
-    said = run("get", "--settings", "nowhere.yaml", cwd=tmp_path)
-    assert said.code == 2
-    assert said.err.startswith("error: ")
-    assert "nowhere.yaml" in said.err
-    assert len(said.err.splitlines()) == 1
+    result = run("get", "--settings", "nowhere.yaml", cwd=tmp_path)
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert "nowhere.yaml" in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_a_terminal_is_told_in_red_unless_it_wants_no_colour(tmp_path: Path) -> None:

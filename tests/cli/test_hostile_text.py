@@ -30,24 +30,24 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 def test_a_plan_shows_nothing_that_hides_or_steers(desk: Desk, form: str) -> None:
-    said = desk.run("plan", "--format", form, "--revision", BRANCH)
-    assert said.code == 0, said
-    assert "\\u009b2J" in said.out
-    assert not BAD.search(said.out + said.err)
+    result = desk.run("plan", "--format", form, "--revision", BRANCH)
+    assert result.code == 0, result
+    assert "\\u009b2J" in result.out
+    assert not BAD.search(result.out + result.err)
     if form == "markdown":
-        assert f"`` {BRANCH}@" in said.out
+        assert f"`` {BRANCH}@" in result.out
 
 
 def test_what_is_applied_is_shown_with_escapes_and_keeps_its_bytes(desk: Desk) -> None:
     desk.applied()
     for words in (("describe", "workload/shop/web"), ("get",), ("events",), ("history",)):
-        said = desk.run(*words)
-        assert not BAD.search(said.out + said.err), words
+        result = desk.run(*words)
+        assert not BAD.search(result.out + result.err), words
     found = {}
     for form in ("json", "yaml"):
-        said = desk.run("get", "workload", "web", "--gvc", "shop", "-o", form)
-        assert not BAD.search(said.out)
-        (found[form],) = yaml.safe_load(said.out)["items"]
+        result = desk.run("get", "workload", "web", "--gvc", "shop", "-o", form)
+        assert not BAD.search(result.out)
+        (found[form],) = yaml.safe_load(result.out)["items"]
     assert found["json"] == found["yaml"]
     assert found["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
     assert not BAD.search(desk.status("README.md") + desk.status("shop/workload/web.yaml"))
@@ -65,9 +65,9 @@ NAMES = {
 def test_the_name_of_a_file_is_no_command_of_a_job(name: str, form: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("kind: nothing\n")
     desk = Desk(tmp_path)
-    said = desk.run("validate", ".", "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
-    assert said.code == 1
-    assert not BAD.search(said.out + said.err)
-    assert not re.search(r"^\s*::(?!error file=)|##\[", said.out, re.MULTILINE)
+    result = desk.run("validate", ".", "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
+    assert result.code == 1
+    assert not BAD.search(result.out + result.err)
+    assert not re.search(r"^\s*::(?!error file=)|##\[", result.out, re.MULTILINE)
     if form == "text":
-        assert said.out.startswith(NAMES[name])
+        assert result.out.startswith(NAMES[name])

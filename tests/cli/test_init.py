@@ -15,10 +15,10 @@ def git(directory: Path, *words: str) -> str:
 
 
 def test_a_new_repository_holds_the_example_in_one_commit(tmp_path: Path) -> None:
-    said = reconciler("init", "manifests", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "reconciler validate manifests" in said.stdout
-    assert str(tmp_path / "manifests") in said.stdout
+    result = reconciler("init", "manifests", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "reconciler validate manifests" in result.stdout
+    assert str(tmp_path / "manifests") in result.stdout
     repository = tmp_path / "manifests"
     assert git(repository, "log", "--format=%s", "main") == "Begin with the example system"
     assert git(repository, "status", "--porcelain") == ""
@@ -35,8 +35,8 @@ def test_every_document_names_the_schema_that_lies_beside_it_and_is_valid(tmp_pa
         named = re.findall(r"^# yaml-language-server: \$schema=(.*)$", text, re.M)
         assert len(named) == len(re.findall("^kind: ", text, re.M)), path
         assert {(path.parent / each).resolve() for each in named} == {tmp_path / "manifests/.schemas/manifest.json"}
-    said = reconciler("validate", "manifests", cwd=tmp_path)
-    assert said.returncode == 0, said.stdout
+    result = reconciler("validate", "manifests", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_user_whom_git_does_not_know_can_begin_too(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_an_empty_directory_will_do(tmp_path: Path) -> None:
 def test_a_directory_with_something_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("keep me")
-    said = reconciler("init", "mine", cwd=tmp_path)
-    assert said.returncode == 1
-    assert said.stderr == "error: mine is not empty; name an empty or a new directory\n"
+    result = reconciler("init", "mine", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == "error: mine is not empty; name an empty or a new directory\n"
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]
 
 
 def test_a_place_where_no_directory_can_be_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = reconciler("init", "file", cwd=tmp_path)
-    assert said.returncode == 2
-    assert said.stderr.startswith("error: file cannot be written")
+    result = reconciler("init", "file", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: file cannot be written")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_readers import NOBODY, becoming_another, member, ready, site
+from tests.cli.test_readers import STRANGER, becoming_another, member, ready, site
 from tests.engines.host.logs.kit import Location, place
 from tests.support import processes
 from tests.support.desk import Desk, golden, here
@@ -37,9 +37,9 @@ def location(tmp_path: Path) -> Location:
 
 
 def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
-    said = here("logs", '{gvc="shop"}', cwd=tmp_path)
-    assert (said.code, said.err) == (0, "")
-    golden("logs.txt", said.out)
+    result = here("logs", '{gvc="shop"}', cwd=tmp_path)
+    assert (result.code, result.err) == (0, "")
+    golden("logs.txt", result.out)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_what_is_asked_for_is_shown(location: Location, tmp_path: Path, words: list[str], lines: list[str]) -> None:
-    said = here("logs", *words, cwd=tmp_path)
-    assert said.code == 0, said.err
-    assert [line.partition(" | ")[2] for line in said.out.splitlines()] == lines
+    result = here("logs", *words, cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert [line.partition(" | ")[2] for line in result.out.splitlines()] == lines
 
 
 def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
-    said = here("logs", "workload/shop/api", "--limit", "1", "-o", "json", cwd=tmp_path)
-    assert said.json == {
+    result = here("logs", "workload/shop/api", "--limit", "1", "-o", "json", cwd=tmp_path)
+    assert result.json == {
         "time": "2026-01-01T00:00:01.250Z", "gvc": "shop", "workload": "api", "replica": "api-2", "container": "main",
         "location": "here", "line": "error: no such table",
     }  # fmt: skip
@@ -88,21 +88,21 @@ def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked_is_said_with_its_place(tmp_path: Path, words: list[str], why: str) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
-    said = here("logs", *words, cwd=tmp_path)
-    assert (said.code, said.out) == (2, "")
-    assert why in said.err
+    result = here("logs", *words, cwd=tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert why in result.err
 
 
 def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location, tmp_path: Path) -> None:
-    said = here("logs", "workload/shop/wbe", cwd=tmp_path)
+    result = here("logs", "workload/shop/wbe", cwd=tmp_path)
     there = "the query selects no logs; there are logs of blog/web, shop/api, shop/web\n"
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
-    assert said == (1, "", f"{missing}; {there}")
+    assert result == (1, "", f"{missing}; {there}")
     assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (0, "", there)
-    said = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)
-    assert said == (1, "", "error: there is no location 'hree'; did you mean here?\n")
-    said = here("logs", "gvc/shop", "--location", "aws-us-west-2", cwd=tmp_path)
-    assert said == (0, "", "there are no logs of aws-us-west-2 on this host; there are logs of here\n")
+    result = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)
+    assert result == (1, "", "error: there is no location 'hree'; did you mean here?\n")
+    result = here("logs", "gvc/shop", "--location", "aws-us-west-2", cwd=tmp_path)
+    assert result == (0, "", "there are no logs of aws-us-west-2 on this host; there are logs of here\n")
 
 
 def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
 
 
 def test_the_help_says_what_can_be_asked(tmp_path: Path) -> None:
-    said = here("logs", "--help", cwd=tmp_path, COLUMNS="100")
-    assert (said.code, said.err) == (0, "")
-    golden("logs-help.txt", said.out)
+    result = here("logs", "--help", cwd=tmp_path, COLUMNS="100")
+    assert (result.code, result.err) == (0, "")
+    golden("logs-help.txt", result.out)
 
 
 WRITTEN = b"\x1b[31mred\x1b[0m\ttab \xff \xc3\xbc \xe2\x80\xae \x07\n"
@@ -121,8 +121,8 @@ WRITTEN = b"\x1b[31mred\x1b[0m\ttab \xff \xc3\xbc \xe2\x80\xae \x07\n"
 
 def test_a_pipe_gets_what_was_written_and_json_all_of_it(location: Location, tmp_path: Path) -> None:
     location.taken(WRITTEN, place("odd"))
-    said = here("logs", "workload/shop/odd", cwd=tmp_path)
-    assert said.out.endswith(" | \x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07\n")
+    result = here("logs", "workload/shop/odd", cwd=tmp_path)
+    assert result.out.endswith(" | \x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07\n")
     assert here("logs", "workload/shop/odd", "-o", "json", cwd=tmp_path).json["line"] == (
         "\x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07"
     )
@@ -143,9 +143,9 @@ def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, t
 
 def test_what_the_daemon_shows_to_others_is_harmless_to_their_terminals(location: Location, tmp_path: Path) -> None:
     location.taken(WRITTEN, place("odd"))
-    said = here("logs", "workload/shop/odd", cwd=tmp_path, RECONCILER_SERVED="1")
-    assert "\\x1b[31mred" in said.out
-    assert "\x1b" not in said.out
+    result = here("logs", "workload/shop/odd", cwd=tmp_path, RECONCILER_SERVED="1")
+    assert "\\x1b[31mred" in result.out
+    assert "\x1b" not in result.out
 
 
 def test_following_shows_what_comes_and_ends_when_it_is_told_to(location: Location, tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_following_shows_what_comes_and_ends_when_it_is_told_to(location: Locati
 
 def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_path: Path) -> None:
     location.taken("a" * 60 + "!\n", place("web"))
-    said = reconciler("logs", '{gvc="shop"} |~ "(a|aa)+$"', cwd=tmp_path)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr.startswith("error: an expression of the query takes too long")
+    result = reconciler("logs", '{gvc="shop"} |~ "(a|aa)+$"', cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: an expression of the query takes too long")
 
 
 @becoming_another
@@ -181,10 +181,10 @@ def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "state" / "host").mkdir(parents=True)
     (tmp_path / "state").chmod(0o700)
-    said = processes.reconciler("logs", "gvc/shop", "--settings", "settings.yaml", cwd=tmp_path, user=NOBODY)
-    assert said.returncode == 1, said.stderr
-    assert "this user may not read" in said.stderr
-    assert "run the command as root" in said.stderr
+    result = processes.reconciler("logs", "gvc/shop", "--settings", "settings.yaml", cwd=tmp_path, user=STRANGER)
+    assert result.returncode == 1, result.stderr
+    assert "this user may not read" in result.stderr
+    assert "run the command as root" in result.stderr
 
 
 @becoming_another
@@ -207,5 +207,5 @@ def test_a_large_store_is_searched_from_its_end(tmp_path: Path) -> None:
     for number in range(40):
         location.taken(os.urandom(500_000).hex() + "\n" + f"{number}\n")
     assert sum(path.stat().st_size for path in location.segments()) > 15_000_000
-    said = desk.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
-    assert [line[-4:] for line in said.out.splitlines()] == ["| 38", "| 39"]
+    result = desk.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
+    assert [line[-4:] for line in result.out.splitlines()] == ["| 38", "| 39"]

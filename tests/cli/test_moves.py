@@ -66,8 +66,8 @@ def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: De
     desk.applied()
     desk.applied()
     assert state() == {"Ready": (True, "Orphaned")}
-    said = desk.run("describe", "workload/shop/a").out
-    assert re.search(r"^  Source +side \(no longer in the settings\)$", said, re.MULTILINE)
+    output = desk.run("describe", "workload/shop/a").out
+    assert re.search(r"^  Source +side \(no longer in the settings\)$", output, re.MULTILINE)
     assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", desk.run("get").out, re.MULTILINE)
     [event] = [json.loads(line) for line in desk.run("events", "source/side", "-o", "json").out.splitlines()]
     assert (event["type"], event["reason"]) == ("Normal", "Orphaned")
@@ -104,8 +104,8 @@ def test_a_source_that_comes_back_owns_again_what_it_left(desk: Desk) -> None:
 def test_all_that_a_removed_source_left_can_be_taken_at_once(desk: Desk) -> None:
     _side_is_gone(desk)
     desk.settings.write_text(f"{SETTINGS}prune: {{count: 1}}\n")
-    said = desk.run("adopt", "--all-of", "side")
-    assert said.out.splitlines()[0] == (
+    result = desk.run("adopt", "--all-of", "side")
+    assert result.out.splitlines()[0] == (
         "2 resources of side belong to the source main, which deletes those that are not in its Git"
     )
     plan = desk.plan()
@@ -138,6 +138,6 @@ def test_what_was_taken_and_is_in_git_goes_on_as_it_was(desk: Desk) -> None:
 )
 def test_what_cannot_be_taken_is_said(desk: Desk, words: tuple[str, ...], complaint: str) -> None:
     _side_is_gone(desk)
-    said = desk.run("adopt", *words)
-    assert said.code != 0
-    assert complaint in said.err
+    result = desk.run("adopt", *words)
+    assert result.code != 0
+    assert complaint in result.err

@@ -34,9 +34,9 @@ def reasons(desk: Desk, key: str) -> list[str]:
 
 
 def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) -> None:
-    said = desk.run("suspend", WEB, "--reason", "a look inside")
-    assert (said.code, said.err) == (0, "")
-    assert "reconciler resume workload/shop/web" in said.out
+    result = desk.run("suspend", WEB, "--reason", "a look inside")
+    assert (result.code, result.err) == (0, "")
+    assert "reconciler resume workload/shop/web" in result.out
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
     ended = desk.run("apply")
     assert ended.code == 1
@@ -76,9 +76,9 @@ def test_what_is_held_back_as_a_whole_is_said_beside_what_is_recorded(desk: Desk
     assert desk.run("get").err == ""
     desk.run("rollback", "main", "main", "--reason", "broken release")
     desk.run("suspend", "main", "--reason", "freeze")
-    said = desk.run("get").err
+    notes = desk.run("get").err
     assert re.fullmatch(
-        r"source main: suspended by \S+: freeze\nsource main: \S+ rolled it back to main .*: broken release\n", said
+        r"source main: suspended by \S+: freeze\nsource main: \S+ rolled it back to main .*: broken release\n", notes
     )
     assert desk.run("get", "-o", "json").err == ""
 
@@ -127,7 +127,7 @@ def test_a_suspension_ends_by_itself(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("suspend", "nobody"), "there is no source 'nobody'"),
         (("suspend", "workload/shop/nobody"), "there is no workload/shop/nobody"),
@@ -138,10 +138,10 @@ def test_a_suspension_ends_by_itself(desk: Desk) -> None:
         (("rollback", "other", "HEAD"), "there is no source 'other'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_reason(desk: Desk, words: tuple[str, ...], told: str) -> None:
-    said = desk.run(*words)
-    assert said.code == 1
-    assert told in said.err
+def test_what_cannot_be_is_refused_with_its_reason(desk: Desk, words: tuple[str, ...], message: str) -> None:
+    result = desk.run(*words)
+    assert result.code == 1
+    assert message in result.err
 
 
 def test_an_end_that_is_over_is_a_mistake(desk: Desk) -> None:
@@ -153,8 +153,8 @@ def test_a_source_that_is_rolled_back_stays_there_whatever_is_pushed(desk: Desk)
     first = desk.repo.git("rev-parse", "main")
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
     desk.applied()
-    said = desk.run("rollback", "main", "main~1", "--reason", "broken release")
-    assert (said.code, first[:12] in said.out) == (0, True)
+    result = desk.run("rollback", "main", "main~1", "--reason", "broken release")
+    assert (result.code, first[:12] in result.out) == (0, True)
     desk.applied()
     assert (version(desk), "workload/shop/new" in desk.recorded()) == (3, False)
     desk.commit({"shop/web.yaml": workload("web", "9")})
@@ -218,8 +218,8 @@ def test_a_plan_that_was_read_before_anything_was_applied_is_carried_out(tmp_pat
 
 def test_a_file_that_is_no_plan_is_a_mistake(desk: Desk) -> None:
     (desk.path / "plan.json").write_text("{}")
-    said = desk.run("apply", "--plan", "plan.json")
-    assert (said.code, "contains no plan" in said.err) == (2, True)
+    result = desk.run("apply", "--plan", "plan.json")
+    assert (result.code, "contains no plan" in result.err) == (2, True)
     assert desk.run("apply", "--plan", "nowhere.json").code == 2
 
 
@@ -231,13 +231,13 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
     assert plan["summary"]["waiting"] == waiting
     desk.run("apply")
     desk.run("apply")
-    told = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
-    assert len(told) == (waiting > 0), "told once, until something else waits"
-    assert not waiting or told[0].endswith(f"for: reconciler approve {plan['hold_digest']}")
+    holds = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
+    assert len(holds) == (waiting > 0), "told once, until something else waits"
+    assert not waiting or holds[0].endswith(f"for: reconciler approve {plan['hold_digest']}")
     assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
     if waiting:
-        said = desk.run("approve", plan["hold_digest"])
-        assert re.search(r"^approved \S+ as \S+, until 20\S+Z\n", said.out)
+        result = desk.run("approve", plan["hold_digest"])
+        assert re.search(r"^approved \S+ as \S+, until 20\S+Z\n", result.out)
         desk.applied()
         assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (False, True)
         assert "Approved" in desk.run("events", "-o", "json").out
@@ -267,8 +267,8 @@ def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
     digest = desk.plan()["hold_digest"]
     assert desk.run("approve", digest).code == 0
     desk.applied()
-    said = desk.run("approve", digest)
-    assert (said.code, "nothing waits now" in said.err) == (1, True)
+    result = desk.run("approve", digest)
+    assert (result.code, "nothing waits now" in result.err) == (1, True)
 
 
 def test_an_approval_that_is_too_old_is_void(desk: Desk) -> None:
@@ -294,21 +294,21 @@ def test_the_history_tells_whose_commit_was_carried_out_and_how_that_ended(desk:
 
 
 def test_without_a_daemon_there_is_nobody_to_sync(desk: Desk) -> None:
-    said = desk.run("sync")
-    assert (said.code, "no daemon runs here" in said.err) == (1, True)
+    result = desk.run("sync")
+    assert (result.code, "no daemon runs here" in result.err) == (1, True)
 
 
 def test_nothing_is_said_where_there_are_no_records(tmp_path: Path) -> None:
     desk = Desk(tmp_path, SHOP)
-    said = desk.run("suspend", "main")
-    assert (said.code, "nothing has been applied here" in said.err) == (1, True)
+    result = desk.run("suspend", "main")
+    assert (result.code, "nothing has been applied here" in result.err) == (1, True)
     assert not desk.state.exists()
 
 
 def test_the_words_of_operators_are_answered_as_they_always_were(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
     desk.applied()
-    said = [
+    commands = [
         ("suspend", WEB, "--until", "2h", "--reason", "a look inside"),
         ("resume", WEB),
         ("rollback", "main", "main~1", "--reason", "broken release"),
@@ -319,7 +319,7 @@ def test_the_words_of_operators_are_answered_as_they_always_were(desk: Desk) -> 
         ("adopt", WEB),
         ("history",),
     ]
-    told = "".join(f"$ reconciler {' '.join(words)}\n{desk.run(*words).out}" for words in said)
-    told = re.sub(r"20\d\d-\d\d-\d\dT[\d:]+Z", "<time>", told)
-    told = re.sub(r"suspended by \S+", "suspended by <who>", told)
-    golden("operations.txt", re.sub(r" +\d+\.\d s", " <seconds> s", re.sub(r"\b[0-9a-f]{12}\b", "<id>", told)))
+    transcript = "".join(f"$ reconciler {' '.join(words)}\n{desk.run(*words).out}" for words in commands)
+    transcript = re.sub(r"20\d\d-\d\d-\d\dT[\d:]+Z", "<time>", transcript)
+    transcript = re.sub(r"suspended by \S+", "suspended by <who>", transcript)
+    golden("operations.txt", re.sub(r" +\d+\.\d s", " <seconds> s", re.sub(r"\b[0-9a-f]{12}\b", "<id>", transcript)))

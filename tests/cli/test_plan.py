@@ -52,9 +52,9 @@ def contents(directory: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md")])
 def test_a_plan_reads_well(tmp_path: Path, form: str, ending: str) -> None:
     desk = desk_with_changes(tmp_path)
-    said = desk.run("plan", "--format", form)
-    assert (said.code, said.err) == (0, "")
-    golden(f"plan.{ending}", said.out)
+    result = desk.run("plan", "--format", form)
+    assert (result.code, result.err) == (0, "")
+    golden(f"plan.{ending}", result.out)
 
 
 def test_a_first_plan_creates_everything(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_plan_changes_nothing(tmp_path: Path) -> None:
     assert desk.repo.git("for-each-ref") == before
     desk.applied()
     desk.commit(CHANGED)
-    before, kept = desk.repo.git("for-each-ref"), contents(desk.state)
+    before, state = desk.repo.git("for-each-ref"), contents(desk.state)
     assert desk.run("plan", real=True).code == 0
-    assert (desk.repo.git("for-each-ref"), contents(desk.state)) == (before, kept)
+    assert (desk.repo.git("for-each-ref"), contents(desk.state)) == (before, state)
 
 
 def test_a_plan_is_the_same_bytes_whenever_it_is_made(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_another_revision_can_be_planned(tmp_path: Path) -> None:
     assert planned["revision"] == f"feature@sha1:{tip}"
     assert planned["steps"]
     assert desk.plan()["steps"] == []
-    said = desk.run("plan", "--revision", "featur")
-    assert said.code == 1
-    assert said.err == "error: source main: revision 'featur' is not in the repository\n"
+    result = desk.run("plan", "--revision", "featur")
+    assert result.code == 1
+    assert result.err == "error: source main: revision 'featur' is not in the repository\n"
 
 
 def test_the_exit_code_tells_of_changes_where_it_is_asked_to(tmp_path: Path) -> None:
@@ -143,27 +143,27 @@ def test_a_plan_after_an_apply_is_empty(tmp_path: Path) -> None:
 
 def test_the_plan_can_be_kept_in_a_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    said = desk.run("plan", "--out", "plan.json")
-    assert (said.code, said.out) == (0, desk.run("plan").out)
+    result = desk.run("plan", "--out", "plan.json")
+    assert (result.code, result.out) == (0, desk.run("plan").out)
     assert json.loads((tmp_path / "plan.json").read_text()) == desk.plan()
     (tmp_path / "folder").mkdir()
     for place in ("folder", "nowhere/plan.json"):
-        said = desk.run("plan", "--out", place)
-        assert (said.code, said.out) == (2, "")
-        assert said.err.startswith(f"error: the plan cannot be written to {place}: ")
+        result = desk.run("plan", "--out", place)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith(f"error: the plan cannot be written to {place}: ")
 
 
 def test_a_refused_revision_is_told_in_every_form(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.commit({"shop/bad.yaml": "kind: workload\nname: bad | `odd`\n"})
-    said = desk.run("plan", "--format", "json", "--out", "plan.json")
-    assert said.code == 1
-    assert list(said.json) == ["findings", "documents", "resources"]
-    assert json.loads((tmp_path / "plan.json").read_text()) == said.json
+    result = desk.run("plan", "--format", "json", "--out", "plan.json")
+    assert result.code == 1
+    assert list(result.json) == ["findings", "documents", "resources"]
+    assert json.loads((tmp_path / "plan.json").read_text()) == result.json
     for form, ending in (("text", "txt"), ("markdown", "md")):
-        said = desk.run("plan", "--format", form)
-        assert said.code == 1
-        golden(f"refused.{ending}", said.out)
+        result = desk.run("plan", "--format", form)
+        assert result.code == 1
+        golden(f"refused.{ending}", result.out)
 
 
 def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> N
     assert [(document["source"], list(document)) for document in documents] == [("main", FIELDS), ("extra", FIELDS)]
     assert desk.plan("--source", "extra") == documents[1]
     assert desk.run("plan").out.count("\nPlan: ") == 2
-    said = desk.run("plan", "--source", "extro")
-    assert (said.code, said.err) == (1, "error: there is no source 'extro'; the settings have main, extra\n")
+    result = desk.run("plan", "--source", "extro")
+    assert (result.code, result.err) == (1, "error: there is no source 'extro'; the settings have main, extra\n")
 
 
 def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Pat
     assert "shop/web.yaml:1:8" in (planned.err if form == "json" else planned.out)
     if form == "json":
         assert list(json.loads(planned.out)) == FIELDS
-    told = desk.run("apply")
-    assert told.code == 1
-    assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in told.out
+    applied = desk.run("apply")
+    assert applied.code == 1
+    assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in applied.out
 
 
 def test_whose_commit_asks_is_told_unless_nobody_wants_to_know(tmp_path: Path) -> None:
@@ -245,10 +245,10 @@ def test_a_plan_that_was_saved_before_formats_had_versions_is_read_and_one_of_a_
 def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) -> None:
     both = SETTINGS.replace("sources:\n", "sources:\n  - {name: first, url: ./first, branch: main}\n")
     desk = Desk(tmp_path, settings=both)
-    said = desk.run("plan")
-    assert (said.code, said.err.count("\n")) == (1, 1)
-    assert said.err.startswith("error: source first: no Git repository can be read at ")
-    assert "+ workload/shop/web" in said.out
+    result = desk.run("plan")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert result.err.startswith("error: source first: no Git repository can be read at ")
+    assert "+ workload/shop/web" in result.out
     main, first = desk.run("plan", "--format", "json").json
     assert (main["source"], list(main)) == ("main", FIELDS)
     assert (first["source"], first["error"]["reason"]) == ("first", "SourceNotFound")
@@ -270,10 +270,10 @@ def test_a_plan_says_that_its_source_is_held_back_by_whom_and_why(tmp_path: Path
     commit = desk.repo.git("rev-parse", "main~1")
     text = desk.run("plan").out.splitlines()
     assert text[0] == f"main  sha1:{commit}"
-    held = "it does not follow its branch until: reconciler resume main"
+    reason = "it does not follow its branch until: reconciler resume main"
     assert re.fullmatch(r"Source main: suspended by \S+: freeze; nothing of this plan is applied until: .*", text[-2])
     assert re.fullmatch(
-        rf"Source main: \S+ rolled it back to main~1 \({commit[:12]}\): broken release; {held}", text[-1]
+        rf"Source main: \S+ rolled it back to main~1 \({commit[:12]}\): broken release; {reason}", text[-1]
     )
     assert "Source `main`: `suspended by " in desk.run("plan", "--format", "markdown").out
     plan = desk.plan()

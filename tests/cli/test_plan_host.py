@@ -12,7 +12,7 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings
-from tests.engines.host.given.kit import body
+from tests.engines.host.provisioning.kit import body
 from tests.support.desk import SETTINGS, Desk, workload
 from tests.support.plans import step
 

@@ -22,13 +22,13 @@ from reconciler.cli.read_commands import READING, refusal
 from reconciler.daemon.read_server import NAME
 from reconciler.records.store import FILE
 from tests.support import processes
-from tests.support.desk import SHOP, Desk, Said, workload
+from tests.support.desk import SHOP, CommandResult, Desk, workload
 from tests.support.programs import only_root
 from tests.support.sandbox import Running, Site, eventually
 
 PASSWORD = "not-a-real-password"
 GROUP = "users"
-NOBODY = 12_345
+STRANGER = 12_345
 
 becoming_another = only_root("only root can become another user")
 
@@ -76,7 +76,7 @@ def daemon(running: tuple[Site, Running]) -> Running:
 
 def member(site: Site, *words: str, groups: Sequence[int] | None = None) -> subprocess.CompletedProcess[str]:
     """One command of a member of the group, or of a user in the ``groups``."""
-    return processes.reconciler(*words, environ=site.environ, user=NOBODY, groups=_own(groups))
+    return processes.reconciler(*words, environ=site.environ, user=STRANGER, groups=_own(groups))
 
 
 def _own(groups: Sequence[int] | None = None) -> Sequence[int]:
@@ -86,7 +86,7 @@ def _own(groups: Sequence[int] | None = None) -> Sequence[int]:
 def ready(site: Site, daemon: Running) -> None:
     eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
     eventually(lambda: (site.state / NAME).exists(), "readers are let in")
-    assert daemon.said("readers") == []
+    assert daemon.logged("readers") == []
 
 
 @becoming_another
@@ -136,12 +136,12 @@ def test_no_file_of_the_state_directory_is_open_to_a_member(served: Site) -> Non
     script += "for each in sys.argv[3:]: print(each, os.access(each, os.R_OK), os.access(each, os.W_OK))\n"
     script += "os.listdir(sys.argv[1])"
     files = [str(path) for path in served.state.rglob("*")]
-    command = [sys.executable, "-c", script.replace("NOBODY", str(NOBODY)), str(served.state), str(found.st_gid)]
-    said = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-    assert "PermissionError" in said.stderr
-    opened = [line.split()[0] for line in said.stdout.splitlines() if "True" in line]
+    command = [sys.executable, "-c", script.replace("NOBODY", str(STRANGER)), str(served.state), str(found.st_gid)]
+    result = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert "PermissionError" in result.stderr
+    opened = [line.split()[0] for line in result.stdout.splitlines() if "True" in line]
     assert opened == [str(served.state / NAME)]
-    assert str(served.state / FILE) in said.stdout
+    assert str(served.state / FILE) in result.stdout
 
 
 @becoming_another
@@ -178,7 +178,7 @@ def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
         words, out = ["events", "--follow", "-o", "json", "--last", "1"], site.path / "followed"
         with out.open("wb") as written:
             command = ["-m", "reconciler.cli", *words]
-            following = processes.start(command, written, written, environ=site.environ, user=NOBODY, groups=_own())
+            following = processes.start(command, written, written, environ=site.environ, user=STRANGER, groups=_own())
             try:
                 eventually(lambda: out.read_text().count("\n") == 1, "the last event comes")
                 assert _children(daemon, "events")
@@ -204,7 +204,7 @@ def test_readers_come_and_go_with_the_settings(site: Site) -> None:
         assert stat.S_IMODE(site.state.stat().st_mode) == 0o700
         assert member(site, "get").returncode == 1
         site.configure(readers="no-such-group")
-        eventually(lambda: daemon.said("readers", group="no-such-group"), "a group that is not there is told")
+        eventually(lambda: daemon.logged("readers", group="no-such-group"), "a group that is not there is told")
         assert daemon.stop() == 0
 
 
@@ -285,14 +285,14 @@ def test_doctor_says_what_readers_lack(tmp_path: Path) -> None:
     desk.applied()
     plain = desk.settings.read_text()
     desk.settings.write_text(f"readers: no-such-group\n{plain}")
-    assert "this host has no group no-such-group" in _told(desk.run("doctor", "--format", "json"))
+    assert "this host has no group no-such-group" in _messages(desk.run("doctor", "--format", "json"))
     desk.settings.write_text(f"readers: {GROUP}\n{plain}")
     desk.settings.chmod(0o600)
-    assert f"the group {GROUP} may not read" in _told(desk.run("doctor", "--format", "json"))
+    assert f"the group {GROUP} may not read" in _messages(desk.run("doctor", "--format", "json"))
     desk.settings.chmod(0o644)
-    assert f"members of {GROUP} may read" in _told(desk.run("doctor", "--format", "json"))
+    assert f"members of {GROUP} may read" in _messages(desk.run("doctor", "--format", "json"))
 
 
-def _told(said: Said) -> str:
-    checks: list[dict[str, Any]] = said.json["checks"]
+def _messages(result: CommandResult) -> str:
+    checks: list[dict[str, Any]] = result.json["checks"]
     return "\n".join(each["message"] for each in checks if each["about"] == "readers")

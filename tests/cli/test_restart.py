@@ -10,7 +10,7 @@ from tests.support.desk import SETTINGS, golden, here
 from tests.support.records import record
 
 API = "workload/shop/api"
-SAID = (
+COMMANDS = (
     ("restart", "gvc/shop"),
     ("restart", "workload/shop/nobody"),
     ("restart", "workload/shop/cron"),
@@ -47,11 +47,11 @@ def test_only_what_has_replicas_on_this_host_is_restarted(tmp_path: Path) -> Non
             workload("half", "there", engine="host", localOptions=halves, defaultOptions=stopped),
         ]
     )
-    told = ""
-    for words in SAID:
+    transcript = ""
+    for words in COMMANDS:
         ended = here(*words, cwd=tmp_path)
-        told += f"$ reconciler {' '.join(words)}\n{ended.out}{ended.err}"
-    golden("restart.txt", told)
+        transcript += f"$ reconciler {' '.join(words)}\n{ended.out}{ended.err}"
+    golden("restart.txt", transcript)
     assert records.restarts.count(API) == 2
     assert [each.reason for each in records.events.list(API)][-2:] == ["RestartRequested"] * 2
     records.close()

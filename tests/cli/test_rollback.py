@@ -42,7 +42,7 @@ def image(desk: Desk) -> str:
     return next(line.split()[-1] for line in shown.splitlines() if "image:" in line)
 
 
-def held_at(desk: Desk) -> str:
+def pinned_at(desk: Desk) -> str:
     """The commit that the source is held at, "" where it follows its branch."""
     with closing(sqlite3.connect(desk.state / FILE)) as records:
         row = records.execute("SELECT commit_id FROM pins").fetchone()
@@ -51,10 +51,10 @@ def held_at(desk: Desk) -> str:
 
 @pytest.mark.parametrize("word", ["HEAD~1", "@~1", "main~1", "refs/heads/main~1", "HEAD^", "--previous"])
 def test_a_rollback_goes_by_what_is_applied_and_not_by_what_is_checked_out(desk: Desk, word: str) -> None:
-    said = desk.run("rollback", "main", word)
-    assert (said.code, said.err) == (0, "")
-    assert "(Release 2)" in said.out
-    assert held_at(desk) == commit(desk, "main~1")
+    result = desk.run("rollback", "main", word)
+    assert (result.code, result.err) == (0, "")
+    assert "(Release 2)" in result.out
+    assert pinned_at(desk) == commit(desk, "main~1")
     desk.applied()
     assert image(desk).endswith("web:2")
 
@@ -64,11 +64,11 @@ def test_a_second_step_back_begins_where_the_first_one_ended(desk: Desk) -> None
     for word in ("HEAD~1", "--previous"):
         assert desk.run("rollback", "main", word).code == 0
         desk.applied()
-    assert held_at(desk) == first
-    said = desk.run("rollback", "main", "--previous")
-    assert said.code == 1
-    assert "no earlier revision of main is recorded as applied; name one" in said.err
-    assert held_at(desk) == first
+    assert pinned_at(desk) == first
+    result = desk.run("rollback", "main", "--previous")
+    assert result.code == 1
+    assert "no earlier revision of main is recorded as applied; name one" in result.err
+    assert pinned_at(desk) == first
 
 
 def test_the_previous_revision_is_a_good_one(desk: Desk) -> None:
@@ -76,18 +76,18 @@ def test_the_previous_revision_is_a_good_one(desk: Desk) -> None:
     assert desk.run("apply").code == 1
     desk.commit({"shop/web.yaml": workload("web", "4")}, message="Release 4")
     desk.applied()
-    said = desk.run("rollback", "main", "--previous")
-    assert "(Release 3)" in said.out
+    result = desk.run("rollback", "main", "--previous")
+    assert "(Release 3)" in result.out
 
 
 @pytest.mark.parametrize("word", ["feature", "feature~1"])
 def test_what_was_never_followed_is_refused_unless_by_force(desk: Desk, word: str) -> None:
-    said = desk.run("rollback", "main", word)
-    assert said.code == 1
-    assert f"which main never followed: it is no ancestor of {commit(desk, 'main')[:12]}" in said.err
-    assert held_at(desk) == ""
+    result = desk.run("rollback", "main", word)
+    assert result.code == 1
+    assert f"which main never followed: it is no ancestor of {commit(desk, 'main')[:12]}" in result.err
+    assert pinned_at(desk) == ""
     assert desk.run("rollback", "main", word, "--force").code == 0
-    assert held_at(desk) == commit(desk, word)
+    assert pinned_at(desk) == commit(desk, word)
 
 
 def test_a_branch_that_points_into_what_was_followed_is_no_other_branch(desk: Desk) -> None:
@@ -98,14 +98,14 @@ def test_a_branch_that_points_into_what_was_followed_is_no_other_branch(desk: De
 def test_the_source_s_own_branch_comes_before_a_tag_of_its_name(desk: Desk) -> None:
     desk.repo.git("tag", "main", commit(desk, "main~2"))
     assert desk.run("rollback", "main", "main").code == 0
-    assert held_at(desk) == commit(desk, "main")
+    assert pinned_at(desk) == commit(desk, "main")
 
 
 @pytest.mark.parametrize("words", [["main"], ["main", "HEAD", "--previous"]])
 def test_where_to_go_is_said_once(desk: Desk, words: list[str]) -> None:
-    said = desk.run("rollback", *words)
-    assert said.code == 2
-    assert "either a revision REV or --previous" in said.err
+    result = desk.run("rollback", *words)
+    assert result.code == 2
+    assert "either a revision REV or --previous" in result.err
 
 
 def test_what_was_checked_out_before_is_no_revision(desk: Desk) -> None:
@@ -137,9 +137,9 @@ def forced(desk: Desk) -> str:
 
 
 def refused(desk: Desk) -> None:
-    said = desk.run("apply")
-    assert said.code == 1
-    assert "does not contain the last commit" in said.out + said.err
+    result = desk.run("apply")
+    assert result.code == 1
+    assert "does not contain the last commit" in result.out + result.err
 
 
 @pytest.mark.parametrize("back", ["HEAD~1", "HEAD~2"])

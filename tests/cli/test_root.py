@@ -14,7 +14,7 @@ import pytest
 from reconciler.cli import commands
 from tests.project.tree import ROOT
 from tests.support import processes
-from tests.support.desk import Said, alone
+from tests.support.desk import CommandResult, alone
 from tests.support.host_sandbox import open_place
 from tests.support.programs import OWNER, give_away, only_root
 from tests.support.sandbox import SHOP, Site, eventually
@@ -22,10 +22,10 @@ from tests.support.sandbox import SHOP, Site, eventually
 pytestmark = only_root("only root can become another user")
 
 
-def by_root(settings: Path, *words: str) -> Said:
+def by_root(settings: Path, *words: str) -> CommandResult:
     """``reconciler WORDS`` for root, in a process that may import nothing any more: it may lie in a home of root."""
     ended = processes.reconciler(*words, cwd=Path("/"), environ={"RECONCILER_SETTINGS": str(settings)})
-    return Said(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def owners(state: Path) -> set[tuple[int, int]]:
 
 
 def test_what_root_applies_belongs_to_the_owner(site: Site) -> None:
-    said = by_root(site.settings_file, "apply")
-    assert said.code == 0, said.err
+    result = by_root(site.settings_file, "apply")
+    assert result.code == 0, result.err
     assert owners(site.state) == {(OWNER, OWNER)}
     assert len(site.recorded()) == 3
     assert by_root(site.settings_file, "suspend", "main").code == 0
@@ -70,9 +70,9 @@ def test_no_link_leads_root_elsewhere(site: Site, vault: Path, name: str, words:
         (site.state / name).unlink(missing_ok=True)
         (site.state / name).symlink_to(target)
         os.chown(site.state / name, OWNER, OWNER, follow_symlinks=False)
-        said = by_root(site.settings_file, *words)
-        assert "bug" not in said.out + said.err
-        assert said.code in (1, 2) or words in (["plan"], ["doctor"])
+        result = by_root(site.settings_file, *words)
+        assert "bug" not in result.out + result.err
+        assert result.code in (1, 2) or words in (["plan"], ["doctor"])
         assert [path.name for path in vault.iterdir()] == ["shadow"]
         assert precious.read_text() == "precious"
         assert precious.stat().st_uid == 0
@@ -82,8 +82,8 @@ def test_no_link_leads_root_elsewhere(site: Site, vault: Path, name: str, words:
 def test_root_backs_up_and_restores_where_only_root_may(site: Site, vault: Path) -> None:
     assert by_root(site.settings_file, "apply").code == 0
     file = vault / "records.sqlite"
-    said = by_root(site.settings_file, "backup", str(file))
-    assert (said.code, said.err) == (0, "")
+    result = by_root(site.settings_file, "backup", str(file))
+    assert (result.code, result.err) == (0, "")
     found = file.stat()
     assert (stat.S_IMODE(found.st_mode), found.st_uid, [path.name for path in vault.iterdir()]) == (
         0o600, 0, ["records.sqlite"])  # fmt: skip
@@ -91,34 +91,34 @@ def test_root_backs_up_and_restores_where_only_root_may(site: Site, vault: Path)
     shutil.rmtree(site.state)
     site.state.mkdir(mode=0o700)
     give_away(site.state)
-    said = by_root(site.settings_file, "restore", str(file))
-    assert (said.code, said.err) == (0, "")
+    result = by_root(site.settings_file, "restore", str(file))
+    assert (result.code, result.err) == (0, "")
     assert (site.recorded(), owners(site.state)) == (before, {(OWNER, OWNER)})
-    said = by_root(site.settings_file, "restore", str(file))
-    assert said.code == 1
-    assert "there are records at" in said.err
+    result = by_root(site.settings_file, "restore", str(file))
+    assert result.code == 1
+    assert "there are records at" in result.err
     file.write_text("nonsense")
-    said = by_root(site.settings_file, "restore", str(file), "--force")
-    assert f"{file} cannot be read as records" in said.err
+    result = by_root(site.settings_file, "restore", str(file), "--force")
+    assert f"{file} cannot be read as records" in result.err
     assert not [path for path in site.state.iterdir() if "copy" in path.name]
 
 
 def test_a_program_that_the_owner_may_not_read_is_no_bug(site: Site, vault: Path) -> None:
     for part in ("reconciler", "schemas"):
         shutil.copytree(ROOT / part, vault / part, ignore=shutil.ignore_patterns("__pycache__"))
-    said = alone("apply", cwd=vault, fresh=True, PYTHONPATH=str(vault), RECONCILER_SETTINGS=str(site.settings_file))
-    assert said.code == 1
-    assert said.err.startswith("error: ")
-    assert "cannot be read by the user 12345, to whom the state directory belongs" in said.err
-    assert "Traceback" not in said.err
+    result = alone("apply", cwd=vault, fresh=True, PYTHONPATH=str(vault), RECONCILER_SETTINGS=str(site.settings_file))
+    assert result.code == 1
+    assert result.err.startswith("error: ")
+    assert "cannot be read by the user 12345, to whom the state directory belongs" in result.err
+    assert "Traceback" not in result.err
 
 
 def test_a_plan_is_saved_where_root_may_write(site: Site, vault: Path) -> None:
     out = vault / "plan.json"
     assert by_root(site.settings_file, "plan", "--out", str(out)).code == 0
     assert json.loads(out.read_bytes())["summary"]
-    said = by_root(site.settings_file, "apply", "--plan", str(out))
-    assert said.code == 0, said.err
+    result = by_root(site.settings_file, "apply", "--plan", str(out))
+    assert result.code == 0, result.err
 
 
 def test_the_daemon_of_root_is_the_owner(site: Site) -> None:
@@ -136,9 +136,9 @@ def test_a_state_directory_behind_a_link_of_somebody_else_is_refused(site: Site,
     shutil.rmtree(site.state)
     site.state.symlink_to(vault)
     os.chown(site.state, OWNER, OWNER, follow_symlinks=False)
-    said = by_root(site.settings_file, "apply")
-    assert (said.code, list(vault.iterdir())) == (2, [])
-    assert f"{site.state} is a symbolic link of another user (uid {OWNER})" in said.err
+    result = by_root(site.settings_file, "apply")
+    assert (result.code, list(vault.iterdir())) == (2, [])
+    assert f"{site.state} is a symbolic link of another user (uid {OWNER})" in result.err
 
 
 def test_every_command_that_opens_the_state_directory_becomes_its_owner() -> None:

@@ -8,57 +8,57 @@ from pathlib import Path
 import pytest
 
 from reconciler.rulebook import rulebook
-from tests.support.desk import Said, golden, here
+from tests.support.desk import CommandResult, golden, here
 
 
-def told(path: Path, *words: str) -> Said:
+def run(path: Path, *words: str) -> CommandResult:
     """Without any settings."""
-    said = here(*words, cwd=path, RECONCILER_SETTINGS=str(path / "none.yaml"))
-    assert said.err == "" or said.code
-    return said
+    result = here(*words, cwd=path, RECONCILER_SETTINGS=str(path / "none.yaml"))
+    assert result.err == "" or result.code
+    return result
 
 
 def test_every_rule_is_listed_with_its_severity(tmp_path: Path) -> None:
-    lines = [line.split() for line in told(tmp_path, "rules").out.splitlines() if line.startswith("  ")]
+    lines = [line.split() for line in run(tmp_path, "rules").out.splitlines() if line.startswith("  ")]
     assert {(words[0], words[1]) for words in lines} == {(rule.id, rule.severity) for rule in rulebook().values()}
 
 
 @pytest.mark.parametrize("severity", ["error", "warning", "notice"])
 def test_rules_of_one_severity_are_listed_alone(tmp_path: Path, severity: str) -> None:
-    listed = told(tmp_path, "rules", "--severity", severity, "--format", "json").json
+    listed = run(tmp_path, "rules", "--severity", severity, "--format", "json").json
     assert {rule["rule"] for rule in listed} == {rule.id for rule in rulebook().values() if rule.severity == severity}
     assert listed
 
 
 def test_the_document_has_exactly_these_fields(tmp_path: Path) -> None:
-    listed = told(tmp_path, "rules", "--format", "json").json
+    listed = run(tmp_path, "rules", "--format", "json").json
     names = ["rule", "severity", "section", "what", "why", "source", "page"]
     assert all(list(rule) == names for rule in listed)
     assert next(rule for rule in listed if rule["rule"] == "tab")["page"] == "docs/rules.md#tab"
 
 
 def test_a_rule_is_explained_with_its_examples(tmp_path: Path) -> None:
-    golden("explain.txt", told(tmp_path, "explain", "duplicate-key").out)
+    golden("explain.txt", run(tmp_path, "explain", "duplicate-key").out)
 
 
 @pytest.mark.parametrize("rule", sorted(rulebook()))
 def test_every_rule_can_be_explained(tmp_path: Path, rule: str) -> None:
-    said = told(tmp_path, "explain", rule)
-    assert said.code == 0
-    assert f"[{rule}]" in said.out
-    assert re.findall(r"^(\w.*):$", said.out, re.M) == ["Breaks the rule", "Output", "Follows the rule"]
-    assert not re.search(r"^ *(files|before|expect|host): *$|\{repeat: |# [←↓].*:\d", said.out, re.M)
-    assert all(char.isprintable() or char in "\n\t" for char in said.out)
+    result = run(tmp_path, "explain", rule)
+    assert result.code == 0
+    assert f"[{rule}]" in result.out
+    assert re.findall(r"^(\w.*):$", result.out, re.M) == ["Breaks the rule", "Output", "Follows the rule"]
+    assert not re.search(r"^ *(files|before|expect|host): *$|\{repeat: |# [←↓].*:\d", result.out, re.M)
+    assert all(char.isprintable() or char in "\n\t" for char in result.out)
 
 
 def test_the_nearest_rule_is_named_where_there_is_none(tmp_path: Path) -> None:
-    said = told(tmp_path, "explain", "readines-missing")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == "error: there is no rule 'readines-missing'; did you mean readiness-missing?\n"
+    result = run(tmp_path, "explain", "readines-missing")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "error: there is no rule 'readines-missing'; did you mean readiness-missing?\n"
 
 
 def test_the_rules_of_conversions_are_explained_too(tmp_path: Path) -> None:
-    said = here("explain", "convert-duplicate", cwd=tmp_path)
-    assert (said.code, said.err) == (0, "")
-    assert "A resource occurs once." in said.out
-    assert said.out.endswith("see docs/convert.md\n")
+    result = here("explain", "convert-duplicate", cwd=tmp_path)
+    assert (result.code, result.err) == (0, "")
+    assert "A resource occurs once." in result.out
+    assert result.out.endswith("see docs/convert.md\n")

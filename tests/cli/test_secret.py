@@ -43,9 +43,9 @@ def _ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
 
 def encrypted(folder: Path, recipient: str) -> bytes:
     """db.yaml, encrypted in place."""
-    said = run("secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place", cwd=folder)
-    assert (said.returncode, said.stdout) == (0, f"db.yaml: encrypted for {recipient}\n")
-    assert "history" in said.stderr
+    result = run("secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place", cwd=folder)
+    assert (result.returncode, result.stdout) == (0, f"db.yaml: encrypted for {recipient}\n")
+    assert "history" in result.stderr
     return (folder / "db.yaml").read_bytes()
 
 
@@ -69,9 +69,9 @@ def _no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("words", ["encrypt", "edit", "rotate"])
 def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: str) -> None:
-    said = run("secret", words, "--help", cwd=tmp_path)
-    assert f"secret {words}" in said.stdout.rpartition("Example: ")[2]
-    assert len(said.stdout.splitlines()) <= 40
+    result = run("secret", words, "--help", cwd=tmp_path)
+    assert f"secret {words}" in result.stdout.rpartition("Example: ")[2]
+    assert len(result.stdout.splitlines()) <= 40
 
 
 def test_a_file_is_encrypted_in_place_and_keeps_its_layout(tmp_path: Path, ours: tuple[str, str]) -> None:
@@ -82,8 +82,8 @@ def test_a_file_is_encrypted_in_place_and_keeps_its_layout(tmp_path: Path, ours:
     assert "who" not in raw
     assert (tmp_path / "db.yaml").stat().st_mode & 0o777 == 0o640
     assert text_of(tmp_path, ours[0]) == PLAIN
-    told = run("validate", "db.yaml", cwd=tmp_path)
-    assert (told.returncode, "1 notice in 1 document, 1 resource" in told.stdout) == (0, True)
+    checked = run("validate", "db.yaml", cwd=tmp_path)
+    assert (checked.returncode, "1 notice in 1 document, 1 resource" in checked.stdout) == (0, True)
 
 
 @needs_sops
@@ -98,11 +98,11 @@ def test_rules_above_say_for_whom_and_what(tmp_path: Path, ours: tuple[str, str]
     (tmp_path / ".sops.yaml").write_text(rules)
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "db.yaml").write_text(PLAIN)
-    said = run("secret", "encrypt", "shop/db.yaml", cwd=tmp_path)
-    assert "\n  user: shop   # who\n  password: ENC[" in said.stdout
+    result = run("secret", "encrypt", "shop/db.yaml", cwd=tmp_path)
+    assert "\n  user: shop   # who\n  password: ENC[" in result.stdout
     assert (tmp_path / "shop" / "db.yaml").read_text() == PLAIN
-    said = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, "fits db.yaml" in said.stderr) == (2, True)
+    result = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, "fits db.yaml" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_rules_above_say_for_whom_and_what(tmp_path: Path, ours: tuple[str, str]
 )  # fmt: skip
 def test_odd_rules_are_told(tmp_path: Path, ours: tuple[str, str], rules: str, why: str) -> None:
     (tmp_path / ".sops.yaml").write_text(rules)
-    said = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, said.stdout, why in said.stderr) == (2, "", True), said.stderr
+    result = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, result.stdout, why in result.stderr) == (2, "", True), result.stderr
 
 
 def test_what_is_not_to_be_encrypted_is_told(tmp_path: Path, ours: tuple[str, str]) -> None:
@@ -126,9 +126,9 @@ def test_what_is_not_to_be_encrypted_is_told(tmp_path: Path, ours: tuple[str, st
         (["gvc.yaml", "--recipient", ours[1]], 1, "only secrets"),
         (["db.yaml", "--recipient", ours[0]], 2, "must stay secret"),
     ):
-        said = run("secret", "encrypt", *words, cwd=tmp_path)
-        assert (said.returncode, said.stdout, why in said.stderr) == (code, "", True), said.stderr
-        assert ours[0] not in said.stderr
+        result = run("secret", "encrypt", *words, cwd=tmp_path)
+        assert (result.returncode, result.stdout, why in result.stderr) == (code, "", True), result.stderr
+        assert ours[0] not in result.stderr
     encrypted(tmp_path, ours[1])
     assert "already" in run("secret", "encrypt", "db.yaml", "--recipient", ours[1], cwd=tmp_path).stderr
 
@@ -142,8 +142,8 @@ assert str(path).startswith(os.environ["XDG_RUNTIME_DIR"])
 path.write_text(path.read_text().replace("correct horse", "battery"))
 """ % (tmp_path / "plain.yaml"))  # fmt: skip
     (tmp_path / "plain.yaml").write_text(PLAIN)
-    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, said.stdout, said.stderr) == (0, "db.yaml: changed\n", "")
+    result = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "db.yaml: changed\n", "")
     assert text_of(tmp_path, ours[0]) == PLAIN.replace("correct horse", "battery")
     after = (tmp_path / "db.yaml").read_text().splitlines()
     changed = [old.split(":")[0].strip() for old, new in zip(before, after, strict=True) if old != new]
@@ -152,20 +152,20 @@ path.write_text(path.read_text().replace("correct horse", "battery"))
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "told"),
+    ("script", "code", "message"),
     [("", 0, "db.yaml: unchanged"), ("sys.exit(3)", 1, "code 3"), ("path.unlink()", 1, "removed the file"),
      ("path.write_text('data: [')", 1, "line 1"), ("path.write_text('kind: secret')", 1, "nothing to encrypt"),
      ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "another program")],
 )  # fmt: skip
 def test_an_edit_that_comes_to_nothing_leaves_the_file(
-    tmp_path: Path, ours: tuple[str, str], script: str, code: int, told: str
+    tmp_path: Path, ours: tuple[str, str], script: str, code: int, message: str
 ) -> None:
     raw = encrypted(tmp_path, ours[1])
     editor(tmp_path, script.replace("{0}", str(tmp_path / "db.yaml")))
-    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, told in said.stdout + said.stderr) == (code, True), said.stderr
+    result = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, message in result.stdout + result.stderr) == (code, True), result.stderr
     assert (tmp_path / "db.yaml").read_bytes() in (raw, b"mine")
-    assert "correct" not in said.stdout + said.stderr
+    assert "correct" not in result.stdout + result.stderr
     assert list((tmp_path / "memory").iterdir()) == []
 
 
@@ -174,8 +174,8 @@ def test_an_editor_that_is_not_there_is_told(
 ) -> None:
     encrypted(tmp_path, ours[1])
     monkeypatch.setenv("EDITOR", "no-such-editor")
-    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, "no-such-editor does not start" in said.stderr) == (2, True)
+    result = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, "no-such-editor does not start" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -198,18 +198,18 @@ def test_a_signal_takes_the_text_away(tmp_path: Path, ours: tuple[str, str], num
 def test_readers_come_and_go(tmp_path: Path, ours: tuple[str, str]) -> None:
     raw = encrypted(tmp_path, ours[1])
     other, theirs = fresh()
-    said = run("secret", "rotate", "db.yaml", "--add", theirs, cwd=tmp_path)
-    assert (said.returncode, said.stdout) == (0, "db.yaml: encrypted with a new key\n")
+    result = run("secret", "rotate", "db.yaml", "--add", theirs, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "db.yaml: encrypted with a new key\n")
     assert text_of(tmp_path, ours[0]) == text_of(tmp_path, other) == PLAIN
     assert run("secret", "rotate", "db.yaml", "--remove", ours[1], cwd=tmp_path).returncode == 0
     assert text_of(tmp_path, other) == PLAIN
-    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, "not encrypted for the identity" in said.stderr) == (1, True)
+    result = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, "not encrypted for the identity" in result.stderr) == (1, True)
     (tmp_path / "db.yaml").write_bytes(raw)
     for words, code, why in ((["--remove", theirs], 1, "not encrypted for"), (["--remove", ours[1]], 1, "be decrypted"),
                              (["--add", "age1x"], 2, "neither age1")):  # fmt: skip
-        said = run("secret", "rotate", "db.yaml", *words, cwd=tmp_path)
-        assert (said.returncode, why in said.stderr) == (code, True), said.stderr
+        result = run("secret", "rotate", "db.yaml", *words, cwd=tmp_path)
+        assert (result.returncode, why in result.stderr) == (code, True), result.stderr
         assert (tmp_path / "db.yaml").read_bytes() == raw
 
 
@@ -218,15 +218,15 @@ def test_the_identity_of_the_settings_opens_files_too(
 ) -> None:
     encrypted(tmp_path, ours[1])
     monkeypatch.delenv("SOPS_AGE_KEY_FILE")
-    said = run("secret", "rotate", "db.yaml", cwd=tmp_path)
-    assert (said.returncode, "SOPS_AGE_KEY_FILE" in said.stderr) == (2, True)
+    result = run("secret", "rotate", "db.yaml", cwd=tmp_path)
+    assert (result.returncode, "SOPS_AGE_KEY_FILE" in result.stderr) == (2, True)
     settings = "org: acme\nsources: [{name: main, url: .}]\nsecrets: {identity: identity.txt}\n"
     (tmp_path / "settings.yaml").write_text(settings)
     (tmp_path / "identity.txt").chmod(0o644)
-    said = run("secret", "rotate", "db.yaml", "--settings", "settings.yaml", cwd=tmp_path)
-    assert (said.returncode, "read or changed by others" in said.stderr) == (1, True)
+    result = run("secret", "rotate", "db.yaml", "--settings", "settings.yaml", cwd=tmp_path)
+    assert (result.returncode, "read or changed by others" in result.stderr) == (1, True)
     (tmp_path / "identity.txt").chmod(0o600)
     assert run("secret", "rotate", "db.yaml", "--settings", "settings.yaml", cwd=tmp_path).returncode == 0
     (tmp_path / "other.txt").write_text("nothing")
-    said = run("secret", "rotate", "db.yaml", "--identity", "other.txt", cwd=tmp_path)
-    assert (said.returncode, "line 1" in said.stderr, "nothing" in said.stderr) == (2, True, False)
+    result = run("secret", "rotate", "db.yaml", "--identity", "other.txt", cwd=tmp_path)
+    assert (result.returncode, "line 1" in result.stderr, "nothing" in result.stderr) == (2, True, False)

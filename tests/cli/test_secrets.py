@@ -53,7 +53,7 @@ def _note(event: str, args: tuple[object, ...]) -> None:
 sys.addaudithook(_note)
 
 
-def everything_said(desk: Desk) -> Iterator[str]:
+def all_output(desk: Desk) -> Iterator[str]:
     """What every command says of what is there now, and what it starts other programs with."""
     forms = ("text", "json", "markdown")
     watched.append(True)
@@ -69,9 +69,9 @@ def everything_said(desk: Desk) -> Iterator[str]:
         ["retry", "secret/db"], ["rollback", "main", "main"], ["resume", "main"], ["approve", "deadbeef"],
         ["backup", "copy.sqlite"], ["restore", "copy.sqlite"], ["sync"],
     ):  # fmt: skip
-        said = desk.run(*words)
-        assert "Traceback" not in said.err
-        yield said.out + said.err
+        result = desk.run(*words)
+        assert "Traceback" not in result.err
+        yield result.out + result.err
     watched.pop()
     yield (desk.path / "plan.json").read_text()
 
@@ -92,12 +92,12 @@ def left_behind(desk: Desk, *, records: bool = False) -> Iterator[bytes]:
 def test_no_command_shows_secret_data_and_no_file_but_the_records_holds_it(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.commit({"secrets.yaml": SECRET.format(password=OLD)})
-    said = list(everything_said(desk))
+    output = list(all_output(desk))
     desk.commit(CHANGED | {"secrets.yaml": SECRET.format(password=NEW)})
-    said += everything_said(desk)
+    output += all_output(desk)
     desk.commit({"secrets.yaml": SECRET.format(password=OLD) + "descripton: x\n"})
-    said += everything_said(desk)
-    assert [text for text in said if CANARY in text] == []
+    output += all_output(desk)
+    assert [text for text in output if CANARY in text] == []
     assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
     assert STARTED
     assert [each for each in STARTED if CANARY in each] == []
@@ -121,15 +121,15 @@ def test_what_is_not_in_git_as_text_is_not_in_the_records_either(tmp_path: Path,
         return SECRET.format(password="{file: db}").encode()
 
     desk.commit({"secrets.yaml": secret(OLD)})
-    said = list(everything_said(desk))
+    output = list(all_output(desk))
     assert "secret/db" in desk.recorded()
     desk.commit({"secrets.yaml": secret(NEW)})
-    said += everything_said(desk)
+    output += all_output(desk)
     (tmp_path / "host" / ("age.txt" if form == "encrypted" else "db")).chmod(0o644)
     desk.commit({"secrets.yaml": secret(OLD) + b"# more\n"})
-    said += everything_said(desk)
-    assert any("others" in text for text in said), "what cannot be opened any more is told"
-    assert [text for text in said if CANARY in text or identity in text] == []
+    output += all_output(desk)
+    assert any("others" in text for text in output), "what cannot be opened any more is told"
+    assert [text for text in output if CANARY in text or identity in text] == []
     assert [text for text in left_behind(desk, records=True) if CANARY.encode() in text] == []
     assert [each for each in STARTED if CANARY in each or identity in each] == []
 
@@ -160,9 +160,9 @@ def test_findings_do_not_quote_what_is_secret(tmp_path: Path, fault: str) -> Non
     desk.commit({"wrong.yaml": WRONG[fault]})
     texts = []
     for words in (["validate", "m"], ["validate", "--format", "json"], ["apply"], ["events"]):
-        said = desk.run(*words)
-        assert said.code == (words == ["validate", "m"] or words[0] != "events"), said
-        texts.append(said.out + said.err)
+        result = desk.run(*words)
+        assert result.code == (words == ["validate", "m"] or words[0] != "events"), result
+        texts.append(result.out + result.err)
     assert [text for text in texts if CANARY in text] == []
     assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
 

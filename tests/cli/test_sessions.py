@@ -41,7 +41,7 @@ VARYING = (
 """What is never the same twice, and what is said instead."""
 
 
-def told(path: Path, text: str) -> str:
+def without_variation(path: Path, text: str) -> str:
     """``text`` without what differs from run to run."""
     text = text.replace(str(path), "<here>").replace(f"belongs to {getpass.getuser()}", "belongs to <user>")
     text = text.replace(f"by {getpass.getuser()}", "by <user>")
@@ -52,9 +52,10 @@ def told(path: Path, text: str) -> str:
 
 def session(desk: Desk, *lines: Sequence[str]) -> str:
     """What was typed, with each answer: what went to standard output, then what went to the other."""
-    said = ((words, desk.run(*words, SUDO_USER="ada")) for words in lines)
+    results = ((words, desk.run(*words, SUDO_USER="ada")) for words in lines)
     return "".join(
-        f"$ reconciler {told(desk.path, ' '.join(words))}\n{told(desk.path, a.out + a.err)}" for words, a in said
+        f"$ reconciler {without_variation(desk.path, ' '.join(words))}\n{without_variation(desk.path, a.out + a.err)}"
+        for words, a in results
     )
 
 
@@ -75,9 +76,9 @@ def test_what_is_refused_held_back_and_let_go(tmp_path: Path) -> None:
     desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")}, message="Break it")
     refused = session(desk, ["plan"], ["diff", "main~1", "main"], ["apply"], ["events", "--last", "1"], ["doctor"])
     desk.commit({"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]})
-    held = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
+    transcript = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
     digest = desk.plan()["hold_digest"]
-    golden("held.txt", refused + held + session(
+    golden("blocked.txt", refused + transcript + session(
         desk, ["approve", "deadbeef"], ["approve", digest], ["plan"], ["apply"], ["events", "volumeset/shop/data"],
         ["approve", digest], ["history"],
     ))  # fmt: skip
@@ -142,18 +143,20 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
     lines = (["run"], ["restore", "copy.sqlite"], ["sync"], ["apply"])
     with site.daemon() as daemon:
         eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
-        eventually(lambda: daemon.said("reconciled"), "and logged")
+        eventually(lambda: daemon.logged("reconciled"), "and logged")
         text = ""
         for words in lines:
-            said = site.run(*words)
-            text += f"$ reconciler {' '.join(words)}\n{told(tmp_path, said.stdout + said.stderr)}"
+            result = site.run(*words)
+            text += f"$ reconciler {' '.join(words)}\n{without_variation(tmp_path, result.stdout + result.stderr)}"
         daemon.signal(signal.SIGTERM)
         daemon.process.wait(10)
-    kept = [each for each in daemon.log() if each["event"] in ("started", "stopped") or each.get("reason") == "start"]
+    entries = [
+        each for each in daemon.log() if each["event"] in ("started", "stopped") or each.get("reason") == "start"
+    ]
     log = "".join(
-        f"{' '.join(f'{name}={value}' for name, value in each.items() if name != 'seconds')}\n" for each in kept
+        f"{' '.join(f'{name}={value}' for name, value in each.items() if name != 'seconds')}\n" for each in entries
     )
-    golden("daemon.txt", f"{text}the daemon's log\n{told(tmp_path, log)}")
+    golden("daemon.txt", f"{text}the daemon's log\n{without_variation(tmp_path, log)}")
 
 
 def test_no_command_is_without_a_golden_case() -> None:
@@ -164,5 +167,5 @@ def test_no_command_is_without_a_golden_case() -> None:
 
 def test_what_is_typed_wrong_is_told_in_one_manner(tmp_path: Path) -> None:
     lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"], ["get", "worklod"], ["plan", "x"])
-    said = ((words, here(*words, cwd=tmp_path)) for words in lines)
-    golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in said))
+    results = ((words, here(*words, cwd=tmp_path)) for words in lines)
+    golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in results))

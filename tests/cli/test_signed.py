@@ -38,9 +38,9 @@ def test_what_is_pushed_while_a_source_is_held_back_is_checked_when_it_goes_on(d
     keys.commit(desk.repo, "shop/more.yaml", workload("more"), "ada")
     desk.applied()
     desk.run("resume", "main")
-    said = desk.run("apply")
-    assert said.code == 1
-    assert f"commit {slip[:12]} is not accepted: it is not signed" in said.out + said.err
+    result = desk.run("apply")
+    assert result.code == 1
+    assert f"commit {slip[:12]} is not accepted: it is not signed" in result.out + result.err
     assert "workload/shop/more" not in desk.recorded()
 
 
@@ -51,15 +51,15 @@ def test_an_older_signed_commit_is_not_followed_after_a_rollback(desk: Desk, sig
     desk.applied()
     desk.repo.git("update-ref", "refs/heads/main", "main~1")
     desk.run("resume", "main")
-    said = desk.run("apply")
-    assert said.code == 1
-    assert "does not contain the last commit" in said.out + said.err
+    result = desk.run("apply")
+    assert result.code == 1
+    assert "does not contain the last commit" in result.out + result.err
 
 
 def test_an_unsigned_revision_is_neither_planned_nor_rolled_back_to(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web", "5")}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
     for words in (["plan", "--revision", "feature"], ["rollback", "main", "feature"]):
-        said = desk.run(*words)
-        assert said.code == 1
-        assert "it is not signed; nothing of it is read" in said.err
+        result = desk.run(*words)
+        assert result.code == 1
+        assert "it is not signed; nothing of it is read" in result.err
     desk.applied()

@@ -38,9 +38,9 @@ def source_events(desk: Desk) -> list[tuple[str, str]]:
 
 def live(desk: Desk) -> str:
     """The answer of `describe`."""
-    said = desk.run("describe", "source/main")
-    assert said.code == 0, said.err
-    [line] = [line for line in said.out.splitlines() if line.startswith("  Live")]
+    result = desk.run("describe", "source/main")
+    assert result.code == 0, result.err
+    [line] = [line for line in result.out.splitlines() if line.startswith("  Live")]
     return line.split(maxsplit=1)[1]
 
 
@@ -48,13 +48,13 @@ def test_get_says_that_the_newest_commit_is_refused_and_what_is_applied(desk: De
     first = desk.repo.git("rev-parse", "main")
     assert desk.run("get").err == ""
     bad = refused(desk)
-    said = desk.run("get")
-    assert said.code == 0
+    result = desk.run("get")
+    assert result.code == 0
     assert re.fullmatch(
         rf"source main: {bad[:12]} \(Serve the new page, [^)]+\) is refused since {TIME}: \d errors?; the first: "
         rf"shop/bad\.yaml:\d+:\d+: .*; applied is {first[:12]} \(.*\)\n",
-        said.err,
-    ), said.err
+        result.err,
+    ), result.err
     for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         [source] = read(desk.run("get", "workload", "web", "-o", form).out)["sources"]
         assert (source["name"], source["ready"], source["reason"]) == ("main", False, "InvalidRevision")
@@ -150,8 +150,8 @@ def test_files_that_are_left_out_are_told_and_so_is_their_end(tmp_path: Path) ->
 
 def test_a_subject_cannot_steer_the_terminal(desk: Desk) -> None:
     refused(desk, "\x1b[31mred\x07 \u202e")
-    for said in (desk.run("get"), desk.run("describe", "source/main")):
-        assert not re.search("[\x1b\x07\u202e]", (said.out + said.err).replace("\x1b[0m", "")), said
+    for result in (desk.run("get"), desk.run("describe", "source/main")):
+        assert not re.search("[\x1b\x07\u202e]", (result.out + result.err).replace("\x1b[0m", "")), result
 
 
 def test_one_source_in_trouble_does_not_speak_for_another(tmp_path: Path) -> None:

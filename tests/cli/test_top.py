@@ -34,7 +34,7 @@ def replica(name: str, *containers: Container, **more: object) -> Replica:
     return Replica(name, key, containers=containers, **fields)  # type: ignore[arg-type]
 
 
-def kept() -> list[tuple[str, Replica]]:
+def replicas() -> list[tuple[str, Replica]]:
     """Replicas in every state, each with its location."""
     over = Ended(3, 0.0, "Error", "no config")
     well = Container("main", RUNNING, ready=True)
@@ -57,15 +57,15 @@ def kept() -> list[tuple[str, Replica]]:
 def place(tmp_path: Path) -> Path:
     """A directory with settings for two locations on this host, and a state directory with replicas."""
     (tmp_path / "settings.yaml").write_text(ON_HOST)
-    for location, each in kept():
+    for location, each in replicas():
         Store(tmp_path / "state" / "host" / location / "replicas").save(each)
     return tmp_path
 
 
 def test_every_replica_is_a_line_in_order_of_its_workload(place: Path) -> None:
-    said = here("top", cwd=place)
-    assert (said.code, said.err) == (0, "")
-    golden("top.txt", said.out)
+    result = here("top", cwd=place)
+    assert (result.code, result.err) == (0, "")
+    golden("top.txt", result.out)
 
 
 def test_programs_are_told_the_same(place: Path) -> None:
@@ -89,13 +89,13 @@ def test_programs_are_told_the_same(place: Path) -> None:
 
 def test_where_nothing_can_run_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
-    said = here("top", cwd=tmp_path)
-    assert (said.code, said.out) == (0, "")
-    assert "the settings bind no location to the engine host" in said.err
+    result = here("top", cwd=tmp_path)
+    assert (result.code, result.out) == (0, "")
+    assert "the settings bind no location to the engine host" in result.err
     assert here("top", "-o", "json", cwd=tmp_path).json == {"replicas": []}
     (tmp_path / "settings.yaml").write_text(ON_HOST)
-    said = here("top", cwd=tmp_path)
-    assert (said.code, said.out, said.err) == (0, "", "no replicas run here\n")
+    result = here("top", cwd=tmp_path)
+    assert (result.code, result.out, result.err) == (0, "", "no replicas run here\n")
 
 
 def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its_place(tmp_path: Path) -> None:
@@ -158,5 +158,5 @@ def busy() -> str:
 
 
 def _replicas(site: HostSite) -> list[dict[str, int]]:
-    said: subprocess.CompletedProcess[str] = site.run("top", "-o", "json")
-    return list(json.loads(said.stdout)["replicas"])
+    result: subprocess.CompletedProcess[str] = site.run("top", "-o", "json")
+    return list(json.loads(result.stdout)["replicas"])

@@ -18,28 +18,28 @@ from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE
 from tests.support.desk import Desk
 
-NOBODY = 65534
+STRANGER = 65534
 
 READERS = (["get"], ["describe", "workload/shop/api"], ["events"], ["plan"], ["validate"])
 ALL = (*READERS, ["apply"], ["approve", "0" * 32])
 AND_THE_DAEMON = (*ALL, ["run"])
 
 
-def told(desk: Desk, words: list[str], code: int = 1) -> str:
+def complaint_of(desk: Desk, words: list[str], code: int = 1) -> str:
     """The one complaint with which a command ends."""
-    said = desk.run(*words)
-    assert said.code == code, said
-    assert said.err.startswith("error: "), said
-    assert said.out == ""
-    return said.err
+    result = desk.run(*words)
+    assert result.code == code, result
+    assert result.err.startswith("error: "), result
+    assert result.out == ""
+    return result.err
 
 
 @pytest.mark.parametrize("words", AND_THE_DAEMON, ids=lambda words: words[0])
 def test_settings_with_faults_are_named_with_their_places(tmp_path: Path, words: list[str]) -> None:
     desk = Desk(tmp_path, settings="org: acme\nsorces: []\nsources: [\n")
-    assert f"{desk.settings}:" in told(desk, words, 2)
+    assert f"{desk.settings}:" in complaint_of(desk, words, 2)
     desk.settings.write_text("org: acme\nsorces: []\nsources: [{name: main, url: ./m, interval: soon}]\n")
-    complaint = told(desk, words, 2)
+    complaint = complaint_of(desk, words, 2)
     assert f"{desk.settings}:2:1: error: unknown field `sorces` [unknown-field]\n     2 | sorces: []\n" in complaint
     assert f"{desk.settings}:3:" in complaint, "all faults are told at once"
 
@@ -51,7 +51,7 @@ def test_records_of_a_newer_program_are_left_alone(tmp_path: Path, words: list[s
     with sqlite3.connect(desk.state / FILE) as records:
         records.execute("PRAGMA user_version = 999")
     records.close()
-    assert "made by a newer reconciler" in told(desk, words)
+    assert "made by a newer reconciler" in complaint_of(desk, words)
 
 
 @pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
@@ -59,14 +59,14 @@ def test_records_that_are_no_records_are_named(tmp_path: Path, words: list[str])
     desk = Desk(tmp_path)
     desk.state.mkdir()
     (desk.state / FILE).write_text("something else\n" * 100)
-    assert str(desk.state / FILE) in told(desk, words)
+    assert str(desk.state / FILE) in complaint_of(desk, words)
 
 
 @pytest.mark.parametrize("words", [["plan"], ["validate"], ["diff", "a", "b"]], ids=lambda words: words[0])
 def test_a_repository_that_is_not_there_is_named(tmp_path: Path, words: list[str]) -> None:
     desk = Desk(tmp_path)
     shutil.rmtree(desk.repo.path)
-    assert str(desk.repo.path) in told(desk, words)
+    assert str(desk.repo.path) in complaint_of(desk, words)
 
 
 def test_an_empty_repository_is_an_error_and_never_a_deletion(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_an_empty_repository_is_an_error_and_never_a_deletion(tmp_path: Path) ->
     desk.applied()
     before = desk.recorded()
     desk.commit({"README.md": "all gone\n"}, whole=True)
-    assert "holds no manifest" in told(desk, ["plan"])
-    said = desk.run("apply")
-    assert said.code == 1
-    assert said.out.startswith("main: unreadable: source main: ")
+    assert "holds no manifest" in complaint_of(desk, ["plan"])
+    result = desk.run("apply")
+    assert result.code == 1
+    assert result.out.startswith("main: unreadable: source main: ")
     assert desk.recorded() == before
 
 
@@ -85,15 +85,15 @@ def test_history_that_was_rewritten_is_not_followed(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.commit({"README.md": "another history\n", "gvc.yaml": "kind: gvc\nname: x\nspec: {}\n"}, parent="")
-    assert "allowRewrite" in told(desk, ["plan"])
+    assert "allowRewrite" in complaint_of(desk, ["plan"])
     assert desk.run("apply").out.startswith("main: unreadable: ")
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.state.write_text("a file where the directory should be")
-    assert str(desk.state) in told(desk, ["get"])
-    assert str(desk.state) in told(desk, ["apply"], 2)
+    assert str(desk.state) in complaint_of(desk, ["get"])
+    assert str(desk.state) in complaint_of(desk, ["apply"], 2)
 
 
 def test_somebody_who_may_not_is_told_so() -> None:
@@ -105,14 +105,14 @@ def test_somebody_who_may_not_is_told_so() -> None:
         desk.path.chmod(0o755)
         with as_somebody_else(desk.state):
             for words in ALL:
-                assert str(desk.state) in told(desk, words, 2 if words == ["apply"] else 1), words
+                assert str(desk.state) in complaint_of(desk, words, 2 if words == ["apply"] else 1), words
 
 
 @contextmanager
 def as_somebody_else(private: Path) -> Iterator[None]:
     """Without the right to look into ``private``; root becomes nobody, since it may always."""
     private.chmod(0)
-    os.seteuid(NOBODY if os.getuid() == 0 else os.getuid())
+    os.seteuid(STRANGER if os.getuid() == 0 else os.getuid())
     try:
         yield
     finally:
@@ -123,20 +123,20 @@ def as_somebody_else(private: Path) -> Iterator[None]:
 def test_a_full_disk_on_stdout_ends_in_one_line(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     with Path("/dev/full").open("w") as full:
-        said = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "reconciler.cli", "plan", "--settings", str(desk.settings)],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
-    assert said.returncode == 1
-    assert said.stderr == "error: the output could not be written: No space left on device\n"
+    assert result.returncode == 1
+    assert result.stderr == "error: the output could not be written: No space left on device\n"
 
 
 def test_a_terminal_that_knows_few_signs_gets_all_the_words(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.commit({"secrets.yaml": None, "shop/api.yaml": None})
-    said = desk.run("plan", real=True, PYTHONIOENCODING="ascii")
-    assert (said.code, said.err) == (0, "")
+    result = desk.run("plan", real=True, PYTHONIOENCODING="ascii")
+    assert (result.code, result.err) == (0, "")
 
 
 def test_a_daemon_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_a_daemon_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) 
     lock = StateLock(desk.state)
     lock.acquire("a daemon that does nothing")
     try:
-        said = desk.run("apply", "--timeout", "-4.8")
+        result = desk.run("apply", "--timeout", "-4.8")
     finally:
         lock.release()
-    assert said.code == 1
-    assert "the daemon did not finish the run in time" in said.err
+    assert result.code == 1
+    assert "the daemon did not finish the run in time" in result.err

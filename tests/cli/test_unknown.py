@@ -60,18 +60,18 @@ def test_what_does_not_exist_is_an_error(desk: Desk, words: tuple[str, ...], why
 
 def test_a_source_among_keys_is_named_with_those_that_there_are(desk: Desk) -> None:
     for command in ("suspend", "resume"):
-        said = desk.run(command, "mian")
-        assert (said.code, said.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
+        result = desk.run(command, "mian")
+        assert (result.code, result.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
 
 
 def test_what_was_deleted_has_its_history(desk: Desk) -> None:
-    said = desk.run("events", "workload/shop/old")
-    assert (said.code, said.err, said.out.count("Deleted")) == (0, "", 2)
+    result = desk.run("events", "workload/shop/old")
+    assert (result.code, result.err, result.out.count("Deleted")) == (0, "", 2)
     assert desk.run("drift", "workload/shop/old").code == 0
     assert desk.run("logs", "workload/shop/old").code == 0
-    said = desk.run("describe", "workload/shop/old")
+    result = desk.run("describe", "workload/shop/old")
     deleted = "error: workload/shop/old was deleted; see: reconciler events workload/shop/old\n"
-    assert (said.code, said.err) == (1, deleted)
+    assert (result.code, result.err) == (1, deleted)
 
 
 def test_what_exists_and_has_nothing_is_no_error(desk: Desk) -> None:
@@ -91,7 +91,7 @@ def test_what_is_in_git_alone_is_not_unknown(tmp_path: Path) -> None:
     tags = "tags: {reconciler/depends-on: workload/web}\n"
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
     assert desk.run("apply").code == 1
-    said = desk.run("get", "workload", "after")
-    assert said.code == 1
-    assert "workload 'after' is in Git, and not applied yet" in said.err
+    result = desk.run("get", "workload", "after")
+    assert result.code == 1
+    assert "workload 'after' is in Git, and not applied yet" in result.err
     assert desk.run("events", "workload/shop/after").code == 0

@@ -43,9 +43,9 @@ def schema_version(desk: Desk) -> int:
 
 @pytest.mark.parametrize("words", [["get"], ["plan"], ["approve", DIGEST], ["suspend", "main"]])
 def test_who_only_looks_does_not_migrate_and_says_who_does(desk: Desk, words: list[str]) -> None:
-    said = desk.run(*words)
-    assert (said.code, schema_version(desk)) == (1, 1)
-    assert f"must first be brought to {len(MIGRATIONS)}: start the daemon or run 'reconciler apply' once" in said.err
+    result = desk.run(*words)
+    assert (result.code, schema_version(desk)) == (1, 1)
+    assert f"must first be brought to {len(MIGRATIONS)}: start the daemon or run 'reconciler apply' once" in result.err
 
 
 def test_a_newer_program_goes_on_where_the_first_one_ended(desk: Desk) -> None:
@@ -67,8 +67,8 @@ def test_a_newer_program_goes_on_where_the_first_one_ended(desk: Desk) -> None:
 
 def test_a_backup_of_the_first_version_is_restored(desk: Desk) -> None:
     os.rename(desk.state / FILE, desk.path / "copy.sqlite")
-    said = desk.run("restore", "copy.sqlite")
-    assert (said.code, said.err) == (0, "")
+    result = desk.run("restore", "copy.sqlite")
+    assert (result.code, result.err) == (0, "")
     assert desk.plan()["hold_digest"] == DIGEST
 
 

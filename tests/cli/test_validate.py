@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.documents.schema.loader import shipped
-from tests.support.desk import GVC, SETTINGS, SHOP, Desk, Said, golden, here, workload
+from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
 from tests.support.git import GitRepo
 
 FAULTY = {
@@ -29,7 +29,7 @@ def lay(path: Path, files: Mapping[str, object]) -> Path:
     return path
 
 
-def validate(path: Path, *words: str, **environ: str) -> Said:
+def validate(path: Path, *words: str, **environ: str) -> CommandResult:
     """Without any settings."""
     return here("validate", *words, cwd=path, RECONCILER_SETTINGS=str(path / "none.yaml"), **environ)
 
@@ -43,29 +43,29 @@ def test_sound_files_need_neither_git_nor_settings(tmp_path: Path) -> None:
 
 def test_every_fault_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
-    said = validate(tmp_path, "m")
-    assert (said.code, said.err) == (1, "")
-    golden("faults.txt", said.out)
+    result = validate(tmp_path, "m")
+    assert (result.code, result.err) == (1, "")
+    golden("faults.txt", result.out)
 
 
 def test_the_document_has_exactly_these_fields(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
-    said = validate(tmp_path, "m", "--format", "json")
-    assert said.code == 1
-    assert list(said.json) == ["findings", "documents", "resources"]
+    result = validate(tmp_path, "m", "--format", "json")
+    assert result.code == 1
+    assert list(result.json) == ["findings", "documents", "resources"]
     names = ["rule", "severity", "path", "line", "column", "message", "suggestion", "key", "page"]
-    assert all(list(finding) == names for finding in said.json["findings"])
-    duplicate = next(each for each in said.json["findings"] if each["rule"] == "duplicate-resource")
+    assert all(list(finding) == names for finding in result.json["findings"])
+    duplicate = next(each for each in result.json["findings"] if each["rule"] == "duplicate-resource")
     assert (duplicate["path"], duplicate["line"], duplicate["key"]) == ("m/shop/copy.yaml", 1, "workload/shop/copy")
     assert duplicate["page"] == "docs/rules.md#duplicate-resource"
 
 
 def test_only_errors_make_the_exit_code_1(tmp_path: Path) -> None:
     lay(tmp_path, {"shop/gvc.yaml": FAULTY["shop/gvc.yaml"]})
-    said = validate(tmp_path, ".")
-    assert said.code == 0
-    assert ": notice: " in said.out
-    assert "1 notice in 1 document, 1 resource\n" in said.out
+    result = validate(tmp_path, ".")
+    assert result.code == 0
+    assert ": notice: " in result.out
+    assert "1 notice in 1 document, 1 resource\n" in result.out
 
 
 def test_a_single_file_is_judged_among_its_neighbours(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_a_single_file_is_judged_among_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert validate(tmp_path, "shop/api.yaml") == (0, "no findings in 2 documents, 2 resources\n", "")
     (tmp_path / "secrets.yaml").unlink()
-    said = validate(tmp_path, "shop/api.yaml")
-    assert said.code == 1
-    assert said.out.startswith("shop/api.yaml:13:37: error: ")
-    assert "refers to secret/db, which does not exist" in said.out
+    result = validate(tmp_path, "shop/api.yaml")
+    assert result.code == 1
+    assert result.out.startswith("shop/api.yaml:13:37: error: ")
+    assert "refers to secret/db, which does not exist" in result.out
     assert validate(tmp_path, "shop/web.yaml").code == 0, "faults of the neighbours are none of its own"
 
 
@@ -86,9 +86,9 @@ def test_a_directory_is_judged_among_its_neighbours(tmp_path: Path) -> None:
     assert validate(tmp_path, "shop/more") == (0, "no findings in 1 document, 1 resource\n", "")
     assert validate(tmp_path, "shop").code == 0, "what it links to lies beside it"
     (tmp_path / "secrets.yaml").unlink()
-    said = validate(tmp_path, "shop")
-    assert (said.code, said.out.split(":")[0]) == (1, "shop/api.yaml")
-    assert "nonsense" not in said.out, "faults of the neighbours are none of its own"
+    result = validate(tmp_path, "shop")
+    assert (result.code, result.out.split(":")[0]) == (1, "shop/api.yaml")
+    assert "nonsense" not in result.out, "faults of the neighbours are none of its own"
     from_inside = here("validate", ".", cwd=tmp_path / "shop")
     assert from_inside.out.startswith("api.yaml:13:37: error: ")
 
@@ -107,12 +107,12 @@ def test_the_surroundings_end_where_the_manifests_begin(tmp_path: Path, mark: st
     lay(tmp_path, {"m/shop/gvc.yaml": GVC, "m/shop/deep/api.yaml": workload(), "gvc.yaml": GVC})
     if mark == "source":
         (tmp_path / "settings.yaml").write_text(SETTINGS.replace("./manifests", "., path: m"))
-        said = here("validate", "m/shop/deep", cwd=tmp_path)
+        result = here("validate", "m/shop/deep", cwd=tmp_path)
     else:
         (tmp_path / {"git": "m/.git", "ignore": "m/.reconcilerignore"}[mark]).touch()
-        said = validate(tmp_path, "m/shop/deep")
-    assert "declared twice" not in said.out
-    assert said.code == 0, said.out
+        result = validate(tmp_path, "m/shop/deep")
+    assert "declared twice" not in result.out
+    assert result.code == 0, result.out
 
 
 def test_paths_are_those_that_open_the_file_from_here(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_paths_are_those_that_open_the_file_from_here(tmp_path: Path) -> None:
 
 def test_a_single_file_without_neighbours_stands_for_itself(tmp_path: Path) -> None:
     lay(tmp_path, {"api.yaml": workload(), "gvc.txt": "no manifest"})
-    said = validate(tmp_path, "api.yaml", "--format", "json")
-    assert (said.code, [each["rule"] for each in said.json["findings"]]) == (1, ["gvc-missing"])
+    result = validate(tmp_path, "api.yaml", "--format", "json")
+    assert (result.code, [each["rule"] for each in result.json["findings"]]) == (1, ["gvc-missing"])
 
 
 def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
     (tmp_path / "m" / ".hidden" / "x.yaml").write_text("no: {")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/m/latin-\xe9.yaml")).touch()
     os.mkfifo(tmp_path / "m" / "pipe.yaml")
-    said = validate(tmp_path, "m", "--format", "json")
-    found = {(each["path"], each["rule"]) for each in said.json["findings"]}
+    result = validate(tmp_path, "m", "--format", "json")
+    found = {(each["path"], each["rule"]) for each in result.json["findings"]}
     assert found == {
         ("m/linked.yaml", "symlink"), ("m/two\\nlines.yaml", "file-name"), ("m/latin-\\xe9.yaml", "file-name"),
     }  # fmt: skip
@@ -153,9 +153,9 @@ def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path)
     full = workload(more="tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n")
     lay(tmp_path / "m", {"shop/gvc.yaml": SHOP["shop/gvc.yaml"], "shop/api.yaml": full})
     assert validate(tmp_path, "m").code == 0, "another org's resources are not ours to look up"
-    said = validate(tmp_path, "m", "--org", "acme")
-    assert said.code == 1
-    assert "workload/shop/gone, which does not exist" in said.out
+    result = validate(tmp_path, "m", "--org", "acme")
+    assert result.code == 1
+    assert "workload/shop/gone, which does not exist" in result.out
 
 
 def test_settings_say_which_locations_there_are(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_settings_say_which_locations_there_are(tmp_path: Path) -> None:
     lay(tmp_path / "m", SHOP)
     assert desk.run("validate", "m").code == 0
     desk.settings.write_text(desk.settings.read_text().replace("  there: {engine: recorded}\n", ""))
-    said = desk.run("validate", "m")
-    assert said.code == 1
-    assert "location/there, which does not exist" in said.out
+    result = desk.run("validate", "m")
+    assert result.code == 1
+    assert "location/there, which does not exist" in result.out
 
 
 def test_without_a_path_the_revision_of_every_source_is_checked(tmp_path: Path) -> None:
@@ -174,9 +174,9 @@ def test_without_a_path_the_revision_of_every_source_is_checked(tmp_path: Path) 
     desk.applied()
     assert desk.run("validate").out == "no findings in 8 documents, 8 resources\n", "what is applied is checked anew"
     desk.commit({"shop/web.yaml": FAULTY["shop/web.yaml"]}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
-    said = desk.run("validate", "--revision", "feature", "--format", "json")
-    assert said.code == 1
-    assert [each["path"] for each in said.json["findings"]] == ["shop/web.yaml"]
+    result = desk.run("validate", "--revision", "feature", "--format", "json")
+    assert result.code == 1
+    assert [each["path"] for each in result.json["findings"]] == ["shop/web.yaml"]
     assert desk.run("validate").code == 0
 
 
@@ -185,18 +185,18 @@ def test_a_resource_of_two_sources_names_both_before_anything_is_applied(tmp_pat
     desk = Desk(tmp_path, settings=both)
     GitRepo.create(tmp_path / "extra", {"gvc.yaml": GVC})
     twice = "gvc/shop is declared twice: here and at shop/gvc.yaml:1 of source main"
-    told = f"gvc.yaml:1:1: error: {twice} [duplicate-resource]"
+    expected = f"gvc.yaml:1:1: error: {twice} [duplicate-resource]"
     for _ in range(2):
-        said = desk.run("validate")
-        assert said.code == 1
-        assert said.out.splitlines()[::3] == [told, "    keep one of the two"]
-        assert "\n1 error in 9 documents, 8 resources\n" in said.out
+        result = desk.run("validate")
+        assert result.code == 1
+        assert result.out.splitlines()[::3] == [expected, "    keep one of the two"]
+        assert "\n1 error in 9 documents, 8 resources\n" in result.out
         assert desk.run("apply").code == 1
 
 
 def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
-    said = validate(tmp_path, str(shipped("examples/repo")))
-    assert said.code == 0, said.out
+    result = validate(tmp_path, str(shipped("examples/repo")))
+    assert result.code == 0, result.out
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,6 @@ def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
 )
 def test_what_makes_no_sense_exits_with_2(tmp_path: Path, words: list[str], complaint: str) -> None:
     (tmp_path / "empty").mkdir()
-    said = validate(tmp_path, *words)
-    assert (said.code, said.out) == (2, "")
-    assert complaint in said.err
+    result = validate(tmp_path, *words)
+    assert (result.code, result.out) == (2, "")
+    assert complaint in result.err

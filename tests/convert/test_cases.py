@@ -19,7 +19,7 @@ from reconciler.model.finding import Severity
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
 from tests.support.cases import CASES
-from tests.support.desk import Said, here
+from tests.support.desk import CommandResult, here
 
 FOLDER = CASES / "convert"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -38,7 +38,7 @@ def case_of(file: Path) -> dict[str, Any]:
     return value
 
 
-def converted(case: dict[str, Any], tmp_path: Path) -> Said:
+def converted(case: dict[str, Any], tmp_path: Path) -> CommandResult:
     for name, text in case.get("files", {"input.yaml": case.get("input", "")}).items():
         (tmp_path / name).write_text(text)
     words = case.get("words", ["convert", "input.yaml"])
@@ -48,8 +48,8 @@ def converted(case: dict[str, Any], tmp_path: Path) -> Said:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_case_is_converted_as_its_file_says(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
-    said = converted(case, tmp_path)
-    now = {**case, "output": said.out, "told": said.err, "code": said.code}
+    result = converted(case, tmp_path)
+    now = {**case, "output": result.out, "messages": result.err, "code": result.code}
     if os.environ.get("REWRITE_CASES"):
         file.write_text(written(now))
         return
@@ -69,16 +69,16 @@ def test_what_is_written_is_valid_in_a_gvc(file: Path, tmp_path: Path) -> None:
         (folder / f"gvc-{name}.yaml").write_text(GVC.format(name=name))
     checked = check_folder(folder, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     errors = [each for each in checked.findings if each.severity is Severity.ERROR]
-    missing = "[convert-missing]" in case["told"] or "[convert-pull-secret]" in case["told"]
+    missing = "[convert-missing]" in case["messages"] or "[convert-pull-secret]" in case["messages"]
     assert [each for each in errors if not (missing and each.rule == "missing-reference")] == []
 
 
 def test_every_rule_of_conversions_is_in_a_case() -> None:
-    told = "".join(file.read_text() for file in FILES)
-    assert [rule for rule in RULEBOOK if f"[{rule}]" not in told] == []
+    texts = "".join(file.read_text() for file in FILES)
+    assert [rule for rule in RULEBOOK if f"[{rule}]" not in texts] == []
 
 
 def test_every_case_says_what_it_shows() -> None:
-    sentences = [case_of(file)["says"] for file in FILES]
+    sentences = [case_of(file)["description"] for file in FILES]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len(set(sentences)) == len(sentences)

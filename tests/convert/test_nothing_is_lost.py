@@ -57,7 +57,7 @@ def below(value: Any, at: Pointer) -> Any:
 LEFT_OUT = ("left out", "no counterpart", "not among the files", "cannot be probed")
 
 
-def tells(remarks: list[ConversionNote], position: int, at: Pointer) -> bool:
+def reports(remarks: list[ConversionNote], position: int, at: Pointer) -> bool:
     """Whether a field at ``at`` is named, or it is told that what it is part of is left out."""
     here = [remark for remark in remarks if remark.index == position and remark.at]
     if any(NOVEL in remark.message and remark.at[: len(at)] == at for remark in here):
@@ -84,7 +84,7 @@ def test_a_field_that_nobody_knows_is_named_wherever_it_stands(file: Any) -> Non
             changed = copy.deepcopy(source.value)
             below(changed, at)[NOVEL] = 1
             remarks = convert([*sources[:number], source._replace(value=changed), *sources[number + 1 :]]).remarks
-            if not tells(remarks, source.position, at):
+            if not reports(remarks, source.position, at):
                 silent.append((source.position, at))
     assert silent == []
 
@@ -133,11 +133,11 @@ def missed(file: Any) -> Iterator[tuple[str, bool]]:
     sources = sources_of(file)
     before, remarks = outcome(sources), convert(sources).remarks
     for number, source in enumerate(sources):
-        told = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
+        reported = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
         for at in fields_of(source.value):
             changed = copy.deepcopy(source.value)
             del below(changed, at[:-1])[at[-1]]
-            related = any(at[: len(each)] == each for each in told)
+            related = any(at[: len(each)] == each for each in reported)
             after = outcome([*sources[:number], source._replace(value=changed), *sources[number + 1 :]])
             yield form_of(source.value["kind"], at), related or after != before
 
@@ -240,7 +240,7 @@ def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
             value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}
             raw = stream([value]).encode()
             sources, faults = read_kubernetes({"a.yaml": raw})
-            told = [*faults, *findings(convert(sources).remarks, {"a.yaml": raw})]
-            assert told
-            assert not any(canary in f"{each.message}{each.suggestion}" for each in told)
-            assert not any(values["a"] in f"{each.message}{each.suggestion}" for each in told)
+            reported = [*faults, *findings(convert(sources).remarks, {"a.yaml": raw})]
+            assert reported
+            assert not any(canary in f"{each.message}{each.suggestion}" for each in reported)
+            assert not any(values["a"] in f"{each.message}{each.suggestion}" for each in reported)

@@ -58,8 +58,8 @@ def test_a_good_name_stays(name: str) -> None:
 @given(st.lists(st.text("ab-", max_size=3), max_size=12))
 def test_no_name_is_given_twice(names: list[str]) -> None:
     taken = Names()
-    given_out = [taken.take(Kind.WORKLOAD, "shop", (name, f"{name}-x")) for name in names]
-    assert len(set(given_out)) == len(names)
+    unique = [taken.take(Kind.WORKLOAD, "shop", (name, f"{name}-x")) for name in names]
+    assert len(set(unique)) == len(names)
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

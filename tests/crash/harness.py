@@ -79,7 +79,9 @@ class CrashSite:
         """Run a daemon until ``kill`` ends it, or until it has nothing left to do."""
         with self.daemon(kill.point) as daemon:
             if kill.point:
-                eventually(lambda: daemon.process.poll() is not None or self.told(daemon), "it dies or ends its work")
+                eventually(
+                    lambda: daemon.process.poll() is not None or self.is_done(daemon), "it dies or ends its work"
+                )
                 died = daemon.process.poll() is not None
                 self.points[kill.point.partition(":")[0]] += died
             else:
@@ -103,15 +105,15 @@ class CrashSite:
         """Run a daemon until it has nothing left to do, and end it in peace."""
         with self.daemon() as daemon:
             began = time.monotonic()
-            eventually(lambda: self.told(daemon), "it ends its work", patience=30)
+            eventually(lambda: self.is_done(daemon), "it ends its work", patience=30)
             self.slowest = max(self.slowest, time.monotonic() - began)
             assert daemon.stop() == 0
-            assert daemon.said("records") == []
+            assert daemon.logged("records") == []
         return self._ending()
 
-    def told(self, daemon: Running) -> bool:
+    def is_done(self, daemon: Running) -> bool:
         """Whether ``daemon`` has finished a run and written its status."""
-        if not [run for run in daemon.said("reconciled") if run["outcome"] in DONE]:
+        if not [run for run in daemon.logged("reconciled") if run["outcome"] in DONE]:
             return False
         with self.site.records() as records:
             return records.status_queue.count("main") == 0

@@ -16,7 +16,7 @@ def approved(path: Path) -> CrashSite:
     site.finish()
     site.site.repo.commit(PHASES[2])
     with site.daemon() as daemon:
-        [run] = eventually(lambda: daemon.said("reconciled", outcome="waiting"), "deletes wait")
+        [run] = eventually(lambda: daemon.logged("reconciled", outcome="waiting"), "deletes wait")
         assert daemon.stop() == 0
     assert site.site.run("approve", run["approve"]).returncode == 0
     return site
@@ -45,6 +45,6 @@ def test_an_approval_is_good_for_one_time(tmp_path: Path) -> None:
     before = site.records().keys()
     site.site.repo.commit(PHASES[2])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("reconciled", outcome="waiting"), "the same deletes wait again")
+        eventually(lambda: daemon.logged("reconciled", outcome="waiting"), "the same deletes wait again")
         assert daemon.stop() == 0
     assert site.site.recorded().keys() == before

@@ -66,12 +66,12 @@ def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undistu
     filler = fill(disk, room)
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
+        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it says that the disk is full")
         site.check(read_only=True)
         assert daemon.process.poll() is None
         filler.unlink()
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: daemon.said("reconciled", outcome="applied"), "it goes on")
+        eventually(lambda: daemon.logged("reconciled", outcome="applied"), "it goes on")
         assert daemon.stop() == 0
     assert_same([site.finish()], undisturbed[:1])
 
@@ -80,13 +80,13 @@ def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturb
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
-        eventually(lambda: site.told(daemon), "all is applied and told")
+        eventually(lambda: site.is_done(daemon), "all is applied and told")
         give_back(disk)
         filler = fill(disk, 0)
         site.site.repo.commit(PHASES[1])
-        eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
+        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it says that the disk is full")
         filler.unlink()
-        eventually(lambda: len(daemon.said("reconciled", outcome="applied")) == 2, "it goes on")
+        eventually(lambda: len(daemon.logged("reconciled", outcome="applied")) == 2, "it goes on")
         assert daemon.stop() == 0
     assert_same([site.finish()], undisturbed[1:2])
 

@@ -40,9 +40,9 @@ PLAIN = {"ports": None, "readinessProbe": None}
 
 def web(version: int, replicas: int = 2) -> str:
     """A workload each replica of which writes down that its hooks run."""
-    tell = ["echo $HOSTNAME {} >> $RECONCILER_ENDPOINTS/../../marks", "sleep 0.2"]
+    mark = ["echo $HOSTNAME {} >> $RECONCILER_ENDPOINTS/../../marks", "sleep 0.2"]
     hooks = {
-        name: {"exec": {"command": ["sh", "-c", "; ".join(tell).format(name)]}} for name in ("postStart", "preStop")
+        name: {"exec": {"command": ["sh", "-c", "; ".join(mark).format(name)]}} for name in ("postStart", "preStop")
     }
     return served(replicas=replicas, env={"GREETING": f"version {version}"}, lifecycle=hooks)
 
@@ -84,7 +84,7 @@ def go_through(site: HostSite, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
         for kill in deaths:
             died[kill.point.partition(":")[0]] += let_die(site, kill, ending)
         with site.daemon() as daemon:
-            wait(lambda wanted=ending: settled(site, wanted), "all is as wanted")
+            wait(lambda wanted=ending: converged(site, wanted), "all is as wanted")
             assert daemon.stop() == 0
         examine(site, ending)
     return died
@@ -96,11 +96,11 @@ def let_die(site: HostSite, kill: Kill, ending: Mapping[str, tuple[int, int]]) -
         if not kill.point:
             time.sleep(kill.after)
             return False
-        wait(lambda: daemon.process.poll() is not None or settled(site, ending), "it dies or ends its work")
+        wait(lambda: daemon.process.poll() is not None or converged(site, ending), "it dies or ends its work")
         return daemon.process.poll() is not None
 
 
-def settled(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> bool:
+def converged(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> bool:
     """Whether everything is recorded, and runs, as it shall in the end."""
     found = {key: each for key, each in site.recorded().items() if key.startswith("workload/")}
     if {each.key.name: each.version for each in found.values()} != {name: each[0] for name, each in ending.items()}:
@@ -129,7 +129,7 @@ def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
     assert site.greetings("web") == {f"version {ending['web'][0]}"}
     assert not list((root / "volumes").rglob("twice"))
     hooks = Counter((root / "marks").read_text().splitlines())
-    assert [told for told, times in hooks.items() if times > 1] == []
+    assert [hook for hook, times in hooks.items() if times > 1] == []
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.records.store import FILE, Records
 
-LOOK = """
+READ = """
 import sys
 from pathlib import Path
 from reconciler.records.store import Records
@@ -18,9 +18,9 @@ records.close()
 """
 
 
-def look(path: Path) -> int:
+def rows_seen(path: Path) -> int:
     """How many keys another process finds, which then closes what it takes for the last connection."""
-    command = [sys.executable, "-c", LOOK, str(path)]
+    command = [sys.executable, "-c", READ, str(path)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -29,8 +29,8 @@ def test_opening_the_records_a_second_time_leaves_the_locks_of_the_first_alone(t
     first = Records.open(path)
     first.status_queue.add_many("main", ["gvc/a"])
     Records.open(path).close()
-    assert look(path) == 1
+    assert rows_seen(path) == 1
     first.status_queue.add_many("main", ["gvc/b"])
-    assert look(path) == 2
+    assert rows_seen(path) == 2
     first.close()
-    assert look(path) == 2
+    assert rows_seen(path) == 2

@@ -266,7 +266,7 @@ def test_a_rule_that_raises_leaves_a_whole_daemon_at_work(tmp_path: Path) -> Non
         eventually(lambda: "InternalError" in site.status("reconciler.yaml"), "the branch says so")
         site.repo.commit({"shop/api.yaml": workload("api", 7003)})
         eventually(lambda: site.condition("Ready") == "true Applied", "it goes on")
-        assert len(running.said("bug")) == 1
+        assert len(running.logged("bug")) == 1
         assert running.stop() == 0
     assert SECRET not in running.log_file.read_text()
 

@@ -149,7 +149,7 @@ class Client(threading.Thread):
         self.pause = 1 / rate
         self.over = threading.Event()
         self.asked = 0
-        self.heard: set[str] = set()
+        self.answers: set[str] = set()
         self.lost: list[str] = []
 
     def run(self) -> None:
@@ -157,7 +157,7 @@ class Client(threading.Thread):
         while not self.over.is_set():
             ready = self.site.ready("web")
             try:
-                self.heard.add(fetch(ready[self.asked % len(ready)]))
+                self.answers.add(fetch(ready[self.asked % len(ready)]))
             except (OSError, ZeroDivisionError) as error:
                 self.lost.append(repr(error))
             self.asked += 1
@@ -178,7 +178,7 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
             client.over.set()
             client.join(20)
         assert [lost for client in clients for lost in client.lost] == []
-        assert {"old", "new"} <= set().union(*(client.heard for client in clients))
+        assert {"old", "new"} <= set().union(*(client.answers for client in clients))
 
 
 @pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])
@@ -262,6 +262,6 @@ def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else(asked
         folders = [here / name for name in ("logs", "replicas", "run", "tokens", "usage")]
         closed = [site.state / "records.sqlite", site.state, here.parent, here, *folders]
         for path in closed:
-            look = ["cat" if path.is_file() else "ls", str(path)]
-            told = subprocess.run(look, user=65534, group=65534, extra_groups=[], capture_output=True, check=False)
-            assert b"Permission denied" in told.stderr, path
+            command = ["cat" if path.is_file() else "ls", str(path)]
+            result = subprocess.run(command, user=65534, group=65534, extra_groups=[], capture_output=True, check=False)
+            assert b"Permission denied" in result.stderr, path

@@ -94,15 +94,15 @@ def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
         reserve = site.state / "reserve"
         assert reserve.stat().st_size == RESERVE_BYTES
         site.repo.commit({"shop/greedy.yaml": greedy})
-        wait(lambda: daemon.said("disk", full=True), "it says that the disk is full")
+        wait(lambda: daemon.logged("disk", full=True), "it says that the disk is full")
         wait(lambda: site.condition("DiskFull") == "true DiskFull")
         assert reserve.stat().st_size == 0
         site.repo.commit({"shop/greedy.yaml": None, "shop/more.yaml": served("more", replicas=1)})
         wait(lambda: "workload/shop/greedy@here" not in site.recorded(), "it is deleted")
         wait(lambda: site.healthy("workload/shop/more@here"), "what waited for room comes then")
         wait(lambda: reserve.stat().st_size and not site.condition("DiskFull"))
-        told = [json.loads(line)["reason"] for line in site.run("events", "-o", "json").stdout.splitlines()]
-        assert {"DiskFull", "DiskRecovered"} <= set(told)
+        reasons = [json.loads(line)["reason"] for line in site.run("events", "-o", "json").stdout.splitlines()]
+        assert {"DiskFull", "DiskRecovered"} <= set(reasons)
         assert answers(site) == {"well"}
 
 

@@ -23,12 +23,12 @@ PLAIN = {"ports": None, "readinessProbe": None}
 
 def reasons(site: HostSite, key: str = "workload/shop/web") -> set[str]:
     """Reasons of the events of a workload."""
-    told = site.run("events", key, "-o", "json")
-    return {json.loads(line)["reason"] for line in told.stdout.splitlines()}
+    result = site.run("events", key, "-o", "json")
+    return {json.loads(line)["reason"] for line in result.stdout.splitlines()}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"command": "no-such-program", "args": []}, "ProgramNotFound"),
         ({"command": "/etc/passwd", "args": []}, "/etc/passwd"),
@@ -38,10 +38,10 @@ def reasons(site: HostSite, key: str = "workload/shop/web") -> set[str]:
     ],
     ids=["missing binary", "no rights", "exit at once", "exit without a fault", "missing directory"],
 )
-def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: dict[str, object], said: str) -> None:
+def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: dict[str, object], message: str) -> None:
     files = {"shop/good.yaml": GOOD, "shop/web.yaml": served(replicas=1, **wrong)}
     with host_site(tmp_path, files) as site, site.daemon() as daemon:
-        wait(lambda: said in site.message(), f"it says {said}")
+        wait(lambda: message in site.message(), f"it says {message}")
         wait(partial(site.healthy, "workload/shop/good@here"))
         wait(lambda: site.recorded()["workload/shop/web@here"].health == "Unhealthy")
         assert {"StartFailed", "ContainerEnded"} & reasons(site)
@@ -153,8 +153,8 @@ def test_hooks_run_and_tell_where_they_fail(tmp_path: Path) -> None:
         wait(mark.exists)
         wait(lambda: not {"workload/shop/web@here", "workload/shop/slow@here"} & site.recorded().keys())
         assert "PreStopFailed" in reasons(site)
-        told = site.run("events", "workload/shop/slow").stdout
-        assert "the preStop hook of main did not end within 1.8 s" in told
+        events = site.run("events", "workload/shop/slow").stdout
+        assert "the preStop hook of main did not end within 1.8 s" in events
 
 
 def fill(filler: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> No
         versions = {key: record.version for key, record in site.recorded().items()}
         assert (versions["workload/shop/api@here"], versions["workload/shop/web@there"]) == (2, 1)
         eventually(lambda: commit in site.status("reconciler.yaml"), "the run is told")
-        assert daemon.said(
+        assert daemon.logged(
             "reconciled", source="main", outcome="applied", created=2, revision=f"main@sha1:{_first(site)}"
         )
 
@@ -40,7 +40,7 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
         while not any(_soon(lambda: site.applied(commits[-1])) for _ in commits[-1:]):
             commits.append(site.repo.commit({"shop/api.yaml": workload("api", next(ports))}))
         eventually(
-            lambda: daemon.said("reconciled", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref"
+            lambda: daemon.logged("reconciled", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref"
         )
 
 
@@ -55,7 +55,7 @@ def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Pa
             main.set_target(commit)
         eventually(lambda: site.applied(commits[-1]), "the newest is applied")
         eventually(lambda: commits[-1] in site.status("shop/workload/api.yaml"), "the newest is told")
-        assert len(daemon.said("reconciled")) <= 6
+        assert len(daemon.logged("reconciled")) <= 6
         assert site.recorded()["workload/shop/api@here"].version <= 6
 
 
@@ -63,12 +63,12 @@ def test_sighup_looks_at_once(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run")
+        eventually(lambda: daemon.logged("reconciled", reason="start"), "the first run")
         site.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
         eventually(lambda: "workload/shop/web@here" in site.recorded(), "it is applied")
         eventually(
-            lambda: [one for one in daemon.said("reconciled") if "SIGHUP" in one["reason"]], "a run for the signal"
+            lambda: [one for one in daemon.logged("reconciled") if "SIGHUP" in one["reason"]], "a run for the signal"
         )
 
 
@@ -76,14 +76,14 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(status={"interval": "1h"})])
     with ServiceManager(tmp_path) as systemd, site.daemon(fresh=True, **systemd.environ) as daemon:
-        eventually(lambda: "READY=1" in systemd.heard(), "it is ready")
+        eventually(lambda: "READY=1" in systemd.notifications(), "it is ready")
         eventually(lambda: "shop" in site.status("_org/gvc/shop.yaml"), "the first status, which waits for nothing")
         commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
         eventually(lambda: site.applied(commit), "the second commit is applied")
         assert commit not in site.status("reconciler.yaml")
         assert holder(site.state) is not None
         assert daemon.stop() == 0
-        assert "STOPPING=1" in systemd.heard()
+        assert "STOPPING=1" in systemd.notifications()
         assert daemon.log()[-1]["event"] == "stopped"
         assert holder(site.state) is None
         assert commit in site.status("reconciler.yaml")
@@ -94,9 +94,13 @@ def test_the_service_manager_is_told_what_goes_on_and_that_it_lives(tmp_path: Pa
     site = Site(tmp_path)
     environ = {"WATCHDOG_USEC": "300000"}
     with ServiceManager(tmp_path) as systemd, site.daemon(**systemd.environ, **environ):
-        eventually(lambda: any(line.startswith("STATUS=main: applied main@") for line in systemd.heard()), "a status")
-        before = systemd.heard().count("WATCHDOG=1")
-        eventually(lambda: systemd.heard().count("WATCHDOG=1") >= before + 5, "it is fed while nothing is to be done")
+        eventually(
+            lambda: any(line.startswith("STATUS=main: applied main@") for line in systemd.notifications()), "a status"
+        )
+        before = systemd.notifications().count("WATCHDOG=1")
+        eventually(
+            lambda: systemd.notifications().count("WATCHDOG=1") >= before + 5, "it is fed while nothing is to be done"
+        )
 
 
 def test_a_second_daemon_says_who_holds_the_state_directory(tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run")
+        eventually(lambda: daemon.logged("reconciled", reason="start"), "the first run")
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         asked = site.run("apply")
         assert (asked.returncode, asked.stderr) == (0, "")
@@ -134,7 +138,7 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
     with site.daemon() as daemon:
         eventually(lambda: "workload/shop/w7@there" in site.recorded(), "all is applied")
         commit = site.repo.commit({f"shop/{name}.yaml": None for name in names[:5]})
-        [waiting] = eventually(lambda: daemon.said("reconciled", outcome="waiting")[:1], "deletes wait")
+        [waiting] = eventually(lambda: daemon.logged("reconciled", outcome="waiting")[:1], "deletes wait")
         assert waiting["revision"] == f"main@sha1:{commit}"
         assert "workload/shop/w0@here" in site.recorded()
         eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch says so")
@@ -156,7 +160,7 @@ def test_a_restart_finds_nothing_to_do(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     before = site.recorded(), site.repo.git("rev-parse", "reconciler/status")
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("reconciled", reason="start", outcome="unchanged"), "it looks")
+        eventually(lambda: daemon.logged("reconciled", reason="start", outcome="unchanged"), "it looks")
         assert daemon.stop() == 0
     assert (site.recorded(), site.repo.git("rev-parse", "reconciler/status")) == before
 
@@ -172,7 +176,7 @@ def test_settings_with_a_fault_end_it_before_it_begins(tmp_path: Path) -> None:
 def test_nothing_that_it_started_outlives_it(tmp_path: Path) -> None:
     site = Site(tmp_path, SHOP | {f"shop/w{number:03d}.yaml": workload(f"w{number:03d}") for number in range(450)})
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run, which uses processes to decode")
+        eventually(lambda: daemon.logged("reconciled", reason="start"), "the first run, which uses processes to decode")
         children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text()
         assert children == ""
         assert daemon.stop() == 0

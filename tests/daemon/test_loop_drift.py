@@ -27,7 +27,7 @@ class World:
         """A daemon on that world."""
         return self.site.daemon(*self._command)
 
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether what is there is what is recorded, and nothing else is told."""
         record = self.site.recorded().get(f"{KEY}@there")
         there = self.ledger.world().get(KEY)
@@ -41,7 +41,7 @@ class World:
         with self.site.records() as records:
             return [each.reason for each in records.events.list() if each.reason.startswith("Drift")]
 
-    def looked(self) -> float | None:
+    def checked_at(self) -> float | None:
         """When the locations were last looked at."""
         with self.site.records() as records:
             return records.drifts.checked()
@@ -55,69 +55,69 @@ class World:
 def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str) -> None:
     world = World(tmp_path, **OFTEN)
     with world.daemon() as daemon:
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         world.ledger.meddle(KEY, **({} if way == "gone" else {"digest": "another"}))
-        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
-        assert daemon.said("reconciled", source="main", reason="drift", outcome="applied")
+        eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
+        assert daemon.logged("reconciled", source="main", reason="drift", outcome="applied")
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
         eventually(lambda: "reason: Recorded" in world.status(), "the branch says that all is well")
         daemon.stop()
     with world.daemon():
-        eventually(world.settled)
+        eventually(world.converged)
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
 
 
 def test_what_an_engine_notices_is_not_left_until_the_next_look(tmp_path: Path) -> None:
     world = World(tmp_path, "watched", interval="1h")
     with world.daemon() as daemon:
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         world.ledger.meddle(KEY)
-        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+        eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
         assert daemon.stop() == 0
 
 
 def test_who_asks_for_a_sync_asks_for_a_look_at_the_locations_too(tmp_path: Path) -> None:
     world = World(tmp_path, interval="1h")
     with world.daemon():
-        eventually(world.settled, "the first commit is applied")
-        eventually(lambda: world.looked() is not None, "the look at the start is over")
+        eventually(world.converged, "the first commit is applied")
+        eventually(lambda: world.checked_at() is not None, "the look at the start is over")
         world.ledger.meddle(KEY)
         assert world.site.run("sync").returncode == 0
-        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+        eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
 
 
 def test_what_changed_while_no_daemon_ran_is_found_at_the_start(tmp_path: Path) -> None:
     world = World(tmp_path, interval="1h")
     with world.daemon() as daemon:
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         daemon.stop()
     world.ledger.meddle(KEY)
     with world.daemon():
-        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+        eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
 
 
 def test_a_fight_ends_and_the_command_says_what_is_left(tmp_path: Path) -> None:
     world = World(tmp_path, **OFTEN, mostHeals=2)
     with world.daemon():
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         for _ in range(3):
-            eventually(world.settled, "it is brought back")
+            eventually(world.converged, "it is brought back")
             world.ledger.meddle(KEY, digest="another")
-            eventually(lambda: not world.settled() or world.reasons()[-1:] == ["DriftHealed"])
+            eventually(lambda: not world.converged() or world.reasons()[-1:] == ["DriftHealed"])
         eventually(lambda: "DriftConflict" in world.reasons(), "it is given up")
         eventually(lambda: "type: Stalled" in world.status(), "the branch says so")
         [found] = json.loads(world.site.run("drift", "-o", "json").stdout)["items"]
         assert (found["key"], found["location"], found["what"], found["in_conflict"]) == (KEY, "there", "changed", True)
         assert world.reasons().count("DriftConflict") == 1
         assert world.site.run("retry", KEY).returncode == 0
-        eventually(world.settled, "it is taken up again")
+        eventually(world.converged, "it is taken up again")
         eventually(lambda: "type: Stalled" not in world.status(), "the branch says so")
 
 
 def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path: Path) -> None:
     world = World(tmp_path, **OFTEN, heal=False)
     with world.daemon():
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         world.ledger.meddle(KEY)
         eventually(lambda: "reason: Drifted" in world.status(), "it is told")
         assert f"    - {{key: {KEY}}}" in world.site.run("drift").stdout
@@ -129,17 +129,17 @@ def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path
 def test_a_location_that_cannot_be_seen_is_told_once_and_again_when_it_can(tmp_path: Path) -> None:
     world = World(tmp_path, **OFTEN)
     with world.daemon() as daemon:
-        eventually(world.settled, "the first commit is applied")
+        eventually(world.converged, "the first commit is applied")
         file = tmp_path / "world" / "world.json"
         sound = file.read_text()
         file.write_text("{")
-        eventually(lambda: daemon.said("location", location="there", reachable=False), "it is told")
+        eventually(lambda: daemon.logged("location", location="there", reachable=False), "it is told")
         with world.site.records() as records:
             checked = records.drifts.checked()
         file.write_text(sound)
-        eventually(lambda: daemon.said("location", location="there", reachable=True), "it can be seen again")
-        assert len(daemon.said("location")) == 2
-        assert daemon.said("location")[0]["message"].startswith("InternalError: JSONDecodeError at ")
+        eventually(lambda: daemon.logged("location", location="there", reachable=True), "it can be seen again")
+        assert len(daemon.logged("location")) == 2
+        assert daemon.logged("location")[0]["message"].startswith("InternalError: JSONDecodeError at ")
         with world.site.records() as records:
             assert (records.drifts.checked() or 0.0) > (checked or 0.0)
         assert world.reasons() == []

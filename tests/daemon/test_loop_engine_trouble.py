@@ -39,7 +39,7 @@ def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
         eventually(lambda: "NoFreePort" in site.status("shop/workload/api.yaml"), "the branch says what fails")
         assert site.condition("Ready") == "false StepsFailed"
         assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
-        eventually(lambda: len(running.said("reconciled", reason="retry")) >= 2, "it tries again")
+        eventually(lambda: len(running.logged("reconciled", reason="retry")) >= 2, "it tries again")
         (site.path / "fail").unlink()
         eventually(lambda: "workload/shop/web@there" in site.recorded(), "it works")
         eventually(lambda: site.condition("Ready") == "true Applied", "the condition says so")
@@ -52,26 +52,26 @@ def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(si
     (site.path / "fail").touch()
     site.configure(sources=[site.source(interval="1h")])
     with ServiceManager(site.path) as systemd, daemon(site, **systemd.environ) as running:
-        eventually(lambda: running.said("reconciled", reason="retry"), "it tries again")
+        eventually(lambda: running.logged("reconciled", reason="retry"), "it tries again")
         site.repo.commit({"shop/bad.yaml": "kind: gvc\nname: [\n"})
-        eventually(lambda: running.said("reconciled", outcome="refused"), "the next revision is refused")
-        rounds = len(systemd.heard())
+        eventually(lambda: running.logged("reconciled", outcome="refused"), "the next revision is refused")
+        rounds = len(systemd.notifications())
         time.sleep(1.0)
-        assert len(systemd.heard()) - rounds <= 4
+        assert len(systemd.notifications()) - rounds <= 4
 
 
 def test_who_asks_the_daemon_for_a_run_and_waits_gets_the_end_of_it(site: Site) -> None:
     (site.path / "fail").touch()
     with daemon(site) as running:
-        eventually(lambda: running.said("reconciled", outcome="failed"), "a step fails")
+        eventually(lambda: running.logged("reconciled", outcome="failed"), "a step fails")
         assert site.run("apply").returncode == 1, "one run is all it waits for"
         command = [*site.command, "apply", "--wait"]
         waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
-        eventually(lambda: len(running.said("reconciled", reason="apply")) >= 2, "it asks again")
+        eventually(lambda: len(running.logged("reconciled", reason="apply")) >= 2, "it asks again")
         assert waiting.poll() is None
         (site.path / "fail").unlink()
-        said, _ = waiting.communicate(timeout=20)
-        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), said
+        output, _ = waiting.communicate(timeout=20)
+        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), output
 
 
 def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
@@ -82,7 +82,7 @@ def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
         time.sleep(0.3)
         (site.path / "hang").unlink()
         eventually(lambda: commit in site.status("shop/workload/cart.yaml"), "the newest is applied")
-        first = running.said("reconciled")[0]
+        first = running.logged("reconciled")[0]
         assert (first["outcome"], first["waiting"]) == ("waiting", 1)
         versions = {key: record.version for key, record in site.recorded().items()}
         assert (versions["workload/shop/web@here"], versions["workload/shop/web@there"]) == (2, 2)
@@ -93,11 +93,11 @@ def test_a_loop_that_hangs_is_no_longer_called_alive(site: Site) -> None:
     with ServiceManager(site.path) as systemd, daemon(site, WATCHDOG_USEC="600000", **systemd.environ):
         eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done, the other hangs")
         time.sleep(1.0)
-        before = systemd.heard().count("WATCHDOG=1")
+        before = systemd.notifications().count("WATCHDOG=1")
         time.sleep(0.7)
-        assert systemd.heard().count("WATCHDOG=1") == before
+        assert systemd.notifications().count("WATCHDOG=1") == before
         (site.path / "hang").unlink()
-        eventually(lambda: systemd.heard().count("WATCHDOG=1") > before, "it lives again")
+        eventually(lambda: systemd.notifications().count("WATCHDOG=1") > before, "it lives again")
 
 
 def test_a_step_in_flight_ends_before_the_daemon_does(site: Site) -> None:

@@ -35,7 +35,7 @@ def test_what_a_source_owned_stays_where_the_daemon_starts_without_it(site: Site
     with site.daemon() as daemon:
         _change(site)
         assert SIDE in site.recorded()
-        assert not daemon.said("reconciled", source="side")
+        assert not daemon.logged("reconciled", source="side")
 
 
 @pytest.mark.parametrize("words", [["--all-of", "side"], ["workload/shop/side"]], ids=["all", "one"])
@@ -45,10 +45,10 @@ def test_what_a_source_owned_stays_where_the_settings_lose_it_until_another_take
     with site.daemon() as daemon:
         eventually(lambda: SIDE in site.recorded(), "both are applied")
         site.configure(sources=[site.source()])
-        eventually(lambda: daemon.said("settings", loaded=True), "the settings are taken")
+        eventually(lambda: daemon.logged("settings", loaded=True), "the settings are taken")
         _change(site)
         assert SIDE in site.recorded()
-        said = site.run("adopt", *words, "--source", "main")
-        assert said.returncode == 0, said.stderr
+        result = site.run("adopt", *words, "--source", "main")
+        assert result.returncode == 0, result.stderr
         eventually(lambda: SIDE not in site.recorded(), "its new owner has it not in Git")
         eventually(lambda: not site.status("shop/workload/side.yaml"), "its status goes with it")

@@ -33,7 +33,7 @@ def test_a_file_of_the_host_that_changes_is_taken_up_at_the_next_look(tmp_path: 
         before = site.recorded()["secret/db"].digest
         file.write_text("battery-staple")
         eventually(lambda: site.recorded()["secret/db"].digest != before, "the new value is applied")
-        assert daemon.said("reconciled", reason="secret", outcome="applied")
+        assert daemon.logged("reconciled", reason="secret", outcome="applied")
         assert b"battery-staple" not in daemon.log_file.read_bytes()
         daemon.stop()
     file.write_text("correct-horse")

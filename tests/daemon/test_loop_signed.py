@@ -42,7 +42,7 @@ def test_what_is_not_signed_is_told_and_never_applied(tmp_path: Path, keys: Keys
             events = [event for event in records.events.list(limit=100) if event.reason == "SourceUnverified"]
             assert len(events) == 1
             assert all(run.revision.rpartition(":")[2] != bad for run in records.runs.list(100, "main"))
-        assert len(daemon.said("reconciled", level="warning", outcome="unreadable")) == 1
+        assert len(daemon.logged("reconciled", level="warning", outcome="unreadable")) == 1
 
 
 def test_one_unsigned_commit_below_a_signed_one_stops_a_source_of_signed_history(tmp_path: Path, keys: Keys) -> None:

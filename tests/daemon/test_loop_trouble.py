@@ -39,7 +39,7 @@ def test_a_refused_revision_leaves_the_last_good_one_applied(site: Site, daemon:
     assert site.condition("Ready") == "false InvalidRevision"
     assert "shop/api.yaml:4:3" in site.status("reconciler.yaml")
     assert "shop/api.yaml:4:3" in site.status("README.md")
-    [run] = daemon.said("reconciled", outcome="refused")[:1]
+    [run] = daemon.logged("reconciled", outcome="refused")[:1]
     assert run["revision"] == f"main@sha1:{bad}"
     with site.records() as records:
         assert {event.key for event in records.events.list() if event.reason == "InvalidRevision"} != set()
@@ -60,11 +60,11 @@ def test_a_branch_that_goes_back_to_the_last_good_revision_is_well_again(site: S
 def test_a_daemon_that_begins_with_a_refused_revision_reads_it_once(site: Site) -> None:
     site.repo.commit({"shop/api.yaml": BROKEN})
     with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
-        eventually(lambda: daemon.said("reconciled", outcome="refused"), "it is refused")
-        eventually(lambda: systemd.heard().count("STATUS=main: reading (poll)") >= 2, "it is read again")
+        eventually(lambda: daemon.logged("reconciled", outcome="refused"), "it is refused")
+        eventually(lambda: systemd.notifications().count("STATUS=main: reading (poll)") >= 2, "it is read again")
         good = site.repo.commit(SHOP)
         eventually(lambda: site.applied(good), "the next good one is applied")
-        assert len(daemon.said("reconciled", outcome="refused")) == 1
+        assert len(daemon.logged("reconciled", outcome="refused")) == 1
 
 
 def test_a_branch_that_is_gone_deletes_nothing(site: Site, daemon: Running) -> None:
@@ -90,7 +90,7 @@ def test_a_repository_that_is_moved_away_deletes_nothing(tmp_path: Path, bare: b
         before = site.recorded()
         site.repo.path.rename(away)
         eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition says so")
-        eventually(lambda: daemon.said("status", pushed=False), "status finds no place to be written to")
+        eventually(lambda: daemon.logged("status", pushed=False), "status finds no place to be written to")
         assert site.recorded() == before
         commit = GitRepo(away).commit({"shop/web.yaml": workload("web")})
         away.rename(site.repo.path)
@@ -167,10 +167,10 @@ def test_on_invalid_skip_applies_the_rest(tmp_path: Path) -> None:
         eventually(lambda: good in site.status("shop/workload/api.yaml"), "what was skipped comes later")
         eventually(lambda: site.condition("Ready") == "true Applied", "all is well again")
     with site.records() as records:
-        first, *told = [event.message for event in records.events.list() if event.reason == "InvalidFiles"]
+        first, *later = [event.message for event in records.events.list() if event.reason == "InvalidFiles"]
         assert first.startswith(f"{commit[:12]} (")
-        assert told
-        assert all(message.startswith("shop/api.yaml:") for message in told)
+        assert later
+        assert all(message.startswith("shop/api.yaml:") for message in later)
         over = [event.message for event in records.events.list("source/main") if event.reason == "Recovered"]
         assert [message.partition(": files")[0] for message in over] == ["over: InvalidFiles"]
 
@@ -221,5 +221,5 @@ def test_a_push_that_fails_is_a_condition_and_never_a_failed_run(
         site.repo.git("config", "http.receivepack", "true")
         eventually(lambda: "health: Recorded" in site.status("shop/workload/api.yaml"), "it is pushed when it can be")
         eventually(lambda: site.condition("StatusPushed") == "true Pushed", "and the condition says so")
-        assert daemon.said("reconciled", outcome="failed") == []
+        assert daemon.logged("reconciled", outcome="failed") == []
         assert STATUS in site.repo.git("for-each-ref", "--format=%(refname)")

@@ -37,9 +37,9 @@ def test_the_daemon_stops_with_words(tmp_path: Path, lose: Callable[[Path], None
         there = {path.name for path in tmp_path.iterdir()}
         lose(site.state)
         assert running.process.wait(10) == 2
-        said = running.log_file.read_text()
-    assert "was deleted or replaced while the daemon worked" in said
-    assert "Traceback" not in said
+        log = running.log_file.read_text()
+    assert "was deleted or replaced while the daemon worked" in log
+    assert "Traceback" not in log
     assert {path.name for path in tmp_path.iterdir()} - there <= {"moved"}
     if lose is replace:
         assert list(site.state.iterdir()) == []

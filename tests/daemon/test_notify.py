@@ -31,7 +31,7 @@ def service_manager(address: str) -> Iterator[socket.socket]:
         yield receiver
 
 
-def heard(receiver: socket.socket) -> list[str]:
+def received(receiver: socket.socket) -> list[str]:
     messages = []
     while True:
         try:
@@ -50,7 +50,7 @@ def test_the_service_manager_hears_every_state(tmp_path: Path, form: str) -> Non
         clock = StoppedClock()
         notifier.reloading(clock)
         notifier.stopping()
-        assert heard(receiver) == [
+        assert received(receiver) == [
             "READY=1\nSTATUS=main@sha1:1234",
             "STATUS=applying 3 of 5",
             "RELOADING=1\nMONOTONIC_USEC=100000000",
@@ -94,13 +94,13 @@ def test_the_watchdog_is_fed_only_while_the_loop_gets_on(tmp_path: Path) -> None
         assert watchdog.interval == 20.0
         clock.time += 60
         watchdog.ping()
-        assert heard(receiver) == ["WATCHDOG=1"]
+        assert received(receiver) == ["WATCHDOG=1"]
         clock.time += 1
         watchdog.ping()
-        assert heard(receiver) == [], "a run that hangs must be restarted"
+        assert received(receiver) == [], "a run that hangs must be restarted"
         watchdog.progress()
         watchdog.ping()
-        assert heard(receiver) == ["WATCHDOG=1"]
+        assert received(receiver) == ["WATCHDOG=1"]
 
 
 def test_waiting_for_a_wake_up_counts_as_getting_on(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_waiting_for_a_wake_up_counts_as_getting_on(tmp_path: Path) -> None:
         watchdog.idle()
         clock.time += 3_600
         watchdog.ping()
-        assert heard(receiver) == ["WATCHDOG=1"]
+        assert received(receiver) == ["WATCHDOG=1"]
         watchdog.progress()
         clock.time += 61
         watchdog.ping()
-        assert heard(receiver) == []
+        assert received(receiver) == []

@@ -30,14 +30,14 @@ TOKEN = "a-token-that-opens-the-door"
 
 
 class Followed(Daemon):
-    """A daemon that says when it rests and counts its looks at the source."""
+    """A daemon that reports when it is idle and counts its polls of the source."""
 
     busy = True
-    looks = 0
+    polls = 0
 
     async def _run_round(self, wakes: Mapping[str | None, set[str]]) -> None:
         self.busy = True
-        self.looks += "main" in wakes
+        self.polls += "main" in wakes
         await super()._run_round(wakes)
         self.busy = False
 
@@ -57,30 +57,31 @@ def settings(path: Path, server: HttpsServer) -> Settings:
     return Settings(org="acme", sources=(source,), locations=places, state=path, retry=RetrySettings(cap=CAP))
 
 
-async def day(path: Path, server: HttpsServer, repo: GitRepo, said: io.StringIO) -> dict[str, Any]:
+async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) -> dict[str, Any]:
     """Follow the source, lose it for a day, and find it again; what was seen."""
     clock = FakeClock()
     records = Records.open(path / "records.sqlite", clock_now=clock.now)
     daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
     following = asyncio.create_task(daemon.run())
-    await clock.settle()
+    await clock.run_until_idle()
     await daemon.rests()
-    begun, before = len(list(records.applied.items())), len(said.getvalue().splitlines())
+    begun, before = len(list(records.applied.items())), len(log.getvalue().splitlines())
     server.token = "another"
     commit = repo.commit({"shop/web.yaml": workload("web")})
-    looks = daemon.looks
+    before_loss = daemon.polls
     for _ in range(int(24 * HOUR / INTERVAL)):
         await clock.advance(INTERVAL)
         await daemon.rests()
-    during = [json.loads(line) for line in said.getvalue().splitlines()[before:]]
-    seen = {"begun": begun, "looks": daemon.looks - looks, "log": during, "kept": len(list(records.applied.items())),
+    during = [json.loads(line) for line in log.getvalue().splitlines()[before:]]
+    retained = len(list(records.applied.items()))
+    seen = {"begun": begun, "polls": daemon.polls - before_loss, "log": during, "retained": retained,
             "conditions": {each.type: each.status for each in records.conditions.get("main")}}  # fmt: skip
     server.token = TOKEN
     while records.sources.get("main").commit != commit:  # type: ignore[union-attr]
         await clock.advance(INTERVAL)
         await daemon.rests()
         assert clock.monotonic() <= 24 * HOUR + CAP + 2 * INTERVAL
-    seen["after"] = json.loads(said.getvalue().splitlines()[-1])
+    seen["after"] = json.loads(log.getvalue().splitlines()[-1])
     seen["well"] = {each.type: each.status for each in records.conditions.get("main")}
     daemon.stop.set()
     await following
@@ -90,14 +91,14 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, said: io.StringIO)
 
 def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = GitRepo.create(tmp_path / "served" / "main.git", SHOP)
-    said = io.StringIO()
-    logs.configure("json", "info", said)
+    log = io.StringIO()
+    logs.configure("json", "info", log)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with HttpsServer(tmp_path / "served", tmp_path, TOKEN) as server:
         monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
-        seen = asyncio.run(day(tmp_path, server, repo, said))
-    assert (seen["begun"], seen["kept"]) == (3, 3), "nothing is lost"
-    assert 24 * HOUR / CAP <= seen["looks"] <= 24 * HOUR / CAP + 8, "twice as long each time, up to the cap"
+        seen = asyncio.run(day(tmp_path, server, repo, log))
+    assert (seen["begun"], seen["retained"]) == (3, 3), "nothing is lost"
+    assert 24 * HOUR / CAP <= seen["polls"] <= 24 * HOUR / CAP + 8, "twice as long each time, up to the cap"
     assert 2 <= len(seen["log"]) <= 25, "one line for the change, and one an hour"
     assert {line["outcome"] for line in seen["log"]} == {"unreadable"}
     assert (seen["conditions"]["SourceReachable"], seen["conditions"]["SourceStale"]) == (False, True)

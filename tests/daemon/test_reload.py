@@ -37,7 +37,7 @@ def ready(site: Site) -> None:
 
 def taken(daemon: Running, count: int = 1) -> None:
     """Wait until settings were taken over as often."""
-    eventually(lambda: len(daemon.said("settings", loaded=True)) >= count, "the settings are taken over")
+    eventually(lambda: len(daemon.logged("settings", loaded=True)) >= count, "the settings are taken over")
 
 
 def goes_on(site: Site, daemon: Running, commit: str) -> None:
@@ -63,7 +63,7 @@ def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_r
         commit = site.repo.commit({"shop/api.yaml": None})
         daemon.signal(signal.SIGHUP)
         eventually(
-            lambda: [run for run in daemon.said("reconciled") if "SIGHUP" in run["reason"]], "a look at what is left"
+            lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a look at what is left"
         )
         assert "workload/shop/api@here" in site.recorded()
         assert not site.applied(commit)
@@ -89,7 +89,8 @@ def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
         site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
         ready(site)
         eventually(
-            lambda: [run for run in daemon.said("reconciled") if "settings" in run["reason"]], "a run for the settings"
+            lambda: [run for run in daemon.logged("reconciled") if "settings" in run["reason"]],
+            "a run for the settings",
         )
 
 
@@ -102,13 +103,13 @@ def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> 
         assert "`0` is out of bounds" in host(site)
         for number in range(3):
             goes_on(site, daemon, site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
-        assert len(daemon.said("settings", loaded=False)) == 1
+        assert len(daemon.logged("settings", loaded=False)) == 1
         with site.records() as records:
             events = [each for each in records.events.list(limit=1000) if each.reason == "SettingsRefused"]
         assert len(events) == 1
         site.settings_file.write_text(good)
         eventually(lambda: host(site) == "true Loaded", "the former file is good again")
-        eventually(lambda: len(daemon.said("settings", loaded=True)) == 1, "the log says so too")
+        eventually(lambda: len(daemon.logged("settings", loaded=True)) == 1, "the log says so too")
 
 
 def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
@@ -118,9 +119,9 @@ def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
         site.configure(sources=[site.source(interval="1h"), site.source("more"), odd])
         eventually(lambda: "set its tag" in host(site), "the condition says so")
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: [run for run in daemon.said("reconciled") if "SIGHUP" in run["reason"]], "a look")
+        eventually(lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a look")
         assert "gvc/more" not in site.recorded()
-        assert daemon.said("settings", loaded=True) == []
+        assert daemon.logged("settings", loaded=True) == []
 
 
 def test_the_state_directory_stays_where_it_is(site: Site) -> None:
@@ -138,14 +139,16 @@ def test_sighup_reads_the_settings_and_looks(site: Site) -> None:
         site.configure(log={"format": "json", "level": "warning"}, parallel=3)
         daemon.signal(signal.SIGHUP)
         taken(daemon)
-        eventually(lambda: "RELOADING=1" in systemd.heard(), "systemd is told")
-        told = systemd.heard()
-        eventually(lambda: "READY=1" in systemd.heard()[told.index("RELOADING=1") :], "and told again")
+        eventually(lambda: "RELOADING=1" in systemd.notifications(), "systemd is notified")
+        notifications = systemd.notifications()
+        eventually(
+            lambda: "READY=1" in systemd.notifications()[notifications.index("RELOADING=1") :], "and notified again"
+        )
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
         eventually(lambda: site.applied(commit), "it looks")
-        assert daemon.said("reconciled", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
-        assert "STOPPING=1" not in systemd.heard()
+        assert daemon.logged("reconciled", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
+        assert "STOPPING=1" not in systemd.notifications()
         assert daemon.stop() == 0
 
 
@@ -218,7 +221,7 @@ def test_a_password_in_faulty_settings_is_told_nowhere(
     url = "https://ada:s3cret-pass@example.com/m.git"
     file.write_text(f"org: acme\nsources: [{{name: main, url: '{url}', branch: [{url}]}}]\n")
     assert reload.try_reload(make(records)) is None
-    told = [each.message for each in (*records.conditions.get(HOST), *records.events.list())]
+    messages = [each.message for each in (*records.conditions.get(HOST), *records.events.list())]
     out = capsys.readouterr()
-    assert len(told) == 2
-    assert "s3cret" not in f"{told} {out.out} {out.err}"
+    assert len(messages) == 2
+    assert "s3cret" not in f"{messages} {out.out} {out.err}"

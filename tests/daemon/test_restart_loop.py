@@ -38,5 +38,5 @@ def test_restarts_in_a_loop_leave_nothing_that_holds_up_sigterm(tmp_path: Path, 
                 assert site.run("restart", f"workload/shop/{name}").returncode == 0
         eventually(lambda: all(well(site, name) for name in NAMES), "all are ready again", PATIENCE)
         assert daemon.stop() == 0
-        assert not daemon.said("tasks_abandoned")
-        assert not daemon.said("exit_forced")
+        assert not daemon.logged("tasks_abandoned")
+        assert not daemon.logged("exit_forced")

@@ -21,7 +21,7 @@ def host(path: Path, repo: GitRepo, place: str) -> Site:
     return site
 
 
-def told(site: Site, place: str, path: str) -> str:
+def status_file(site: Site, place: str, path: str) -> str:
     """A file of the host's status branch; "" where it is not there."""
     try:
         return site.repo.git("show", f"reconciler/status-{place}:{path}")
@@ -29,9 +29,9 @@ def told(site: Site, place: str, path: str) -> str:
         return ""
 
 
-def tells(site: Site, place: str, commit: str) -> bool:
+def is_reported(site: Site, place: str, commit: str) -> bool:
     """Whether the host's status branch is about ``commit``."""
-    return commit in told(site, place, "reconciler.yaml")
+    return commit in status_file(site, place, "reconciler.yaml")
 
 
 def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path
             commit = shared.commit(files) if files else shared.git("rev-parse", "main")
             for site, place in ((here, "here"), (there, "there")):
                 eventually(partial(site.applied, commit), f"{place} has it")
-                eventually(partial(tells, site, place, commit), f"{place} tells it")
+                eventually(partial(is_reported, site, place, commit), f"{place} tells it")
         assert {key for key in here.recorded() if "workload" in key} == {
             "workload/shop/api@here",
             "workload/shop/web@here",
@@ -51,7 +51,7 @@ def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path
             "workload/shop/api@there",
             "workload/shop/web@there",
         }
-        assert "here" in told(here, "here", "shop/workload/web.yaml")
+        assert "here" in status_file(here, "here", "shop/workload/web.yaml")
         for daemon in (one, two):
-            assert daemon.said("reconciled", outcome="failed") == []
+            assert daemon.logged("reconciled", outcome="failed") == []
             assert not [line for line in daemon.log() if line.get("level") == "error"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.daemon.wake import WakeQueue, WakeSocket, wake
 
-SAY = """
+WAKE = """
 import sys
 from pathlib import Path
 from reconciler.daemon.wake import wake
@@ -57,7 +57,7 @@ def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
         wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
         assert stat.S_IMODE((tmp_path / "wake.sock").stat().st_mode) == 0o600
-        other = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", SAY, str(tmp_path)], check=False)
+        other = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", WAKE, str(tmp_path)], check=False)
         assert other.returncode == 0
         assert wake(tmp_path)
         taken: dict[str | None, set[str]] = {}

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 
 PATIENCE = 20.0
-NOBODY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+NO_IDENTITY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """A user whom Git does not know yet, as on a fresh machine."""
 OURS = frozenset({"PYTHONPATH", "RECONCILER_SETTINGS", "VIRTUAL_ENV", "EMAIL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"})
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """That of a shell just opened by somebody whose home is ``home``."""
-    kept = {name: value for name, value in os.environ.items() if name not in OURS and not name.startswith("GIT_")}
-    return {**kept, **NOBODY, "HOME": str(home), "NO_COLOR": "1", **more}
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS and not name.startswith("GIT_")}
+    return {**inherited, **NO_IDENTITY, "HOME": str(home), "NO_COLOR": "1", **more}
 
 
 def typed(script: str, home: Path, cwd: Path, **more: str) -> str:
     """What ``script`` prints, run by a shell that stops at the first failure."""
-    told = subprocess.run(
+    result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=cwd, env=environment(home, **more), capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    if told.returncode:
-        pytest.fail(f"exit code {told.returncode} of\n{script}\n{told.stdout}\n{told.stderr}")
-    return told.stdout
+    if result.returncode:
+        pytest.fail(f"exit code {result.returncode} of\n{script}\n{result.stdout}\n{result.stderr}")
+    return result.stdout
 
 
 def until(holds: Callable[[], bool], patience: float = PATIENCE) -> None:

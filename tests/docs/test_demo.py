@@ -46,8 +46,8 @@ class Trial(NamedTuple):
 
     def named(self) -> dict[str, str]:
         """The first address of each workload, as it was told last."""
-        told = re.findall(r"^  (\S+ at \S+): (http://[\d.:]+)", self.log.read_text(), re.M)
-        return dict(told)
+        found = re.findall(r"^  (\S+ at \S+): (http://[\d.:]+)", self.log.read_text(), re.M)
+        return dict(found)
 
     def page(self) -> str:
         """What the addresses of shop/web show, in one text; "" where one does not answer."""
@@ -111,28 +111,28 @@ def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path)
         assert sorted(set(running(first.place))) == [b"/usr/bin/python3", b"reconciler:"]
         assert first.page().count("<h1>Shop in") == 2
         assert len(first.printed()) == sum(len(lines) for _, lines in STEPS)
-        told = typed("\n".join(first.printed()), tmp_path, tmp_path)
-        assert len(re.findall(r"^shop/\S+ .* Ready ", told, re.M)) == 8
+        output = typed("\n".join(first.printed()), tmp_path, tmp_path)
+        assert len(re.findall(r"^shop/\S+ .* Ready ", output, re.M)) == 8
         shown = "".join(blocks((ROOT / "docs/quickstart.md").read_text(), "text"))
-        assert lines(shown) - lines(told + first.log.read_text()) == set()
-        assert "/web-" in told
-        assert "maxScale  6 → 8" in told
-        assert "did you mean `cpu`?" in told
-        assert "key: workload/shop/api" in told
+        assert lines(shown) - lines(output + first.log.read_text()) == set()
+        assert "/web-" in output
+        assert "maxScale  6 → 8" in output
+        assert "did you mean `cpu`?" in output
+        assert "key: workload/shop/api" in output
         until(lambda: first.page().count("<h1>Our shop in") == 2, LONG)
-        look = "\n".join([*first.printed()[:2], "reconciler get workload api --gvc shop -o json"])
+        script = "\n".join([*first.printed()[:2], "reconciler get workload api --gvc shop -o json"])
 
         def grown() -> bool:
-            (item,) = json.loads(typed(look, tmp_path, tmp_path))["items"]
+            (item,) = json.loads(typed(script, tmp_path, tmp_path))["items"]
             return bool(item["spec"]["defaultOptions"]["autoscaling"]["maxScale"] == 8)
 
         until(grown, LONG)
         assert first.ended(signal.SIGINT) == 0
         assert running(first.place) == []
-    said = first.log.read_text()
-    assert "stopped" in said
-    assert f"make run DEMO_DIR='{first.place}'" in said
-    assert f"rm -rf '{first.place}'" in said
+    log = first.log.read_text()
+    assert "stopped" in log
+    assert f"make run DEMO_DIR='{first.place}'" in log
+    assert f"rm -rf '{first.place}'" in log
 
 
 @pytest.mark.slow
@@ -156,11 +156,11 @@ def test_a_trial_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None:
     with trial(tmp_path / "trial", tmp_path / "log") as first:
         page = first.named()["shop/web at gcp-us-east1"]
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "reconciler.demo", str(first.place)], capture_output=True, text=True, check=False
         )
-        assert told.returncode == 1
-        assert f"in use by pid {first.process.pid}" in told.stderr
+        assert result.returncode == 1
+        assert f"in use by pid {first.process.pid}" in result.stderr
         assert fetched(page).startswith("<h1>Shop in gcp-us-east1")
         assert first.named()["shop/web at gcp-us-east1"] == page
 
@@ -178,9 +178,9 @@ def test_what_a_killed_trial_leaves_running_ends_as_documented(tmp_path: Path) -
 
 def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("keep me")
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "reconciler.demo", str(tmp_path)], capture_output=True, text=True, check=False
     )
-    assert (told.returncode, told.stdout) == (2, "")
-    assert "name another directory" in told.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "name another directory" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

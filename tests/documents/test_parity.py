@@ -83,9 +83,9 @@ def test_no_mutation_makes_a_secret_appear_in_what_is_told(secret_type: str) -> 
     faulty = 0
     for turn in range(SECRETS // 12):
         document = {**base, "data": _marked(mutated(base["data"], chance, pool), chance if turn % 2 else None)}
-        told = decode(json.dumps(document).encode(), ManifestContext("acme")).faults
-        assert not [fault for fault in told if CANARY in fault.message + fault.suggestion], document
-        faulty += bool(told)
+        faults = decode(json.dumps(document).encode(), ManifestContext("acme")).faults
+        assert not [fault for fault in faults if CANARY in fault.message + fault.suggestion], document
+        faulty += bool(faults)
     assert faulty
 
 

@@ -45,8 +45,8 @@ def test_a_file_gives_its_values_and_all_its_faults(case: dict[str, Any]) -> Non
     assert as_json([document.value for document in reading.documents]) == as_json(case.get("values", []))
     if "places" in case:
         assert [f"{document.index} {document.line}" for document in reading.documents] == case["places"]
-    if "says" in case:
-        assert case["says"] in words(reading.faults[0])
+    if "message" in case:
+        assert case["message"] in words(reading.faults[0])
     if "silent" in case:
         assert not any(case["silent"] in words(fault) for fault in reading.faults)
 

@@ -34,12 +34,12 @@ def faults_of(name: str, raw: bytes) -> list[Fault]:
 def test_what_is_wrong_is_said_where_it_is(case: dict[str, Any]) -> None:
     raw = case["document"].encode()
     found = faults_of(case["about"], raw)
-    told = [
+    reported = [
         f"{fault.line}:{fault.column} {fault.rule} | {fault.message}"
         + f" | {fault.suggestion}" * bool(fault.suggestion)
         for fault in found
     ]
-    assert told == case["faults"]
+    assert reported == case["faults"]
     assert not checker(case["about"]).valid(read(raw).documents[0].value)
     assert all(fault.severity is Severity.ERROR for fault in found)
 

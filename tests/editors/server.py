@@ -39,7 +39,7 @@ class LanguageServer:
         """Start it on ``folder``; ``settings`` are those that an editor has under ``yaml``."""
         self._settings = {"schemaStore": {"enable": False}, **(settings or {})}
         self._child = subprocess.Popen(program(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
-        self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._number = 0
         threading.Thread(target=self._listen, daemon=True).start()
         able = {"textDocument": {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}}}
@@ -62,9 +62,9 @@ class LanguageServer:
         document = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": shown}
         self._send({"method": "textDocument/didOpen", "params": {"textDocument": document}})
         while True:
-            said = self._next()
-            if said.get("method") == "textDocument/publishDiagnostics" and said["params"]["uri"] == path.as_uri():
-                found: list[dict[str, Any]] = said["params"]["diagnostics"]
+            message = self._next()
+            if message.get("method") == "textDocument/publishDiagnostics" and message["params"]["uri"] == path.as_uri():
+                found: list[dict[str, Any]] = message["params"]["diagnostics"]
                 return found
 
     def completions(self, path: Path, line: int, column: int) -> dict[str, dict[str, Any]]:
@@ -79,18 +79,18 @@ class LanguageServer:
         mine = self._number
         self._send({"id": mine, "method": method, "params": params})
         while True:
-            said = self._next()
-            if said.get("id") == mine and "method" not in said:
-                assert "error" not in said, said
-                return said["result"]
+            message = self._next()
+            if message.get("id") == mine and "method" not in message:
+                assert "error" not in message, message
+                return message["result"]
 
     def _next(self) -> dict[str, Any]:
-        said = self._heard.get(timeout=PATIENCE)
-        if "method" in said and "id" in said:
-            wanted = said["params"].get("items", ()) if said["method"] == "workspace/configuration" else None
+        message = self._messages.get(timeout=PATIENCE)
+        if "method" in message and "id" in message:
+            wanted = message["params"].get("items", ()) if message["method"] == "workspace/configuration" else None
             answer = [self._settings if item.get("section") == "yaml" else {} for item in wanted or ()]
-            self._send({"id": said["id"], "result": None if wanted is None else answer})
-        return said
+            self._send({"id": message["id"], "result": None if wanted is None else answer})
+        return message
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._child.stdin
@@ -106,4 +106,4 @@ class LanguageServer:
                 size = int(line.split(b":")[1])
                 while stream.readline().strip():
                     pass
-                self._heard.put(json.loads(stream.read(size)))
+                self._messages.put(json.loads(stream.read(size)))

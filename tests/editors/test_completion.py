@@ -37,13 +37,13 @@ def with_line(path: Path, after: str, line: str) -> str:
     return text.replace(f"{after}\n", f"{after}\n{line}\n")
 
 
-def told(diagnostics: list[dict[str, Any]]) -> list[tuple[int, str]]:
+def errors_of(diagnostics: list[dict[str, Any]]) -> list[tuple[int, str]]:
     """Line, counted from 1, and message of each error."""
     return [(each["range"]["start"]["line"] + 1, each["message"]) for each in diagnostics if each["severity"] == ERROR]
 
 
 def test_nothing_is_wrong_with_the_examples(server: LanguageServer) -> None:
-    found = {path.name: told(server.open(path)) for path in sorted(EXAMPLE.rglob("*.yaml"))}
+    found = {path.name: errors_of(server.open(path)) for path in sorted(EXAMPLE.rglob("*.yaml"))}
     assert len(found) > 5
     assert {name: errors for name, errors in found.items() if errors} == {}
 
@@ -77,7 +77,7 @@ def test_an_unknown_field_and_a_bad_value_are_errors_where_they_stand(server: La
     path = EXAMPLE / "shop/web.yaml"
     text = with_line(path, "      memory: 128Mi", "      memmory: 1Gi").replace("cpu: 100m", "cpu: 0.5")
     lines = text.splitlines()
-    found = told(server.open(path, text))
+    found = errors_of(server.open(path, text))
     assert [line for line, _ in found] == [lines.index("      cpu: 0.5") + 1, lines.index("      memmory: 1Gi") + 1]
     assert "memmory" in found[1][1]
 
@@ -85,7 +85,7 @@ def test_an_unknown_field_and_a_bad_value_are_errors_where_they_stand(server: La
 def test_each_document_of_a_file_is_held_to_its_own_kind(server: LanguageServer) -> None:
     path = EXAMPLE / "shop/db.yaml"
     text = with_line(path, "description: The orders", "replicas: 1") + "  schedule: now\n"
-    found = told(server.open(path, text))
+    found = errors_of(server.open(path, text))
     assert [line for line, _ in found] == [text[: text.index("replicas: 1")].count("\n") + 1, text.count("\n")]
 
 
@@ -94,5 +94,5 @@ def test_the_catalogue_gives_a_file_the_schema_of_its_kind_by_its_name(tmp_path:
     chosen = {(SCHEMAS / entry["url"]).as_uri(): entry["fileMatch"] for entry in listed}
     with LanguageServer(tmp_path, {"schemas": chosen}) as server:
         path = tmp_path / "orders.volumeset.yaml"
-        found = told(server.open(path, "kind: volumeset\nname: data\nspec: {initialCapacity: 5}\n"))
+        found = errors_of(server.open(path, "kind: volumeset\nname: data\nspec: {initialCapacity: 5}\n"))
     assert {line for line, _ in found} == {3}

@@ -292,11 +292,11 @@ def test_a_step_is_durable_before_it_is_performed_and_recorded_with_its_outcome(
     other = Bench(stage.records.path.parent, stage.clock) if stage.records.path else stage
     seen: list[tuple[list[str], list[str]]] = []
 
-    def look(_key: str) -> None:
+    def record(_key: str) -> None:
         journaled = [row.key for row in other.records.journal.open()]
         seen.append((journaled, sorted(other.recorded())))
 
-    stage.here.before = look
+    stage.here.before = record
     asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))
     assert seen == [([A], []), ([B], [A])]
 

@@ -99,8 +99,8 @@ def test_a_gvc_gets_an_alias_of_thirteen_letters_and_digits_and_keeps_it(world: 
     assert alias.isalnum()
     assert alias == alias.lower()
     assert make_alias("acme", "shop2") != alias
-    kept = msgspec.structs.replace(world.record("gvc/shop", ""), alias="abcdefghijklm")
-    world.records.applied.put(kept)
+    recorded = msgspec.structs.replace(world.record("gvc/shop", ""), alias="abcdefghijklm")
+    world.records.applied.put(recorded)
     world.apply(recorded_step("gvc/shop", "", action=Action.UPDATE, version=2))
     assert world.record("gvc/shop", "").alias == "abcdefghijklm"
 
@@ -362,16 +362,16 @@ def test_a_command_given_while_a_run_goes_on_is_not_lost(world: World) -> None:
     async def story() -> None:
         steps = [workload(f"w{n}") for n in range(600)]
         running = asyncio.create_task(world.run(plan(cron(), *steps, cron(location=EAST))))
-        given = 0
+        sent = 0
         while not running.done():
             await asyncio.sleep(0)
-            if world.records.applied.exists("workload/shop/report") and given < 2:
-                given += 1
+            if world.records.applied.exists("workload/shop/report") and sent < 2:
+                sent += 1
                 await world.engines[WEST].command(
                     Key.parse("workload/shop/report"), "runCronWorkload", {"location": WEST}
                 )
         await running
-        assert given == 2
+        assert sent == 2
 
     asyncio.run(story())
     assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 2

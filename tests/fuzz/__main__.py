@@ -28,10 +28,10 @@ def main(arguments: list[str]) -> int:
     for name, target in chosen.items():
         seconds = options.seconds * target.share / whole
         print(f"{name}: {seconds:.0f} s with {cores()} processes", flush=True)
-        told = fuzz(Ground(name, HOME), seconds, cores(), seed=options.seed)
-        print(told, flush=True)
-        found += told.found
-        for each in told.found:
+        outcome = fuzz(Ground(name, HOME), seconds, cores(), seed=options.seed)
+        print(outcome, flush=True)
+        found += outcome.found
+        for each in outcome.found:
             print(f"\n{each}\n", flush=True)
     return int(bool(found))
 

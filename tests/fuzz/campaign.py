@@ -56,7 +56,7 @@ class Found(NamedTuple):
         return f"{self.target}: {self.words.strip()}\ninput: {shown}\nto see it again: {again}"
 
 
-class Told(NamedTuple):
+class Campaign(NamedTuple):
     """What one or more children of a target did."""
 
     target: str
@@ -67,10 +67,10 @@ class Told(NamedTuple):
     memory: int = 0
     found: tuple[Found, ...] = ()
 
-    def __add__(self, other: object) -> Told:
+    def __add__(self, other: object) -> Campaign:
         """Both together; coverage is that of the better one, since they share what they learn."""
-        assert isinstance(other, Told)
-        return Told(
+        assert isinstance(other, Campaign)
+        return Campaign(
             self.target,
             self.runs + other.runs,
             max(self.seconds, other.seconds),
@@ -95,11 +95,11 @@ def missing() -> str:
 class Ground:
     """Where the children of one target find their seeds, share what they learn, and leave what breaks."""
 
-    def __init__(self, target: str, home: Path, kept: Path = HOME) -> None:
+    def __init__(self, target: str, home: Path, results: Path = HOME) -> None:
         self.target = target
         self.home = home / target
         self.seeds = self.home / "seeds"
-        self.found = kept / "found"
+        self.found = results / "found"
         for directory in (self.home / "corpus", self.found):
             directory.mkdir(parents=True, exist_ok=True)
         write_seeds(self.seeds, {**TARGETS, **PLANTED}[target].seeds())
@@ -116,10 +116,10 @@ class Ground:
     def lost(self, seed: int) -> Path | None:
         """What a child was checking when it ended without saving it, now saved."""
         current = self.current(seed)
-        kept = current.read_bytes() if current.exists() else b""
-        if not kept:
+        mapped = current.read_bytes() if current.exists() else b""
+        if not mapped:
             return None
-        raw = kept[HEAD : HEAD + int.from_bytes(kept[:HEAD])]
+        raw = mapped[HEAD : HEAD + int.from_bytes(mapped[:HEAD])]
         path = self.found / f"{self.target}-lost-{hashlib.sha1(raw, usedforsecurity=False).hexdigest()}"
         path.write_bytes(raw)
         return path
@@ -141,18 +141,18 @@ class Ground:
 
 def fuzz(
     ground: Ground, seconds: float, workers: int = 1, bounds: Bounds = USUAL, seed: int = 1, most: int = 5
-) -> Told:
+) -> Campaign:
     """Fuzz for ``seconds`` with as many children at once; after a find the next goes on, up to ``most`` finds."""
     began = time.monotonic()
-    told = Told(ground.target)
-    while len(told.found) < most and (left := seconds - (time.monotonic() - began)) >= 1:
-        told = sum(_together(ground, left, range(seed, seed + workers), bounds), told)
+    total = Campaign(ground.target)
+    while len(total.found) < most and (left := seconds - (time.monotonic() - began)) >= 1:
+        total = sum(_together(ground, left, range(seed, seed + workers), bounds), total)
         seed += workers
-    once = {each.path or each.words: each for each in told.found}
-    return told._replace(seconds=time.monotonic() - began, found=tuple(once.values()))
+    once = {each.path or each.words: each for each in total.found}
+    return total._replace(seconds=time.monotonic() - began, found=tuple(once.values()))
 
 
-def _together(ground: Ground, seconds: float, seeds: Iterable[int], bounds: Bounds) -> list[Told]:
+def _together(ground: Ground, seconds: float, seeds: Iterable[int], bounds: Bounds) -> list[Campaign]:
     children = []
     for seed in seeds:
         with ground.log(seed).open("wb") as out:
@@ -163,7 +163,7 @@ def _together(ground: Ground, seconds: float, seeds: Iterable[int], bounds: Boun
     return [_ended(ground, seed, child, seconds + bounds.seconds + GRACE) for seed, child in children]
 
 
-def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: float) -> Told:
+def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: float) -> Campaign:
     try:
         code = child.wait(seconds)
         words = f"the fuzzer ended with {code}"
@@ -178,7 +178,7 @@ def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: f
         saved, raised = _SAVED.search(text), _RAISED.search(text)
         words = raised[1] if raised else f"{words}:\n{text[-1500:]}"
         found = (Found(ground.target, Path(saved[1]) if saved else ground.lost(seed), words),)
-    return Told(
+    return Campaign(
         ground.target, numbers.get("number_of_executed_units", 0), 0.0, int(coverage), int(corpus),
         numbers.get("peak_rss_mb", 0), found,
     )  # fmt: skip

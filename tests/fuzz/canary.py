@@ -36,19 +36,19 @@ def is_only_secret(raw: bytes) -> bool:
     if found.faults:
         return False
     secret = [each.value["data"] for each in found.documents if _is_secret(each.value)]
-    return sum(map(_held, secret)) == count
+    return sum(map(_count, secret)) == count
 
 
 def _is_secret(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == "secret" and "data" in value
 
 
-def _held(value: Any) -> int:
+def _count(value: Any) -> int:
     """How often the canary stands in values below ``value``; keys are no secret."""
     if isinstance(value, dict):
-        return sum(map(_held, value.values()))
+        return sum(map(_count, value.values()))
     if isinstance(value, list):
-        return sum(map(_held, value))
+        return sum(map(_count, value))
     return value.count(CANARY) if isinstance(value, str) else 0
 
 

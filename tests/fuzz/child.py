@@ -12,14 +12,14 @@ import sys
 import atheris
 
 
-def main(name: str, kept: str, options: list[str]) -> None:
+def main(name: str, current_file: str, options: list[str]) -> None:
     """Fuzz the target ``name``; does not return."""
     from tests.fuzz.oracles import BYTES, HEAD
     from tests.fuzz.planted import PLANTED
     from tests.fuzz.targets import TARGETS, changed
 
     target = {**TARGETS, **PLANTED}[name]
-    with open(kept, "w+b") as file:
+    with open(current_file, "w+b") as file:
         file.truncate(HEAD + BYTES)
         current = mmap.mmap(file.fileno(), 0)
     gc.freeze()

@@ -79,7 +79,7 @@ def decoding(raw: bytes) -> None:
         raise Wrong("the same bytes were decoded to something else")
     if not decoded.faults:
         for manifest in decoded.manifests:
-            _settled(manifest, dialect)
+            _check_normal_form(manifest, dialect)
 
 
 def checking(raw: bytes) -> None:
@@ -87,10 +87,10 @@ def checking(raw: bytes) -> None:
     findings = _timed(checked, raw)
     _known(finding.rule for finding in findings)
     _within(findings, raw)
-    told = shown(findings, raw)
-    if _CONTROL.search(told):
+    text = shown(findings, raw)
+    if _CONTROL.search(text):
         raise Wrong("what is shown has control characters in it")
-    if is_only_secret(raw) and CANARY in told:
+    if is_only_secret(raw) and CANARY in text:
         raise Wrong("what is shown tells a secret")
     if _sometimes(raw) and checked(raw) != findings:
         raise Wrong("the same file was found to be something else")
@@ -112,8 +112,8 @@ def stepping(raw: bytes) -> None:
                    for one in found)  # fmt: skip
     wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
     if wrong:
-        said = "on the way only" if min(wrong) in step else "by a fresh look only"
-        raise Wrong(f"found {said}: {min(wrong)}")
+        where = "on the way only" if min(wrong) in step else "by a fresh look only"
+        raise Wrong(f"found {where}: {min(wrong)}")
 
 
 def _timed(check: Callable[..., Any], raw: bytes, *rest: Any) -> Any:
@@ -189,7 +189,7 @@ def _known(rules: Iterable[str]) -> None:
         raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
 
 
-def _settled(manifest: Manifest, dialect: ManifestContext) -> None:
+def _check_normal_form(manifest: Manifest, dialect: ManifestContext) -> None:
     """A normal form decodes to itself; secrets, whose bodies are masked, aside."""
     if manifest.secret_data or (manifest.kind in GVC_SCOPED and manifest.gvc == GVC_PLACEHOLDER):
         return

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.fuzz.targets import Target
 
-_held: list[bytes] = []
+_leaked: list[bytes] = []
 
 
 def _seeds() -> Iterator[bytes]:
@@ -27,8 +27,8 @@ def _hangs(raw: bytes) -> None:
 
 def _grows(raw: bytes) -> None:
     while b":" not in raw:
-        if len(_held) < 100:
-            _held.append(bytes(range(256)) * (1 << 14))
+        if len(_leaked) < 100:
+            _leaked.append(bytes(range(256)) * (1 << 14))
 
 
 def _dies(raw: bytes) -> None:

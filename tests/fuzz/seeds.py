@@ -104,10 +104,10 @@ def parted(raw: bytes) -> list[Any]:
 def write_seeds(directory: Path, seeds: Iterator[bytes]) -> int:
     """Write each seed that is not too long into a file of its own; their number."""
     directory.mkdir(parents=True, exist_ok=True)
-    kept = sorted({seed for seed in seeds if 0 < len(seed) <= BYTES})
-    for number, seed in enumerate(kept):
+    usable = sorted({seed for seed in seeds if 0 < len(seed) <= BYTES})
+    for number, seed in enumerate(usable):
         directory.joinpath(f"{number:05d}").write_bytes(seed)
-    return len(kept)
+    return len(usable)
 
 
 def dictionary() -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.campaign import USUAL, Bounds, Found, Ground, Told, fuzz, missing
+from tests.fuzz.campaign import USUAL, Bounds, Campaign, Found, Ground, fuzz, missing
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.targets import TARGETS
 
@@ -38,20 +38,20 @@ def test_no_seed_breaks_anything(name: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("atheris")
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_breaks_anything(name: str, tmp_path: Path) -> None:
-    told = fuzz(Ground(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
-    assert not told.found, "\n".join(map(str, told.found))
-    assert told.coverage > 200, told
+    campaign = fuzz(Ground(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
+    assert not campaign.found, "\n".join(map(str, campaign.found))
+    assert campaign.coverage > 200, campaign
 
 
-def planted(name: str, tmp_path: Path, bounds: Bounds = USUAL) -> Told:
+def planted(name: str, tmp_path: Path, bounds: Bounds = USUAL) -> Campaign:
     return fuzz(Ground(f"planted-{name}", tmp_path, tmp_path), 3, bounds=bounds, most=1)
 
 
-def first(told: Told) -> Found:
-    assert told.found, told
-    assert told.found[0].path is not None
-    assert b":" not in told.found[0].path.read_bytes()
-    return told.found[0]
+def first(campaign: Campaign) -> Found:
+    assert campaign.found, campaign
+    assert campaign.found[0].path is not None
+    assert b":" not in campaign.found[0].path.read_bytes()
+    return campaign.found[0]
 
 
 @pytest.mark.usefixtures("atheris")

@@ -41,8 +41,8 @@ class World:
     def found(self, files: Files) -> tuple[ChangeSet, list[Finding]]:
         """The difference that ``files`` make to what was accepted last, and everything that is found in it."""
         named = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
-        kept = {blob: self._blobs[blob] for blob in self._known.values()}
-        self._blobs = kept | {named[path]: raw for path, raw in files.items()}
+        accepted = {blob: self._blobs[blob] for blob in self._known.values()}
+        self._blobs = accepted | {named[path]: raw for path, raw in files.items()}
         blobs = Blobs(lambda blob: len(self._blobs[blob]), self._blobs.__getitem__)
         paths = sorted({*self._known, *named})
         changes = [FileChange(path, self._known.get(path, ""), named.get(path, "")) for path in paths]
@@ -103,5 +103,5 @@ def shown(findings: list[Finding], raw: bytes) -> str:
     from reconciler.render.github import workflow_commands
     from reconciler.render.sarif import sarif
 
-    told = findings_text(findings, Excerpts(lambda _: raw))
-    return told + markdown_findings(findings, "Refused") + workflow_commands(findings) + json.dumps(sarif(findings))
+    text = findings_text(findings, Excerpts(lambda _: raw))
+    return text + markdown_findings(findings, "Refused") + workflow_commands(findings) + json.dumps(sarif(findings))

@@ -15,7 +15,7 @@ from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
 from tests.hostile.corpus import HUGE, MIB, WIDE
 from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, sample
-from tests.support.desk import SETTINGS, Desk, Said
+from tests.support.desk import SETTINGS, CommandResult, Desk
 from tests.support.pace import in_time
 from tests.support.pipeline import BASE, Way
 from tests.support.sops import CASES
@@ -51,14 +51,14 @@ def raw(name: str) -> bytes:
     return WIDE[name]() if name in WIDE else HUGE[name]() if name in HUGE else BRACKETS
 
 
-def ended_well(run: Callable[[], Said], codes: set[int]) -> Said:
+def ended_well(run: Callable[[], CommandResult], codes: set[int]) -> CommandResult:
     """What a command says that neither breaks nor takes long."""
     with bounded_memory(MEMORY):
-        said, _ = in_time(run, SECONDS + OVERHEAD)
-    assert said.code in codes, said
-    assert "Traceback" not in said.out + said.err
-    assert "this is a bug" not in said.err
-    return said  # type: ignore[no-any-return]
+        result, _ = in_time(run, SECONDS + OVERHEAD)
+    assert result.code in codes, result
+    assert "Traceback" not in result.out + result.err
+    assert "this is a bug" not in result.err
+    return result  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", sample((*BOMBS, "brackets", "a hundred megabytes"), SHORT))
@@ -70,8 +70,8 @@ def test_a_hostile_commit_is_refused_by_every_command(name: str, tmp_path: Path)
     for command, forms in FORMATS.items():
         words = ("main~1", "main") if command == "diff" else ()
         for form in forms:
-            said = ended_well(lambda: desk.run(command, *words, "--format", form), {0, 1})  # noqa: B023
-            assert len(said.out + said.err) < MIB
+            result = ended_well(lambda: desk.run(command, *words, "--format", form), {0, 1})  # noqa: B023
+            assert len(result.out + result.err) < MIB
     ended_well(lambda: desk.run("apply"), {0, 1})
     ended_well(lambda: desk.run("get"), {0})
 

@@ -40,7 +40,7 @@ def at(body: Any, path: str) -> Any:
     return body
 
 
-def told(fault: Fault) -> str:
+def written(fault: Fault) -> str:
     """A fault as a case writes it."""
     words = [fault.rule, fault.message, fault.suggestion]
     return f"{fault.line}:{fault.column} " + " | ".join(word for word in words if word)
@@ -61,8 +61,8 @@ def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
     decoded = decode(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
     wanted = case.get("faults", [])
     faults = of_form(decoded)
-    assert [told(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
-    assert len(faults) == len(wanted), [told(fault) for fault in faults]
+    assert [written(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
+    assert len(faults) == len(wanted), [written(fault) for fault in faults]
     if "form" not in case and "references" not in case:
         return
     [resource] = resources(decoded)
@@ -119,10 +119,10 @@ def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
     example = (ROOT / "examples/repo/shop/api.yaml").read_bytes()
     for text in (example, *(msgspec.json.encode(document) for document in full("workload"))):
         [found] = resources(decode(text, ManifestContext("acme")))
-        said = text.replace(b"name:", b"gvc: shop\nname:", 1)
+        explicit_text = text.replace(b"name:", b"gvc: shop\nname:", 1)
         if text is not example:
-            said = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
-        [explicit] = resources(decode(said, ManifestContext("acme")))
+            explicit_text = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
+        [explicit] = resources(decode(explicit_text, ManifestContext("acme")))
         assert (explicit.key, explicit.body, explicit.digest) == (found.key, found.body, found.digest)
         assert explicit.references == found.references
 
@@ -205,9 +205,9 @@ def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
 def test_a_file_full_of_faults_is_told_of_up_to_a_limit() -> None:
     one = b"kind: workload\nname: w\nspec: {type: standard, containers: [{name: a, image: x:1, ports: [{numbr: 1}]}]}\n"
     began = time.process_time()
-    *told_of, last = decode(b"---\n".join([one] * 4000), ManifestContext("acme")).faults
+    *reported, last = decode(b"---\n".join([one] * 4000), ManifestContext("acme")).faults
     assert time.process_time() - began < 4.0
-    assert [fault.line for fault in told_of[::2]] == list(range(3, 4 * 251 + 1, 4))
+    assert [fault.line for fault in reported[::2]] == list(range(3, 4 * 251 + 1, 4))
     assert (last.rule, last.line) == ("too-many-faults", 4 * 250 + 3)
 
 

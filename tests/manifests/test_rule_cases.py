@@ -25,12 +25,12 @@ def test_an_example_is_told_what_its_marks_say(path: Path, tmp_path: Path) -> No
     expected = marks_of(case)
     with_column = {(mark.rule, mark.path, mark.line) for mark in expected if mark.column}
     notices = {mark.rule for mark in expected}
-    told = sorted(
+    reported = sorted(
         (each.rule, each.path, each.line, each.column if (each.rule, each.path, each.line) in with_column else 0)
         for each in found
         if each.severity != "notice" or each.rule in notices
     )
-    assert told == expected, [f"{each.path}:{each.line}:{each.column} {each.message}" for each in found]
+    assert reported == expected, [f"{each.path}:{each.line}:{each.column} {each.message}" for each in found]
     rule = path.parent.name
     assert (rule in {each.rule for each in found}) == path.name.startswith("fails")
 

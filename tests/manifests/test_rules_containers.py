@@ -121,9 +121,9 @@ TORN = [
 def test_what_could_not_be_read_is_not_held_against_the_rest(rule: str, fields: str) -> None:
     container = f"{{name: main, image: 'web:1', {fields}}}"
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
-    told = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
-    assert "wrong-type" in told
-    assert rule not in told
+    broken = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
+    assert "wrong-type" in broken
+    assert rule not in broken
 
 
 @pytest.mark.parametrize(
@@ -148,17 +148,17 @@ spec:
       env: [{{name: A, value: "platform://secret/a.b"}}]
       volumes: [{{uri: "platform://volumeset/a", path: /a}}, {{uri: "s3://b", path: /b}}]
 """
-    told = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
-    assert told
-    assert rule not in told
+    broken = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
+    assert broken
+    assert rule not in broken
 
 
 def test_manifests_in_another_spelling_are_held_to_the_same_rules() -> None:
     container = """{name: main, image: 'web:1', env: [{name: A, value: "acme://secret/a.b"},
       {name: B, value: "$(ACME_GVC)$(ACME_TIME)"}], volumes: [{uri: "acme://volumeset/a", path: /a}]}"""
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
-    told = [fault.rule for fault in decode(text.encode(), ManifestContext("acme", "acme")).faults]
-    assert sorted(told) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
+    broken = [fault.rule for fault in decode(text.encode(), ManifestContext("acme", "acme")).faults]
+    assert sorted(broken) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
 
 
 def test_what_one_document_cannot_tell_is_asked_of_the_gvc_of_its_directory() -> None:
@@ -198,7 +198,7 @@ def test_a_change_of_the_gvc_is_told_at_the_untouched_workload(tmp_path: Path) -
     way.applied()
     assert way.prepare().findings == []
 
-    told = {}
+    found = {}
     for name, variables in {
         "gone": (("OTHER", "example.com"),),
         "circle": (("DOMAIN", "$(PLACE)"), ("PLACE", "$(HOST)")),
@@ -207,8 +207,8 @@ def test_a_change_of_the_gvc_is_told_at_the_untouched_workload(tmp_path: Path) -
     }.items():
         way.commit({"shop/gvc.yaml": gvc(*variables)})
         lines = [line.split(" |")[0] for line in shown(way.prepare().findings) if "shop/web" in line]
-        told[name] = lines
-    assert told == {
+        found[name] = lines
+    assert found == {
         "gone": ["shop/web.yaml:12:31 env-unknown"],
         "circle": ["shop/web.yaml:12:31 env-cycle"],
         "port": ["shop/web.yaml:8:19 env-port"],

@@ -21,7 +21,7 @@ REFUSED = {
 """docs/platform/workload.md#scaling-strategies; and a workload without requests has none to count."""
 
 
-def told(spec: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:
+def broken_rules(spec: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:
     """The ids of the rules that a manifest with this body breaks."""
     return [rule.id for rule, _ in check_rules(kind, {"spec": spec}).flaws]
 
@@ -37,7 +37,7 @@ def test_nothing_is_said_that_rests_on_a_value_which_does_not_fit(case: dict[str
 @pytest.mark.parametrize("type_", ["serverless", "standard", "stateful", "cron"])
 def test_each_type_follows_the_metrics_that_it_can(type_: str, metric: str) -> None:
     spec = {"type": type_, "defaultOptions": {"autoscaling": {"metric": metric}}}
-    assert ("autoscaling-metric" in told(spec)) == ((type_, metric) in REFUSED)
+    assert ("autoscaling-metric" in broken_rules(spec)) == ((type_, metric) in REFUSED)
 
 
 @pytest.mark.parametrize("metric", ["disabled", "concurrency", "rps", "cpu", "latency", ""])
@@ -45,7 +45,9 @@ def test_each_type_follows_the_metrics_that_it_can(type_: str, metric: str) -> N
 def test_only_a_serverless_workload_that_counts_requests_scales_to_zero(type_: str, metric: str) -> None:
     scaling = {"minScale": 0} | ({"metric": metric} if metric else {})
     spec = {"type": type_, "defaultOptions": {"autoscaling": scaling}}
-    assert ("scale-to-zero" in told(spec)) == (type_ != "serverless" or metric not in ("concurrency", "rps", ""))
+    assert ("scale-to-zero" in broken_rules(spec)) == (
+        type_ != "serverless" or metric not in ("concurrency", "rps", "")
+    )
 
 
 @pytest.mark.parametrize("surge", [0, "0", "0%", "00%", 1, "1", "25%", None])
@@ -54,11 +56,11 @@ def test_a_rollout_is_stuck_where_no_replica_may_be_missing_or_extra(surge: int 
     both = {"maxSurgeReplicas": surge, "maxUnavailableReplicas": missing}
     rollout = {field: value for field, value in both.items() if value is not None}
     stuck = surge in (0, "0", "0%", "00%") and missing in (0, "0", "0%", None)
-    assert ("rollout-stuck" in told({"type": "standard", "rolloutOptions": rollout})) == stuck
+    assert ("rollout-stuck" in broken_rules({"type": "standard", "rolloutOptions": rollout})) == stuck
 
 
 def test_a_schedule_of_any_length_is_judged() -> None:
     minutes = ",".join(["5"] * 100_000)
-    assert told({"type": "cron", "job": {"schedule": f"{minutes} 0 1 2 *"}}) == []
-    assert told({"type": "cron", "job": {"schedule": f"{minutes} 0 30 2 *"}}) == ["cron-never"]
-    assert told({"type": "cron", "job": {"schedule": f"{minutes},61 0 1 2 *"}}) == ["cron-schedule"]
+    assert broken_rules({"type": "cron", "job": {"schedule": f"{minutes} 0 1 2 *"}}) == []
+    assert broken_rules({"type": "cron", "job": {"schedule": f"{minutes} 0 30 2 *"}}) == ["cron-never"]
+    assert broken_rules({"type": "cron", "job": {"schedule": f"{minutes},61 0 1 2 *"}}) == ["cron-schedule"]

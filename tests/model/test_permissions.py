@@ -16,7 +16,7 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "found"),
+    ("kind", "granted", "found"),
     [
         (Kind.SECRET, ["edit"], "edit reveal view"),
         (Kind.SECRET, ["use"], "use view"),
@@ -28,8 +28,8 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
         (Kind.GVC, [], ""),
     ],
 )
-def test_what_is_implied_is_followed_to_its_end(kind: Kind, given: list[str], found: str) -> None:
-    assert " ".join(sorted(expanded(kind, given))) == found
+def test_what_is_implied_is_followed_to_its_end(kind: Kind, granted: list[str], found: str) -> None:
+    assert " ".join(sorted(expanded(kind, granted))) == found
 
 
 def test_what_the_documents_list_is_there() -> None:

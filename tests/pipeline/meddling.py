@@ -50,11 +50,11 @@ class Meddled(Way):
         """What is known to differ, as events say it."""
         return [f"{row.key} {describe(decode(row.packed))}" for row in self.records.drifts.all()]
 
-    def told(self, *reasons: str) -> list[str]:
+    def events(self, *reasons: str) -> list[str]:
         """The events with one of ``reasons``, ``REASON KEY`` each."""
         return [f"{each.reason} {each.key}" for each in self.records.events.list() if each.reason in reasons]
 
-    def held(self, key: str = KEY) -> list[str]:
+    def conditions(self, key: str = KEY) -> list[str]:
         """The conditions of a resource, ``TYPE STATUS REASON`` each."""
         facts = FactsReader(self.records, self.settings).facts(Key.parse(key))
         return [f"{each.type} {each.status} {each.reason}" for each in conditions(facts)]

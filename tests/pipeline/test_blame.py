@@ -31,7 +31,7 @@ spec:
 """
 
 
-def told(way: Way, wanted: bool | None = None) -> dict[str, str]:
+def blamed(way: Way, wanted: bool | None = None) -> dict[str, str]:
     """``COMMIT LINE`` by ``STEP FIELD``, the commit by the first word of its subject."""
     found = add_blames(way.line, way.prepare(), wanted).blames or {}
     names = dict(line.split(" ", 1) for line in way.repo.git("log", "--all", "--format=%H %s").splitlines())
@@ -56,7 +56,7 @@ def test_each_field_has_the_commit_and_the_line_that_ask_for_it(tmp_path: Path) 
     second = "# The window\n" + first.replace("The shop window", "The window")
     way.commit({"shop/web.yaml": second}, message="words")
     way.commit({"shop/other.yaml": WEB.replace("name: web", "name: other")}, message="other")
-    assert told(way) == {
+    assert blamed(way) == {
         "workload/shop/web@here description": "words shop/web.yaml:4",
         "workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10",
         "workload/shop/other@here": "other shop/other.yaml:1",
@@ -67,7 +67,7 @@ def test_of_two_commits_the_later_one_asked(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="early")
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:3")}, message="late")
-    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "late shop/web.yaml:10"}
+    assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "late shop/web.yaml:10"}
 
 
 def test_what_came_back_by_itself_is_not_held_against_whoever_came_before(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_what_came_back_by_itself_is_not_held_against_whoever_came_before(tmp_pa
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="there")
     way.commit({"shop/web.yaml": WEB}, message="back")
     way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m")}, message="cpu")
-    assert told(way) == {"workload/shop/web@here spec.containers[main].cpu": "cpu shop/web.yaml:11"}
+    assert blamed(way) == {"workload/shop/web@here spec.containers[main].cpu": "cpu shop/web.yaml:11"}
 
 
 def test_a_field_that_went_is_told_where_it_would_be(tmp_path: Path) -> None:
     way = start(tmp_path, WEB + "tags: {team: front}\n")
     way.commit({"shop/web.yaml": WEB + "tags: {}\n"}, message="untagged")
-    assert told(way) == {"workload/shop/web@here tags.team": "untagged shop/web.yaml:12"}
+    assert blamed(way) == {"workload/shop/web@here tags.team": "untagged shop/web.yaml:12"}
 
 
 def test_a_delete_has_the_commit_that_took_the_manifest_away(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_delete_has_the_commit_that_took_the_manifest_away(tmp_path: Path) -> 
     way.applied()
     way.commit({"shop/web.yaml": other.replace("nginx:1", "nginx:2")}, message="gone")
     way.commit({"shop/web.yaml": other.replace("nginx:1", "nginx:3")}, message="later")
-    found = told(way)
+    found = blamed(way)
     assert found["workload/shop/web@here"] == "gone shop/web.yaml:0"
     assert found["workload/shop/other@here spec.containers[main].image"] == "later shop/web.yaml:10"
 
@@ -100,7 +100,7 @@ def test_a_resource_that_moved_and_changed_is_asked_for_where_it_is_now(tmp_path
     way = start(tmp_path)
     way.commit({"shop/web.yaml": None, "shop/b/web.yaml": WEB}, message="moved")
     way.commit({"shop/b/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="changed")
-    assert told(way)["workload/shop/web@here spec.containers[main].image"] == "changed shop/b/web.yaml:10"
+    assert blamed(way)["workload/shop/web@here spec.containers[main].image"] == "changed shop/b/web.yaml:10"
 
 
 def test_what_was_merged_is_asked_for_by_the_commit_that_was_merged(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_was_merged_is_asked_for_by_the_commit_that_was_merged(tmp_path: Pa
         "-c", "user.name=A", "-c", "user.email=a@b", "commit-tree", tree, "-p", trunk, "-p", side, "-m", "merge"
     )
     way.repo.git("update-ref", "refs/heads/main", merge)
-    found = told(way)
+    found = blamed(way)
     assert found["workload/shop/web@here spec.containers[main].image"] == "side shop/web.yaml:10"
     assert found["gvc/shop description"] == "trunk shop/gvc.yaml:4"
 
@@ -124,7 +124,7 @@ def test_a_version_that_could_not_be_read_hides_nobody(tmp_path: Path) -> None:
     way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m")}, message="cpu")
     way.commit({"shop/web.yaml": "kind: [\n"}, message="broken")
     way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m").replace("nginx:1", "nginx:2")}, message="mended")
-    assert set(told(way).values()) == {"mended shop/web.yaml:10", "mended shop/web.yaml:11"}
+    assert set(blamed(way).values()) == {"mended shop/web.yaml:10", "mended shop/web.yaml:11"}
 
 
 def test_a_source_below_a_directory_is_blamed_by_paths_as_findings_name_them(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_source_below_a_directory_is_blamed_by_paths_as_findings_name_them(tmp
     way.line = way.fresh_line()
     way.applied()
     way.commit({"prod/shop/web.yaml": WEB.replace("nginx:1", "nginx:3")}, message="again")
-    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "again shop/web.yaml:10"}
+    assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "again shop/web.yaml:10"}
 
 
 def test_what_a_gvc_does_to_its_members_is_nobodys_line(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_what_a_gvc_does_to_its_members_is_nobodys_line(tmp_path: Path) -> None:
     way.commit({"shop/gvc.yaml": BASE.replace(", //location/there", "")}, message="one place")
     plan = way.plan()
     assert {placed(step) for step in plan.steps} == {"gvc/shop", "workload/shop/web@there"}
-    assert list(told(way)) == ["gvc/shop spec.staticPlacement.locationLinks"]
+    assert list(blamed(way)) == ["gvc/shop spec.staticPlacement.locationLinks"]
 
 
 def test_drift_is_nobodys_wish(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_drift_is_nobodys_wish(tmp_path: Path) -> None:
     way.another_image()
     way.check()
     assert placed(way.plan().steps[0]) == f"{KEY}@here"
-    assert told(way, True) == {}
+    assert blamed(way, True) == {}
 
 
 def test_history_without_the_recorded_commit_is_looked_at_all_the_same(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_history_without_the_recorded_commit_is_looked_at_all_the_same(tmp_path:
     way.repo.git("reflog", "expire", "--all", "--expire=now")
     way.repo.git("gc", "--quiet", "--prune=now")
     way.line = way.fresh_line()
-    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10"}
+    assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10"}
 
 
 def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     for number in range(5):
         way.commit({"shop/gvc.yaml": BASE + f"description: Number {number}\n"}, message="gvc")
     monkeypatch.setattr(blame, "MAX_COMMITS", 3)
-    found = told(way)
+    found = blamed(way)
     assert found["workload/shop/web@here spec.containers[main].image"] == "older shop/web.yaml:0"
     [text] = {
         shown(each) for each in (add_blames(way.line, way.prepare(), True).blames or {}).values() if not each.commit
@@ -186,12 +186,12 @@ def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 def test_many_changes_are_blamed_only_where_somebody_asks(tmp_path: Path) -> None:
     files = {f"shop/w{number}.yaml": WEB.replace("name: web", f"name: w{number}") for number in range(51)}
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, **files})
-    assert told(way) == {}
-    assert len(told(way, True)) == 52
+    assert blamed(way) == {}
+    assert len(blamed(way, True)) == 52
     way.applied()
     way.commit({"shop/w1.yaml": files["shop/w1.yaml"].replace("nginx:1", "nginx:2")})
-    assert len(told(way)) == 1
-    assert told(way, False) == {}
+    assert len(blamed(way)) == 1
+    assert blamed(way, False) == {}
 
 
 def test_no_secret_is_in_the_blame(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_no_secret_is_in_the_blame(tmp_path: Path) -> None:
     way.applied()
     way.commit({"db.yaml": secret.format("second-canary")}, message="secret")
     prepared = add_blames(way.line, way.prepare(), None)
-    assert told(way) == {"secret/db data.password": "secret db.yaml:6"}
+    assert blamed(way) == {"secret/db data.password": "secret db.yaml:6"}
     assert prepared.plan is not None
     assert "canary" not in str(document(prepared.plan, prepared.blames))
 

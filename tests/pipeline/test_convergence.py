@@ -51,7 +51,7 @@ def misplaced(way: Way, plan: Plan) -> list[str]:
     return wrong
 
 
-def settle(way: Way) -> None:
+def converge(way: Way) -> None:
     """Approve whatever waits, apply, and see that nothing is left."""
     plan = way.plan()
     assert out_of_order(plan) == []
@@ -81,7 +81,7 @@ def test_after_a_plan_is_applied_the_next_is_empty(
     for number, (world, layout) in enumerate(states):
         if number:
             way.commit(files_of(world, layout), whole=True)
-        settle(way)
+        converge(way)
         assert recorded_world(way).keys() == world.keys()
         desired = dict(way.records.desired.scan())
         assert all(record.digest == desired[str(record.key)] for record in way.records.applied.items())
@@ -96,7 +96,7 @@ def test_a_failure_leaves_undone_only_what_waits_for_it(
     way = Way(tmp_path, files_of(before, 0), repo=repo, external=(AFAR,))
     engines = {place: LedgerEngine(tmp_path / way.branch / f"at-{place}", place) for place in way.engines}
     way.engines = dict(engines)
-    settle(way)
+    converge(way)
     way.commit(files_of(after, 0), whole=True)
     way.approve(way.plan().hold_digest)
     plan = way.plan()
@@ -109,7 +109,7 @@ def test_a_failure_leaves_undone_only_what_waits_for_it(
         assert ended[step.id] is expected(step, step.id in refused, ended)
     for engine in engines.values():
         engine.refuse = set()
-    settle(way)
+    converge(way)
     way.records.close()
 
 
@@ -189,6 +189,6 @@ def test_versions_count_what_had_to_be_applied_anew(tmp_path: Path) -> None:
     way = Way(tmp_path, files_of(changes[0][0], 0))
     for world, version in changes:
         way.commit(files_of(world, 0), whole=True)
-        settle(way)
+        converge(way)
         versions = {placed(record): record.version for record in way.records.applied.items(name="w")}
         assert versions == {"workload/x/w@here": version, "workload/x/w@there": version}

@@ -55,7 +55,7 @@ REVEAL = (
 )
 
 
-def told(way: Way, files: Files) -> list[str]:
+def findings_of(way: Way, files: Files) -> list[str]:
     """What one more commit is told, as ``PATH:LINE:COLUMN RULE``; who has seen none before is told the same."""
     way.commit(files)
     found = way.prepare().findings
@@ -105,15 +105,19 @@ def test_a_secret_that_leaves_the_query_of_a_policy_is_told_where_it_is_read(way
     by_team = "targetQuery: {spec: {terms: [{tag: team, value: shop}]}}"
     way.commit({"policy.yaml": POLICY.replace("targetLinks: [//secret/db]", by_team)})
     way.applied()
-    assert told(way, {"secret.yaml": SECRET.replace("shop", "payments")}) == ["shop/web.yaml:11:14 secret-reveal"]
+    assert findings_of(way, {"secret.yaml": SECRET.replace("shop", "payments")}) == [
+        "shop/web.yaml:11:14 secret-reveal"
+    ]
 
 
 def test_a_policy_that_cannot_be_read_is_not_taken_for_one_that_says_no(way: Way) -> None:
-    assert told(way, {"policy.yaml": POLICY.replace("bindings", "bindngs")}) == ["policy.yaml:5:1 unknown-field"]
+    assert findings_of(way, {"policy.yaml": POLICY.replace("bindings", "bindngs")}) == ["policy.yaml:5:1 unknown-field"]
 
 
 def test_a_key_that_leaves_its_secret_is_told_where_it_is_read(way: Way) -> None:
-    assert told(way, {"secret.yaml": SECRET.replace("password:", "passphrase:")}) == ["shop/web.yaml:11:14 secret-key"]
+    assert findings_of(way, {"secret.yaml": SECRET.replace("password:", "passphrase:")}) == [
+        "shop/web.yaml:11:14 secret-key"
+    ]
 
 
 def test_what_a_gvc_begins_to_read_its_workloads_have_to_be_allowed(way: Way) -> None:
@@ -121,13 +125,15 @@ def test_what_a_gvc_begins_to_read_its_workloads_have_to_be_allowed(way: Way) ->
     way.commit({"shop/web.yaml": inherits, "other.yaml": SECRET.replace("db", "other")})
     way.applied()
     env = "env: [{name: OTHER, value: platform://secret/other.password}], staticPlacement"
-    assert told(way, {"shop/gvc.yaml": BASE.replace("staticPlacement", env)}) == ["shop/web.yaml:9:17 secret-reveal"]
+    assert findings_of(way, {"shop/gvc.yaml": BASE.replace("staticPlacement", env)}) == [
+        "shop/web.yaml:9:17 secret-reveal"
+    ]
 
 
 def test_a_location_that_a_gvc_leaves_is_told_where_there_are_options_for_it(way: Way) -> None:
     way.commit({"shop/web.yaml": f"{WEB}  localOptions:\n  - {{location: there, debug: true}}\n"})
     way.applied()
-    assert told(way, {"shop/gvc.yaml": BASE.replace(", //location/there", "")}) == [
+    assert findings_of(way, {"shop/gvc.yaml": BASE.replace(", //location/there", "")}) == [
         "shop/web.yaml:13:16 local-options-location"
     ]
 
@@ -141,9 +147,9 @@ def test_a_location_that_leaves_the_query_of_a_gvc_is_told_there_and_in_the_gvc(
     way.commit(files)
     way.applied()
     back = {"there.yaml": place.format(name="there").replace("front", "back")}
-    assert told(way, back) == ["shop/web.yaml:13:16 local-options-location"]
+    assert findings_of(way, back) == ["shop/web.yaml:13:16 local-options-location"]
     both = {**back, "here.yaml": None}
-    assert told(way, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
+    assert findings_of(way, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
 
 
 def test_a_second_user_of_a_volume_set_is_told_at_both(way: Way) -> None:
@@ -153,11 +159,11 @@ def test_a_second_user_of_a_volume_set_is_told_at_both(way: Way) -> None:
     way.commit({"shop/data.yaml": volumes, "shop/db.yaml": database + mounts})
     way.applied()
     second = database.replace("name: db\n", "name: copy\n", 1) + mounts
-    assert told(way, {"shop/copy.yaml": second}) == [
+    assert findings_of(way, {"shop/copy.yaml": second}) == [
         "shop/copy.yaml:13:13 volumeset-shared",
         "shop/db.yaml:13:13 volumeset-shared",
     ]
-    assert told(way, {"shop/copy.yaml": second, "shop/db.yaml": database}) == []
+    assert findings_of(way, {"shop/copy.yaml": second, "shop/db.yaml": database}) == []
 
 
 def test_an_account_that_changes_its_provider_is_told_at_the_identity(way: Way) -> None:
@@ -167,7 +173,7 @@ def test_an_account_that_changes_its_provider_is_told_at_the_identity(way: Way) 
     way.applied()
     aws = "provider: aws\ndata: {roleArn: 'arn:aws:iam::123456789012:role/platform'}\n"
     changed = account.partition("provider")[0] + "tags: {reconciler/allow-replace: 'true'}\n" + aws
-    assert told(way, {"account.yaml": changed}) == ["shop/identity.yaml:4:21 cloudaccount-provider"]
+    assert findings_of(way, {"account.yaml": changed}) == ["shop/identity.yaml:4:21 cloudaccount-provider"]
 
 
 def test_an_identity_that_loses_its_access_is_told_at_the_mount(way: Way) -> None:
@@ -177,7 +183,7 @@ def test_an_identity_that_loses_its_access_is_told_at_the_mount(way: Way) -> Non
     outside = "  firewallConfig: {external: {outboundAllowCIDR: [0.0.0.0/0]}}\n"
     way.commit({"a.yaml": account, "shop/identity.yaml": IDENTITY + access, "shop/web.yaml": WEB + mount + outside})
     way.applied()
-    assert told(way, {"shop/identity.yaml": IDENTITY}) == ["shop/web.yaml:13:13 object-store-access"]
+    assert findings_of(way, {"shop/identity.yaml": IDENTITY}) == ["shop/web.yaml:13:13 object-store-access"]
 
 
 def test_a_port_that_closes_is_told_at_the_route(way: Way) -> None:
@@ -185,8 +191,10 @@ def test_a_port_that_closes_is_told_at_the_route(way: Way) -> None:
     route = "spec: {ports: [{routes: [{prefix: /, workloadLink: //gvc/shop/workload/web, port: 8080}]}]}"
     way.commit({"shop/web.yaml": WEB + port, "domain.yaml": f"kind: domain\nname: shop.example.com\n{route}\n"})
     way.applied()
-    assert told(way, {"shop/web.yaml": WEB + port.replace("8080", "8081")}) == ["domain.yaml:3:83 domain-route-port"]
-    assert told(way, {"shop/web.yaml": WEB}) == ["domain.yaml:3:52 domain-route-workload"]
+    assert findings_of(way, {"shop/web.yaml": WEB + port.replace("8080", "8081")}) == [
+        "domain.yaml:3:83 domain-route-port"
+    ]
+    assert findings_of(way, {"shop/web.yaml": WEB}) == ["domain.yaml:3:52 domain-route-workload"]
 
 
 @pytest.mark.parametrize("leads", ["gvcLink: //gvc/shop", "workloadLink: //gvc/shop/workload/web"])
@@ -201,7 +209,7 @@ def test_a_domain_that_goes_is_told_at_the_tcp_port_behind_it(way: Way, leads: s
         }
     )
     way.applied()
-    assert told(way, {"domain.yaml": None}) == ["shop/web.yaml:13:38 tcp-outside"]
+    assert findings_of(way, {"domain.yaml": None}) == ["shop/web.yaml:13:38 tcp-outside"]
 
 
 def test_a_secret_of_another_source_is_known_once_it_is_there(tmp_path: Path) -> None:
@@ -333,12 +341,12 @@ def test_commit_by_commit_every_error_is_told_that_a_fresh_look_tells(
     for files in edits:
         way.commit(files)
         prepared, fresh = way.prepare(), _newcomer(way)
-        assert _told_errors(prepared) == _told_errors(fresh.prepare())
+        assert _errors(prepared) == _errors(fresh.prepare())
         fresh.records.close()
         if not prepared.loaded.refused:
             way.accept(prepared)
     way.records.close()
 
 
-def _told_errors(prepared: PlannedRevision) -> list[str]:
+def _errors(prepared: PlannedRevision) -> list[str]:
     return shown([finding for finding in prepared.findings if finding.severity is Severity.ERROR])

@@ -24,7 +24,7 @@ def test_what_is_as_applied_is_left_alone(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     assert way.check() == set()
-    assert (way.differs(), way.plan().steps, way.held()) == ([], (), [READY])
+    assert (way.differs(), way.plan().steps, way.conditions()) == ([], (), [READY])
     assert way.records.drifts.checked() == way.clock.now()
 
 
@@ -37,7 +37,7 @@ def test_what_is_gone_is_made_again_in_the_same_version(tmp_path: Path) -> None:
     way.ledger.meddle(KEY)
     assert way.check() == {"main"}
     assert way.differs() == [f"{KEY} missing at here"]
-    assert way.held() == ["Ready False Drifted", "Reconciling True Drifted"]
+    assert way.conditions() == ["Ready False Drifted", "Reconciling True Drifted"]
     steps = way.plan().steps
     assert [(step.action, placed(step), step.version, step.heals) for step in steps] == [
         ("create", f"{KEY}@here", 2, True)
@@ -46,8 +46,8 @@ def test_what_is_gone_is_made_again_in_the_same_version(tmp_path: Path) -> None:
     after = {name: msgspec.structs.replace(record, applied_at=0.0) for name, record in way.recorded().items()}
     assert after == {name: msgspec.structs.replace(record, applied_at=0.0) for name, record in before[0].items()}
     assert way.ledger.world() == before[1]
-    assert (way.check(), way.differs(), way.plan().steps, way.held()) == (set(), [], (), [READY])
-    assert way.told("DriftDetected", "DriftHealed") == [f"DriftDetected {KEY}", f"DriftHealed {KEY}"]
+    assert (way.check(), way.differs(), way.plan().steps, way.conditions()) == (set(), [], (), [READY])
+    assert way.events("DriftDetected", "DriftHealed") == [f"DriftDetected {KEY}", f"DriftHealed {KEY}"]
 
 
 def test_a_changed_field_is_brought_back(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_what_differs_is_told_once_and_found_again_after_a_restart(tmp_path: Pat
     way.check()
     way.lookout, way.line = way.fresh_lookout(), way.fresh_line()
     assert way.check() == {"main"}
-    assert way.told("DriftDetected") == [f"DriftDetected {KEY}"]
+    assert way.events("DriftDetected") == [f"DriftDetected {KEY}"]
     way.another_image("nginx:8")
     way.ledger.meddle("workload/shop/none")
     way.check()
-    assert len(way.told("DriftDetected")) == 2
+    assert len(way.events("DriftDetected")) == 2
     way.applied()
     assert way.check() == set()
 
@@ -98,7 +98,7 @@ def test_what_mends_itself_is_told_too(tmp_path: Path) -> None:
     way.ledger.meddle(KEY, **world)
     assert way.check() == set()
     assert (way.differs(), way.plan().steps) == ([], ())
-    assert way.told("DriftResolved", "DriftHealed") == [f"DriftResolved {KEY}"]
+    assert way.events("DriftResolved", "DriftHealed") == [f"DriftResolved {KEY}"]
 
 
 def test_a_change_on_its_way_is_no_drift(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_new_revision_takes_a_drift_with_it(tmp_path: Path) -> None:
     [here, there] = way.plan().steps
     assert (here.heals, here.version, there.version) == (False, 2, 2)
     way.applied()
-    assert (way.differs(), way.told("DriftHealed")) == ([], [])
+    assert (way.differs(), way.events("DriftHealed")) == ([], [])
 
 
 def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
     way.check()
     assert way.lookout.unreachable == {"here": "ExecFailed: no route"}
     assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
-    assert way.told("LocationUnreachable", "LocationReachable") == ["LocationUnreachable location/here"]
+    assert way.events("LocationUnreachable", "LocationReachable") == ["LocationUnreachable location/here"]
     way.ledger.observe = seeing  # type: ignore[method-assign]
     way.check()
-    assert way.told("LocationUnreachable", "LocationReachable") == [
+    assert way.events("LocationUnreachable", "LocationReachable") == [
         "LocationUnreachable location/here",
         "LocationReachable location/here",
     ]
@@ -182,8 +182,8 @@ def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
         way.applied()
     way.another_image()
     assert (way.check(), way.check(), way.plan().steps) == (set(), set(), ())
-    assert way.told("DriftConflict") == [f"DriftConflict {KEY}"]
-    assert way.held() == ["Ready False DriftConflict", "Stalled True DriftConflict"]
+    assert way.events("DriftConflict") == [f"DriftConflict {KEY}"]
+    assert way.conditions() == ["Ready False DriftConflict", "Stalled True DriftConflict"]
     way.clock._passed += 7200  # nobody takes it up again because time passes
     assert (way.check(), way.fresh_line().plan_revision().plan.steps) == (set(), ())  # type: ignore[union-attr]
 
@@ -193,14 +193,14 @@ def test_retry_takes_a_fight_up_again(tmp_path: Path) -> None:
     assert way.operations().retry(Key.parse(KEY)) == f"{KEY} is retried"
     assert len(way.plan().steps) == 1
     way.applied()
-    assert (way.check(), way.held()) == (set(), [READY])
+    assert (way.check(), way.conditions()) == (set(), [READY])
 
 
 def test_a_new_revision_takes_a_fight_up_again(tmp_path: Path) -> None:
     way = _fought(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
     way.applied()
-    assert (way.check(), way.held()) == (set(), [READY])
+    assert (way.check(), way.conditions()) == (set(), [READY])
     way.another_image()
     assert way.check() == {"main"}
 
@@ -231,7 +231,7 @@ def test_where_nothing_is_healed_it_is_told_all_the_same(tmp_path: Path) -> None
     way.applied()
     way.another_image()
     assert (way.check(), way.plan().steps) == (set(), ())
-    assert (way.told("DriftDetected"), way.held()) == ([f"DriftDetected {KEY}"], ["Ready False Drifted"])
+    assert (way.events("DriftDetected"), way.conditions()) == ([f"DriftDetected {KEY}"], ["Ready False Drifted"])
 
 
 @pytest.mark.parametrize("how", ["settings", "tag"])
@@ -243,7 +243,7 @@ def test_ignored_fields_are_left_to_others(tmp_path: Path, how: str) -> None:
     way = Meddled(tmp_path, files, drift=DriftPolicy(ignore=rules))
     way.applied()
     way.another_image()
-    assert (way.check(), way.differs(), way.held()) == (set(), [], [READY])
+    assert (way.check(), way.differs(), way.conditions()) == (set(), [], [READY])
     way.ledger.meddle(KEY)
     assert way.check() == {"main"}
 
@@ -255,10 +255,10 @@ def test_a_suspended_resource_is_left_as_it_is_until_it_is_resumed(tmp_path: Pat
     way.another_image()
     assert way.check() == set()
     assert way.apply().outcome == "waiting"
-    assert way.held() == ["Ready False Suspended", "Reconciling True Suspended", "Suspended True Suspended"]
+    assert way.conditions() == ["Ready False Suspended", "Reconciling True Suspended", "Suspended True Suspended"]
     way.operations().resume(KEY)
     way.applied()
-    assert (way.check(), way.held()) == (set(), [READY])
+    assert (way.check(), way.conditions()) == (set(), [READY])
 
 
 def test_a_source_that_was_rolled_back_is_healed_towards_its_pin(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_where_every_step_is_approved_a_heal_is_too(tmp_path: Path) -> None:
     assert way.check() == {"main"}
     assert way.apply().outcome == "waiting"
     assert way.check() == set(), "it waits for somebody and not for another run"
-    assert way.held() == ["Ready False ApprovalRequired", "Reconciling True ApprovalRequired"]
+    assert way.conditions() == ["Ready False ApprovalRequired", "Reconciling True ApprovalRequired"]
     way.approve(way.plan().hold_digest)
     way.applied()
     assert way.check() == set()
@@ -297,9 +297,9 @@ def test_a_heal_that_fails_is_tried_again_like_any_step(tmp_path: Path) -> None:
     way.check()
     assert way.apply().outcome == "failed"
     assert way.check() == set(), "another try is owed already"
-    assert way.held() == ["Ready False ExecFailed", "Reconciling True ExecFailed"]
+    assert way.conditions() == ["Ready False ExecFailed", "Reconciling True ExecFailed"]
     way.applied()
-    assert (way.check(), way.held()) == (set(), [READY])
+    assert (way.check(), way.conditions()) == (set(), [READY])
 
 
 def test_what_was_found_at_a_location_that_is_bound_no_more_is_forgotten(tmp_path: Path) -> None:
@@ -332,8 +332,8 @@ def test_a_location_that_lost_everything_is_told_in_few_events_and_made_again(tm
     for key in before:
         way.ledger.meddle(key)
     assert way.check() == {"main"}
-    told = [each for each in way.records.events.list(limit=1000) if each.reason == "DriftDetected"]
-    assert (len(told), told[-1].message) == (101, "and 21 more; see: reconciler drift")
+    events = [each for each in way.records.events.list(limit=1000) if each.reason == "DriftDetected"]
+    assert (len(events), events[-1].message) == (101, "and 21 more; see: reconciler drift")
     way.applied()
     assert (way.ledger.world(), way.check()) == (before, set())
 
@@ -341,9 +341,9 @@ def test_a_location_that_lost_everything_is_told_in_few_events_and_made_again(tm
 def test_a_failure_at_one_place_keeps_no_other_place_from_being_healed(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
-    elsewhere = Failure(
+    other = Failure(
         Key.parse(KEY), "there", Reason.NO_FREE_PORT, "no room", 3, way.clock.now(), way.clock.now(), retry=False
     )
-    way.records.failures.put(elsewhere)
+    way.records.failures.put(other)
     way.another_image()
     assert way.check() == {"main"}

@@ -57,7 +57,7 @@ def test_a_manifest_of_every_kind_is_recorded_and_a_second_plan_is_empty(way: Wa
 def test_a_description_changes_in_place(way: Way, kind: Kind) -> None:
     path = f"shop/{kind}.yaml"
     lines = [line for line in KINDS[kind].splitlines() if not line.startswith("description")]
-    way.commit({path: "\n".join([*lines, "description: Said otherwise", ""])})
+    way.commit({path: "\n".join([*lines, "description: CommandResult otherwise", ""])})
     assert {step.key.kind for step in way.plan().steps} == {kind}
     way.applied()
     assert way.plan().steps == ()
@@ -74,9 +74,9 @@ def test_every_kind_is_shown_by_the_commands(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {path: text for path, text in FILES.items() if isinstance(text, str)})
     desk.applied()
     for kind in Kind:
-        said = desk.run("get", kind, "-o", "json")
-        assert said.code == 0, said
-        items = said.json["items"]
+        result = desk.run("get", kind, "-o", "json")
+        assert result.code == 0, result
+        items = result.json["items"]
         assert [item["kind"] for item in items] == [kind] * len(items)
         assert items, kind
     assert "health: Healthy" in desk.status("_org/user/ada@example.com.yaml")

@@ -195,7 +195,7 @@ class Operating(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def suspend(self, name: str) -> None:
         """Leave a resource as it is."""
-        self._say(
+        self._request(
             lambda verbs: verbs.suspend(f"identity/shop/{name}", "", None), self.suspended, f"identity/shop/{name}"
         )
 
@@ -230,7 +230,7 @@ class Operating(RuleBasedStateMachine):
     def orphan(self, data: st.DataObject) -> None:
         """Never delete a resource."""
         key = data.draw(st.sampled_from(sorted(self.commits[self.tip][0].keys() - GVC.keys())))
-        self._say(lambda verbs: verbs.orphan(Key.parse(key)), self.orphans, key)
+        self._request(lambda verbs: verbs.orphan(Key.parse(key)), self.orphans, key)
 
     @rule()
     def approve(self) -> None:
@@ -328,7 +328,7 @@ class Operating(RuleBasedStateMachine):
     def _operations(self) -> OperatorCommands:
         return OperatorCommands(self.settings, self.records, self.clock, "ada")
 
-    def _say(self, verb: Any, noted: set[str], key: str) -> None:
+    def _request(self, verb: Any, noted: set[str], key: str) -> None:
         try:
             verb(self._operations())
         except RefusedError:

@@ -171,9 +171,9 @@ def test_faults_of_what_was_encrypted_are_told_at_their_place_without_it(tmp_pat
     wrong = SECRET.replace(b"type: dictionary", b"type: userpass").replace(b"user: shop", b"encoding: base64")
     wrong = wrong.replace(b"password", b"pasword")
     way = Way(tmp_path / "way", {"db.yaml": sealed(wrong)}, secrets=secrets(tmp_path))
-    told = shown(way.prepare().findings)
-    assert [each.split(" ")[0] for each in told] == ["db.yaml:5:3", "db.yaml:5:3", "db.yaml:6:3"]
-    assert not any(CANARY in each for each in told)
+    findings = shown(way.prepare().findings)
+    assert [each.split(" ")[0] for each in findings] == ["db.yaml:5:3", "db.yaml:5:3", "db.yaml:6:3"]
+    assert not any(CANARY in each for each in findings)
 
 
 def hosted(name: str = "db") -> str:
@@ -313,8 +313,8 @@ def test_files_can_be_looked_at_without_opening_them(tmp_path: Path, manner: Enc
 def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     raw = {f"{number:040x}": sealed() if number % 100 == 0 else b"kind: group\nname: g\n" for number in range(MANY)}
     blobs = Blobs(lambda blob: len(raw[blob]), raw.__getitem__)
-    kept: list[bytes] = []
-    cache = Cache(lambda _: {}, lambda pairs: kept.extend(packed for _, packed in pairs))
+    bodies: list[bytes] = []
+    cache = Cache(lambda _: {}, lambda pairs: bodies.extend(packed for _, packed in pairs))
     changes = [FileChange(f"{blob}.yaml", "", blob) for blob in raw]
     found: list[Decoded] = [
         each for _, each in decode_all(changes, blobs, cache, ManifestContext("acme", keyring=RING))
@@ -322,8 +322,8 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     seals = [manifest.secret_data for each in found for manifest in each.manifests if manifest.secret_data]
     assert len(seals) == MANY / 100
     assert all(CANARY.encode() in seal for seal in seals)
-    assert len(kept) == MANY - len(seals)
-    assert not any(CANARY.encode() in packed for packed in kept)
+    assert len(bodies) == MANY - len(seals)
+    assert not any(CANARY.encode() in packed for packed in bodies)
 
 
 def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,8 +360,8 @@ def test_one_source_among_several_names_no_file_or_credential_of_another(
 ) -> None:
     assert "name no directory for such files of the source main" in host_text(two(), "file", "db")
     assert "in the source's `secrets.directory`" in host_text(two(), "file", "db")
-    said = host_text(two(), "credential", "user")
-    assert "do not grant the credential `user` to the source main" in said
+    text = host_text(two(), "credential", "user")
+    assert "do not grant the credential `user` to the source main" in text
     private(tmp_path / "own" / "db", "mine\n")
     own = two(directory=tmp_path / "own", credentials=("other",))
     assert host_text(own, "file", "db") == "mine"

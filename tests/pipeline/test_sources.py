@@ -13,7 +13,7 @@ from reconciler.pipeline.runner import Runner
 from tests.support.git import File
 from tests.support.pipeline import BASE, Way, placed, shown
 
-GIVEN = "kind: identity\nname: s\ngvc: shop\n"
+IDENTITY = "kind: identity\nname: s\ngvc: shop\n"
 USER = """kind: workload
 name: api
 gvc: shop
@@ -37,7 +37,7 @@ def owners(way: Way) -> dict[str, str]:
 
 
 def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
-    a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": GIVEN}, second={"w.yaml": USER})
+    a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": IDENTITY}, second={"w.yaml": USER})
     a.commit({"s.yaml": None})
     assert shown(a.prepare().findings) == [
         "s.yaml:0:0 missing-reference | identity/shop/s cannot be removed: "
@@ -57,7 +57,7 @@ def test_a_circle_through_another_source_is_told_where_this_one_closes_it(tmp_pa
 
 
 def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) -> None:
-    gvc = BASE + "---\n" + GIVEN
+    gvc = BASE + "---\n" + IDENTITY
     a, b = two(tmp_path, first={"g.yaml": gvc.replace(THERE, "")}, second={"w.yaml": USER})
     a.commit({"g.yaml": gvc})
     assert [placed(step) for step in a.plan().steps] == ["gvc/shop"]
@@ -77,12 +77,12 @@ def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) 
     assert not [key for key in b.recorded() if key.startswith("workload/")]
 
 
-@pytest.mark.parametrize("body", [GIVEN, GIVEN + "description: other\n"], ids=["equal", "changed"])
+@pytest.mark.parametrize("body", [IDENTITY, IDENTITY + "description: other\n"], ids=["equal", "changed"])
 def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: Path, body: str) -> None:
-    kept = GIVEN + "tags: {reconciler/prune: disabled}\n"
+    protected = IDENTITY + "tags: {reconciler/prune: disabled}\n"
     moved = body.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
     identity = {"i.yaml": "kind: identity\nname: i\ngvc: shop\n"}
-    a, b = two(tmp_path, first={"g.yaml": BASE, "s.yaml": kept}, second=dict(identity))
+    a, b = two(tmp_path, first={"g.yaml": BASE, "s.yaml": protected}, second=dict(identity))
     a.commit({"s.yaml": None})
     assert a.apply().good
     b.commit({"s.yaml": moved})
@@ -92,7 +92,7 @@ def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: 
         a.line = line
         plan = a.plan()
         assert (plan.steps, plan.retained) == ((), ())
-    b.commit({"s.yaml": GIVEN})
+    b.commit({"s.yaml": IDENTITY})
     b.applied()
     b.commit({"s.yaml": None})
     b.applied()
@@ -100,7 +100,7 @@ def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: 
 
 
 def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
-    files = {"g.yaml": BASE, "s.yaml": GIVEN, "w.yaml": USER}
+    files = {"g.yaml": BASE, "s.yaml": IDENTITY, "w.yaml": USER}
     old = Way(tmp_path / "old", files, name="old")
     old.applied()
     before = old.recorded()
@@ -129,7 +129,7 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert run("b") == ("refused", set())
     assert run("a") == ("applied", {"b"})
     assert run("b") == ("refused", set())
-    a.commit({"s.yaml": GIVEN})
+    a.commit({"s.yaml": IDENTITY})
     assert run("a") == ("applied", {"b"})
     assert run("b") == ("applied", set())
     a.commit({"g.yaml": BASE})

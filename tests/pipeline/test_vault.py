@@ -62,7 +62,7 @@ def vault(way: Way) -> SecretStore:
 
 FORMS = {"plain": lambda: PLAIN, "encrypted": sealed, "hosted": lambda: HOSTED}
 forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
-fleeting = pytest.mark.parametrize("form", [sealed, lambda: HOSTED], ids=["encrypted", "hosted"])
+in_memory = pytest.mark.parametrize("form", [sealed, lambda: HOSTED], ids=["encrypted", "hosted"])
 Form = Callable[[], str | bytes]
 
 
@@ -96,7 +96,7 @@ def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form
     assert asked.read(DB) == EXPECTED
 
 
-@fleeting
+@in_memory
 def test_reading_takes_no_git_no_identity_and_one_connection(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
@@ -113,11 +113,11 @@ def test_reading_takes_no_git_no_identity_and_one_connection(tmp_path: Path, for
     assert connected == ["sqlite3.connect"]
 
 
-@fleeting
+@in_memory
 def test_what_could_not_be_opened_is_tried_again(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     lost = [tmp_path / "host" / "identity.txt", tmp_path / "host" / "db"]
-    kept = [path.read_text() for path in lost]
+    texts = [path.read_text() for path in lost]
     for path in lost:
         path.unlink()
     asked = SecretStore(way.records, way.settings)
@@ -125,7 +125,7 @@ def test_what_could_not_be_opened_is_tried_again(tmp_path: Path, form: Form) -> 
     filler = SecretFiller(asked, way.records, {line.name: line.view})
     filler.fill()
     assert "secret/db can no longer be opened" in refused(asked)
-    for path, text in zip(lost, kept, strict=True):
+    for path, text in zip(lost, texts, strict=True):
         private(path, text)
     filler.retry()
     assert asked.read(DB) == EXPECTED
@@ -142,7 +142,7 @@ def test_the_value_of_a_deleted_secret_is_forgotten(tmp_path: Path) -> None:
     assert not asked.holds(DB, digest)
 
 
-@fleeting
+@in_memory
 def test_a_value_that_is_applied_no_more_stays_in_no_memory(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
@@ -156,7 +156,7 @@ def test_a_value_that_is_applied_no_more_stays_in_no_memory(tmp_path: Path, form
     assert not [value for value in values if CANARY in value]
 
 
-@fleeting
+@in_memory
 def test_after_a_restart_what_is_kept_nowhere_is_told_and_never_taken_for_the_other(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
@@ -204,7 +204,7 @@ def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
     assert refused(vault(way)) == "secret/db is not applied"
 
 
-@fleeting
+@in_memory
 def test_nothing_that_is_revealed_is_written_down(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     vault(way).read(DB)

@@ -15,7 +15,7 @@ from tests.support.cases import cases
 from tests.support.pipeline import BASE, PLACES, Way, placed, shown
 
 
-def told(step: Step) -> str:
+def written(step: Step) -> str:
     """A step as a case writes it."""
     fields = ", ".join(f"{change.path} {change.change}" for change in step.changes)
     words = f"{step.action} {placed(step)} v{step.version}" + (f": {fields}" if fields else "")
@@ -38,4 +38,4 @@ def test_a_change_costs_what_its_case_says(case: dict[str, Any], tmp_path: Path)
     assert shown(errors) == case.get("findings", [])
     assert (prepared.plan is None) == ("findings" in case)
     if prepared.plan is not None:
-        assert [told(step) for step in prepared.plan.steps] == case["steps"]
+        assert [written(step) for step in prepared.plan.steps] == case["steps"]

@@ -231,13 +231,13 @@ def test_an_approval_is_used_up(tmp_path: Path) -> None:
     way = Way(tmp_path, files)
     way.applied()
     way.commit(fewer)
-    held = way.plan().hold_digest
-    way.approve(held)
+    digest = way.plan().hold_digest
+    way.approve(digest)
     way.applied()
     way.commit(files)
     way.applied()
     way.commit(fewer)
-    assert way.plan().hold_digest == held
+    assert way.plan().hold_digest == digest
 
 
 def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path: Path) -> None:
@@ -245,12 +245,12 @@ def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path:
     way = Way(tmp_path, files)
     way.applied()
     way.commit(fewer)
-    held = way.plan().hold_digest
-    way.approve(held)
+    digest = way.plan().hold_digest
+    way.approve(digest)
     way.commit(files)
     way.applied()
     way.commit(fewer)
-    assert way.plan().hold_digest == held
+    assert way.plan().hold_digest == digest
 
 
 def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> None:
@@ -269,12 +269,12 @@ def test_a_run_of_one_source_leaves_approvals_of_another_alone(tmp_path: Path) -
     way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
     way.applied()
     way.commit(shop(identity("a")))
-    held = way.plan().hold_digest
-    way.approve(held)
+    digest = way.plan().hold_digest
+    way.approve(digest)
     Way(
         tmp_path, {"i.yaml": "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"}, records=way.records, name="two"
     ).applied()
-    assert way.plan().approved == held
+    assert way.plan().approved == digest
 
 
 def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_a_tag_keeps_what_left_git_and_all_that_it_needs(tags: str, tmp_path: Pa
     way.commit(dict.fromkeys(files))
     plan = way.plan()
     assert holds(plan).keys() == {"identity/shop/other", "workload/shop/web@here", "workload/shop/web@there"}
-    assert {str(kept.key) for kept in plan.retained} == {"gvc/shop", "identity/shop/api", "workload/shop/api"}
-    reasons = {str(kept.key): kept.reason for kept in plan.retained}
+    assert {str(each.key) for each in plan.retained} == {"gvc/shop", "identity/shop/api", "workload/shop/api"}
+    reasons = {str(each.key): each.reason for each in plan.retained}
     assert reasons["workload/shop/api"].startswith(f"the tag {tags[1:].partition(':')[0]}")
     assert reasons["identity/shop/api"] == "workload/shop/api stays and needs it"
 
@@ -310,7 +310,7 @@ def test_a_protected_resource_stays_at_a_location_that_its_gvc_leaves(tmp_path: 
     way.commit({"shop/gvc.yaml": fewer})
     plan = way.plan()
     assert holds(plan) == {"workload/shop/b@there": ""}
-    assert [str(kept.key) for kept in plan.retained] == ["workload/shop/a"]
+    assert [str(each.key) for each in plan.retained] == ["workload/shop/a"]
 
 
 def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
     way.commit(shop(identity("b")))
     plan = way.plan()
     assert holds(plan) == {}
-    assert [(str(kept.key), kept.reason) for kept in plan.retained] == [("identity/shop/a", "pruning is switched off")]
+    assert [(str(each.key), each.reason) for each in plan.retained] == [("identity/shop/a", "pruning is switched off")]
 
 
 def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
@@ -327,9 +327,9 @@ def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
     way.applied()
     way.commit(shop(identity("b")))
     way.applied()
-    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/a"]
+    assert [str(each.key) for each in way.plan().retained] == ["identity/shop/a"]
     way.line = way.fresh_line()
-    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/a"]
+    assert [str(each.key) for each in way.plan().retained] == ["identity/shop/a"]
 
 
 def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None
     way.commit({"org.yaml": None})
     plan = way.plan()
     assert holds(plan) == {"group/ops": ""}
-    reasons = [(str(kept.key), kept.reason) for kept in plan.retained]
+    reasons = [(str(each.key), each.reason) for each in plan.retained]
     assert reasons == [("group/viewers", "it is built in"), ("policy/viewers-gvc", "it is built in")]
 
 
@@ -379,8 +379,8 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     way.commit(shop(VOLUMES.format(name="new"), stateful("db", "new")))
     plan = way.plan()
     assert [str(rename.after) for rename in plan.renames] == ["volumeset/shop/new"]
-    held = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
-    assert held == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
+    waiting = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
+    assert waiting == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
     shown = text(plan)
     assert "+ volumeset/shop/new  at here, there  waits for approval: it replaces volumes" in shown
     assert "- volumeset/shop/old  at here, there  waits for approval: it deletes volumes" in shown
@@ -444,7 +444,7 @@ def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(t
     way = Way(tmp_path, shop(identity("me"), workload("web", spec=USES_ME)), prune=PruneSettings(enabled=False))
     way.applied()
     way.commit(shop(workload("web", spec=USES_ME)))
-    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/me"]
+    assert [str(each.key) for each in way.plan().retained] == ["identity/shop/me"]
 
 
 USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx:1}]"
@@ -463,18 +463,18 @@ def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> No
     way.applied()
     way.commit({"gvc.yaml": None})
     plan = way.plan()
-    assert (plan.steps, [str(kept.key) for kept in plan.retained]) == ((), ["gvc/shop"])
+    assert (plan.steps, [str(each.key) for each in plan.retained]) == ((), ["gvc/shop"])
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_what_a_location_is_queried_for_stays_there_while_it_is_kept(tmp_path: Path, kept: bool) -> None:
-    tags = f"{{tier: front, reconciler/prune: {'disabled' if kept else 'enabled'}}}"
+@pytest.mark.parametrize("retained", [True, False])
+def test_what_a_location_is_queried_for_stays_there_while_it_is_kept(tmp_path: Path, retained: bool) -> None:
+    tags = f"{{tier: front, reconciler/prune: {'disabled' if retained else 'enabled'}}}"
     location = f"kind: location\nname: here\nprovider: byok\ntags: {tags}\n"
     way = Way(tmp_path, shop(workload("api"), gvc=QUERY) | {"location.yaml": location}, prune=FREE)
     way.applied()
     assert "workload/shop/api@here" in way.recorded()
     way.commit({"location.yaml": None})
-    gone = set() if kept else {"location/here", "workload/shop/api@here"}
+    gone = set() if retained else {"location/here", "workload/shop/api@here"}
     assert holds(way.plan()).keys() == gone
     way.applied()
-    assert ("workload/shop/api@here" in way.recorded()) is kept
+    assert ("workload/shop/api@here" in way.recorded()) is retained

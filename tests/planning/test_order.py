@@ -191,12 +191,12 @@ def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None
     assert way.recorded().keys() == {"gvc/shop", "workload/shop/a", "workload/shop/b"}
 
 
-@pytest.mark.parametrize("elsewhere", ["workload/other/db", "workload/away/db"])
-def test_what_runs_elsewhere_is_not_waited_for(elsewhere: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dependency", ["workload/other/db", "workload/away/db"])
+def test_what_runs_elsewhere_is_not_waited_for(dependency: str, tmp_path: Path) -> None:
     away = "kind: gvc\nname: away\nspec: {staticPlacement: {locationLinks: [//location/unbound]}}\n"
     db = "kind: workload\nname: db\ngvc: away\nspec: {type: standard, containers: [{name: main, image: pg:1}]}\n"
     spec = "spec: {type: standard, containers: [{name: main, image: nginx:1}]}\n"
-    web = f"kind: workload\nname: web\ntags: {{reconciler/depends-on: {elsewhere}}}\n{spec}"
+    web = f"kind: workload\nname: web\ntags: {{reconciler/depends-on: {dependency}}}\n{spec}"
     files = {"shop/gvc.yaml": BASE, "shop/web.yaml": web, "away/gvc.yaml": away, "away/db.yaml": db}
     location = "kind: location\nname: unbound\nprovider: byok\n"
     way = Way(tmp_path, {**files, "l.yaml": location}, external=("//gvc/other/workload/db",))

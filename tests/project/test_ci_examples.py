@@ -168,9 +168,11 @@ def run_gitlab(tree: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return bash("\n".join(job["script"]), tree, **values, **environ)
 
 
-@pytest.mark.parametrize(("files", "code", "told"), [(GROWN, 0, "Plan: 1 to update"), (FAULTY, 1, "Refused: 1 error")])
+@pytest.mark.parametrize(
+    ("files", "code", "message"), [(GROWN, 0, "Plan: 1 to update"), (FAULTY, 1, "Refused: 1 error")]
+)
 def test_a_merge_request_on_gitlab_is_told_what_would_change(
-    tmp_path: Path, files: dict[str, File], code: int, told: str
+    tmp_path: Path, files: dict[str, File], code: int, message: str
 ) -> None:
     tool("curl", "curl")
     tree = clone(tmp_path, files)
@@ -180,7 +182,7 @@ def test_a_merge_request_on_gitlab_is_told_what_would_change(
             ended = run_gitlab(tree, CI_API_V4_URL=api, RECONCILER_TOKEN="token")
             assert ended.returncode == code, ended.stderr
     assert list(notes) == [1, 2]
-    assert notes[2].startswith(f"{MARK}\n### {told}")
+    assert notes[2].startswith(f"{MARK}\n### {message}")
     report = json.loads((tree / "gl-code-quality-report.json").read_text())
     assert [(each["check_name"], each["location"]) for each in report] == [
         ("workload-type", {"path": "deploy/shop/web.yaml", "lines": {"begin": 4}})

@@ -92,8 +92,8 @@ def _name(call: ast.Call) -> str:
 def _of_events(module: ast.Module) -> Iterator[str]:
     for call in _calls(module):
         if _name(call) in APPENDS:
-            given = [*call.args, *(each.value for each in call.keywords)]
-            yield from (name for each in given if isinstance(each, ast.Attribute) for name in _members_of(each))
+            arguments = [*call.args, *(each.value for each in call.keywords)]
+            yield from (name for each in arguments if isinstance(each, ast.Attribute) for name in _members_of(each))
 
 
 def _members_of(node: ast.Attribute) -> Iterator[str]:

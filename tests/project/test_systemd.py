@@ -109,8 +109,8 @@ def test_a_reload_needs_no_program_that_hosts_may_lack() -> None:
 
 
 def test_the_service_of_workloads_is_the_one_that_the_daemon_is_given() -> None:
-    _, _, given = directives()["Environment"].partition(f"{ENV_REPLICAS_UNIT}=")
-    assert given == Path(REPLICAS).name
+    _, _, path = directives()["Environment"].partition(f"{ENV_REPLICAS_UNIT}=")
+    assert path == Path(REPLICAS).name
     text = (ROOT / REPLICAS).read_text()
     assert {"User=reconciler", "Delegate=yes", "RemainAfterExit=yes", "OOMPolicy=continue"} <= set(text.splitlines())
     assert text.splitlines()[-1] == f"TimeoutStopSec={Timing().total:g}"

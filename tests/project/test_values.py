@@ -34,7 +34,7 @@ POSITIONAL = {
 }
 """Module and name → why a tuple of more than two values has no names there."""
 
-LOOKED_UP = frozenset({"dict", "defaultdict", "Mapping", "Counter", "set", "frozenset", "Set"})
+MAPPINGS = frozenset({"dict", "defaultdict", "Mapping", "Counter", "set", "frozenset", "Set"})
 """Containers whose members or keys are compared as a whole and not taken apart: those may be tuples."""
 
 VALUES_ONLY = ("reconciler/pipeline/", "reconciler/daemon/", "reconciler/status/")
@@ -110,7 +110,7 @@ def compared(module: ast.Module) -> set[ast.AST]:
     for node in ast.walk(module):
         if isinstance(node, Function) and node.name in sorting and node.returns:
             found.add(node.returns)
-        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in LOOKED_UP:
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in MAPPINGS:
             found.add(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice)
     return found
 

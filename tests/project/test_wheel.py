@@ -63,8 +63,8 @@ def test_schemas_and_the_example_come_with_the_wheel(installed: Path, tmp_path: 
 
 
 def test_rules_are_explained_with_their_examples_from_a_wheel(installed: Path, tmp_path: Path) -> None:
-    told = outside(installed / "reconciler", "explain", "duplicate-key", cwd=tmp_path)
-    assert told == (ROOT / "tests/cases/cli/explain.txt").read_text()
+    result = outside(installed / "reconciler", "explain", "duplicate-key", cwd=tmp_path)
+    assert result == (ROOT / "tests/cases/cli/explain.txt").read_text()
 
 
 def test_the_wheel_says_that_it_is_typed_and_licensed(installed: Path) -> None:

@@ -28,7 +28,7 @@ def hold(records: Records) -> None:
     records.pins.put("main", "c1", "HEAD", "", "ada")
 
 
-def held(records: Records) -> bool:
+def is_pinned(records: Records) -> bool:
     return records.pins.get("main") is not None
 
 
@@ -50,29 +50,29 @@ def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Recor
         reader.execute("SELECT count(*) FROM blobs").fetchone()
         records.documents.put_many(many)
         records.checkpoint()
-        held_up = blobs_in(path, tmp_path)
+        during = blobs_in(path, tmp_path)
     records.documents.put_many(many)
     records.checkpoint()
-    assert (held_up, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES)
+    assert (during, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES)
 
 
 def test_a_snapshot_reads_one_moment_whoever_writes(path: Path, records: Records) -> None:
     with closing(Records.open(path)) as other, records.snapshot():
-        assert not held(records)
+        assert not is_pinned(records)
         hold(other)
-        assert not held(records)
-    assert held(records)
+        assert not is_pinned(records)
+    assert is_pinned(records)
 
 
 def test_what_is_written_in_a_snapshot_is_committed_and_the_next_moment_is_read(path: Path, records: Records) -> None:
     with closing(Records.open(path)) as other, records.snapshot():
-        assert not held(records)
+        assert not is_pinned(records)
         hold(other)
         records.documents.put_many([("first", b"one")])
         assert other.documents.get("first") == b"one"
-        assert held(records)
+        assert is_pinned(records)
         records.pins.remove("main")
-        assert not held(other)
+        assert not is_pinned(other)
 
 
 def test_a_write_that_fails_in_a_snapshot_leaves_it_readable(records: Records) -> None:
@@ -80,10 +80,10 @@ def test_a_write_that_fails_in_a_snapshot_leaves_it_readable(records: Records) -
         with suppress(ZeroDivisionError), records.transaction():
             hold(records)
             _ = 1 / 0
-        assert not held(records)
+        assert not is_pinned(records)
         with records.snapshot(), records.transaction(), records.snapshot():
             hold(records)
-    assert held(records)
+    assert is_pinned(records)
 
 
 def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_of_it(records: Records) -> None:
@@ -102,9 +102,9 @@ def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_o
         begun.wait(10)
     ended.set()
     writer.join(10)
-    assert not held(records)
+    assert not is_pinned(records)
     hold(records)
-    assert held(records)
+    assert is_pinned(records)
 
 
 def test_records_closed_in_a_snapshot_say_so_as_ever(records: Records) -> None:

@@ -14,7 +14,7 @@ from reconciler.pipeline.report import Report, decode_reports
 from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED, SCHEMA_FILE, schema
 from reconciler.records.store import Records
 
-KEPT = "workload/shop/kept"
+RETAINED = "workload/shop/kept"
 FAILED = "workload/shop/failed"
 FOUGHT = "workload/shop/fought"
 HOSTED = "workload/shop/hosted"
@@ -54,7 +54,8 @@ def applied(key: str, engine: str, state: object = {}) -> tuple[object, ...]:
 
 APPLIED = "applied (key, location, source, digest, version, engine, health, alias, revision, applied_at, body, state)"
 ROWS: dict[str, Rows] = {
-    APPLIED: [applied(each, "recorded") for each in (KEPT, FAILED, FOUGHT, PLAIN)] + [applied(HOSTED, "host", STATE)],
+    APPLIED: [applied(each, "recorded") for each in (RETAINED, FAILED, FOUGHT, PLAIN)]
+    + [applied(HOSTED, "host", STATE)],
     "events (at, run, key, location, type, reason, message)": [
         *((1.0, 1, PLAIN, "", "Warning", old, "") for old in RENAMED),
         (1.0, 1, PLAIN, "", "Normal", "Created", "NotAlive by name"),
@@ -75,7 +76,7 @@ ROWS: dict[str, Rows] = {
         ("side", "SourceReachable", 1, "Read", "", 1.0),
         ("side", "StatusPushed", 0, "PushRaced", "", 1.0),
         ("side", "StatusStale", 0, "Written", "", 1.0),
-        (KEPT, "Waiting", 1, "Kept", "no longer in Git", 1.0),
+        (RETAINED, "Waiting", 1, "Kept", "no longer in Git", 1.0),
     ],
     "requests (kind, args, by, at, taken, done, result)": [
         ("apply", b"{}", "ann", 1.0, 1.0, 1.0, msgspec.json.encode(RESULT)),
@@ -97,7 +98,7 @@ def test_former_reasons_become_the_new_ones_wherever_they_are_recorded(path: Pat
         assert [each.reason for each in records.failures.all()] == ["PermissionDenied", "NoFreePort"]
         conditions = {
             scope: {each.type: each.reason for each in records.conditions.get(scope)}
-            for scope in ("/host", "main", "side", KEPT)
+            for scope in ("/host", "main", "side", RETAINED)
         }
         assert conditions == {
             "/host": {"SettingsLoaded": "InvalidSettings"},
@@ -108,7 +109,7 @@ def test_former_reasons_become_the_new_ones_wherever_they_are_recorded(path: Pat
                 "StatusPushed": "Pushed",
             },
             "side": {"SourceReachable": "Fetched", "StatusPushed": "PushConflict", "StatusStale": "Pushed"},
-            KEPT: {"Waiting": "Retained"},
+            RETAINED: {"Waiting": "Retained"},
         }
         [ready, *_] = records.conditions.get("main")
         assert ready.message == "workload/shop/web at here: WorkloadError: no"
@@ -123,7 +124,7 @@ def test_former_reasons_in_the_state_of_a_workload_and_in_an_answer_become_the_n
             'PermissionDenied: it cannot be written; db ended with 143 (LivenessFailed): said "reason":"NotAlive"'
         )
         assert status["versions"][0]["containers"]["db"]["restarts"]["reason"] == "LivenessFailed"
-        assert {each.state for key in (KEPT, PLAIN) for each in records.applied.get(key)} == {b"{}"}
+        assert {each.state for key in (RETAINED, PLAIN) for each in records.applied.get(key)} == {b"{}"}
         first, second = records.requests.get(1), records.requests.get(2)
         assert first is not None
         assert first.result is not None
@@ -136,7 +137,7 @@ def test_former_reasons_in_the_state_of_a_workload_and_in_an_answer_become_the_n
 def test_the_status_files_of_resources_whose_reason_is_another_one_are_written_anew(path: Path) -> None:
     older(path, MIGRATIONS.index(REASONS), ROWS)
     with closing(Records.open(path)) as records:
-        assert set(records.status_queue.take("main").keys) == {KEPT, FAILED, FOUGHT, HOSTED}
+        assert set(records.status_queue.take("main").keys) == {RETAINED, FAILED, FOUGHT, HOSTED}
 
 
 REPORT = {

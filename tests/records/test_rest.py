@@ -223,8 +223,8 @@ def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
 
 
 def test_the_beginning_of_a_digest_leads_to_all_that_begin_so(records: Records) -> None:
-    for digest, held in (("abc1", "main/def1"), ("abc2", "main/def2"), ("def1", "main/def1"), ("%", "main/x")):
-        records.approvals.remember_plan(digest, held)
+    for digest, hold in (("abc1", "main/def1"), ("abc2", "main/def2"), ("def1", "main/def1"), ("%", "main/x")):
+        records.approvals.remember_plan(digest, hold)
     found = {prefix: records.approvals.hold_digests(prefix) for prefix in ("abc", "abc1", "def1", "de", "main", "%")}
     assert found == {
         "abc": ["main/def1", "main/def2"],

@@ -253,9 +253,9 @@ def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Pat
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
         [key] = keys(path)
-        kept = [name for name in beside(path) if "before-restore" in name]
-        assert (key, kept) in ((key, []), (key, ["records.sqlite.before-restore"]))
-        assert key == "gvc/former" or kept, "nothing is replaced that is not kept"
+        copies = [name for name in beside(path) if "before-restore" in name]
+        assert (key, copies) in ((key, []), (key, ["records.sqlite.before-restore"]))
+        assert key == "gvc/former" or copies, "nothing is replaced that is not kept"
         found.add(key)
         if ended.returncode == 0:
             break

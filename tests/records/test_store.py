@@ -179,10 +179,12 @@ except RecordsError as error:
 def test_another_user_who_may_not_read_is_told_what_to_do(path: Path, records: Records) -> None:
     path.parent.chmod(0)
     try:
-        told = subprocess.run([sys.executable, "-c", AS_ANOTHER_USER, path], capture_output=True, text=True, check=True)
+        result = subprocess.run(
+            [sys.executable, "-c", AS_ANOTHER_USER, path], capture_output=True, text=True, check=True
+        )
     finally:
         path.parent.chmod(0o700)
-    assert "run the command as the user of the daemon or as root" in told.stdout
+    assert "run the command as the user of the daemon or as root" in result.stdout
 
 
 def test_a_file_that_is_something_else_is_refused(path: Path) -> None:

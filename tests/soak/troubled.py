@@ -187,9 +187,9 @@ class Troubled:
         ready = Counter((each.key.name, each.version) for each in replicas if each.ready)
         if ready != wanted or len(replicas) != ready.total():
             return f"{dict(ready)} are ready of {len(replicas)}, {wanted} wanted"
-        ailing = [f"{name}: {self.site.message(f'workload/shop/{name}@here')}" for name in recorded
+        unhealthy = [f"{name}: {self.site.message(f'workload/shop/{name}@here')}" for name in recorded
                   if not self.site.healthy(f"workload/shop/{name}@here")]  # fmt: skip
-        return "; ".join(ailing)
+        return "; ".join(unhealthy)
 
     def _replicas(self) -> Iterator[Replica]:
         for name in self._commits.wanted:
@@ -237,8 +237,8 @@ class Troubled:
 
     def troubles(self, kills: bool) -> list[Callable[[], None]]:
         """What may be done to it, as often as it stands here; without ``kills`` the daemon lives on."""
-        lasting = [self.commit] * 30 + [self.kill_replicas] * 4 + [self.reload, self.fill_disk, self.jump]
-        return lasting + ([self.kill, self.kill, self.stop, self.lose_files] if kills else [])
+        always = [self.commit] * 30 + [self.kill_replicas] * 4 + [self.reload, self.fill_disk, self.jump]
+        return always + ([self.kill, self.kill, self.stop, self.lose_files] if kills else [])
 
 
 @contextlib.contextmanager

@@ -115,10 +115,10 @@ def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
 def test_a_real_sops_opens_what_is_written(manner: EncryptionRules, tmp_path: Path) -> None:
     identity, recipient = fresh()
     (tmp_path / "file.yaml").write_bytes(encrypt(ODD.encode(), [recipient, fresh()[1]], manner, MOMENT))
-    told = sops(tmp_path, identity, "decrypt", "file.yaml")
-    assert told.returncode == 0, told.stderr.decode()
-    assert without_tags(told.stdout) == without_tags(ODD.encode())
-    assert "AES" not in told.stdout.decode()
+    decrypted = sops(tmp_path, identity, "decrypt", "file.yaml")
+    assert decrypted.returncode == 0, decrypted.stderr.decode()
+    assert without_tags(decrypted.stdout) == without_tags(ODD.encode())
+    assert "AES" not in decrypted.stdout.decode()
 
 
 @needs_sops
@@ -138,8 +138,8 @@ def test_what_a_real_sops_wrote_can_be_edited_and_rotated(tmp_path: Path) -> Non
     edited = reencrypt(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
     other, its_recipient = fresh()
     (tmp_path / "file.yaml").write_bytes(rotate(edited, Keyring((identity,)), [its_recipient], [recipient], LATER))
-    told = sops(tmp_path, other, "decrypt", "file.yaml")
-    assert b"password: battery\n" in told.stdout
+    decrypted = sops(tmp_path, other, "decrypt", "file.yaml")
+    assert b"password: battery\n" in decrypted.stdout
     assert sops(tmp_path, identity, "decrypt", "file.yaml").returncode != 0
 
 

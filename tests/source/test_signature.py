@@ -233,8 +233,8 @@ def test_an_old_release_cannot_be_shown_under_the_name_of_another(
     repo.git("update-ref", "refs/tags/v1", repo.git("rev-parse", "refs/tags/v0"))
     assert "the tag was created under another name" in refusal(verified("tag", tag="v0"), word)
     repo.git("update-ref", "-d", "refs/tags/v0")
-    said = refusal(verified("tag", tag="v1"), repo.git("rev-parse", "main"))
-    assert "no annotated tag points to it" in said
+    message = refusal(verified("tag", tag="v1"), repo.git("rev-parse", "main"))
+    assert "no annotated tag points to it" in message
 
 
 def test_a_source_at_a_tag_can_ask_for_its_commit_to_be_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
@@ -275,14 +275,14 @@ def test_an_openpgp_key_that_has_expired_counts_for_nothing(repo: GitRepo, keys:
     keys.commit(repo, "a.yaml", "a", "ada")
     source = by_gpg()
     until = os.times().elapsed + 10
-    said = ""
-    while not said and os.times().elapsed < until:
-        said = _said(by_gpg())
-    assert "the key has expired" in said
+    message = ""
+    while not message and os.times().elapsed < until:
+        message = _refusal(by_gpg())
+    assert "the key has expired" in message
     assert "the key has expired" in refusal(source)
 
 
-def _said(source: Source) -> str:
+def _refusal(source: Source) -> str:
     try:
         source.revision()
     except SourceUnverified as refused:

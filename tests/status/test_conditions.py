@@ -24,31 +24,34 @@ from reconciler.status.conditions import (
 from reconciler.status.rollup import worst
 from tests.status.samples import API, SHOP, failure, record
 
-HELD = WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval: reconciler approve abc")
-KEPT = WaitReason(
+WAITS_FOR_APPROVAL = WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval: reconciler approve abc")
+RETAINED = WaitReason(
     Reason.RETAINED, "no longer in Git, and not deleted: the tag platform/protected keeps it", retained=True
 )
 HERE, THERE = record(location="here"), record(location="there")
 
 
-def told(**facts: Any) -> dict[str, tuple[bool, str, str]]:
+def conditions_of(**facts: Any) -> dict[str, tuple[bool, str, str]]:
     known: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
     return {each.type: (each.status, each.reason, each.message) for each in conditions(ResourceFacts(**known | facts))}
 
 
 def test_a_resource_is_ready_when_every_location_has_what_git_asks_for_and_is_well() -> None:
-    assert told(records=(HERE, THERE)) == {"Ready": (True, "Applied", "applied at here, there")}
-    assert told(key=SHOP, records=(record(SHOP),)) == {"Ready": (True, "Applied", "applied")}
+    assert conditions_of(records=(HERE, THERE)) == {"Ready": (True, "Applied", "applied at here, there")}
+    assert conditions_of(key=SHOP, records=(record(SHOP),)) == {"Ready": (True, "Applied", "applied")}
 
 
 def test_one_location_that_lags_behind_keeps_it_from_being_ready() -> None:
     lagging = (HERE, record(location="there", digest="d0"))
     message = "the latest change is not applied yet at there"
-    assert told(records=lagging) == {"Ready": (False, "Pending", message), "Reconciling": (True, "Pending", message)}
+    assert conditions_of(records=lagging) == {
+        "Ready": (False, "Pending", message),
+        "Reconciling": (True, "Pending", message),
+    }
 
 
 def test_what_is_not_recorded_yet_is_pending() -> None:
-    assert told()["Reconciling"] == (True, "Pending", "not applied yet")
+    assert conditions_of()["Reconciling"] == (True, "Pending", "not applied yet")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_what_is_not_recorded_yet_is_pending() -> None:
     ],
 )
 def test_the_worst_location_speaks_for_the_resource(health: Health, reason: str, message: str, at_work: bool) -> None:
-    found = told(records=(HERE, record(location="there", health=health)))
+    found = conditions_of(records=(HERE, record(location="there", health=health)))
     assert found["Ready"] == (False, reason, message)
     assert ("Reconciling" in found) is at_work
 
@@ -70,35 +73,35 @@ def test_what_engines_say_about_a_way_that_is_not_over_is_passed_on() -> None:
     far = state("1 of 2 replicas updated, 0 available")
     slow = record(location="here", health=Health.LOADING, state=far)
     message = "loading at here: 1 of 2 replicas updated, 0 available"
-    found = told(records=(slow, THERE))
+    found = conditions_of(records=(slow, THERE))
     assert (found["Ready"], found["Reconciling"]) == ((False, "Loading", message), (True, "Loading", message))
     ill = record(location="there", health=Health.UNHEALTHY, state=state("api-x:\n main: ended with 3 (Error)"))
     silent = record(location="far", health=Health.UNHEALTHY, state=b"[]")
     message = "not healthy at far; there: api-x: main: ended with 3 (Error)"
-    assert told(records=(slow, ill, silent))["Ready"] == (False, "Unhealthy", message)
+    assert conditions_of(records=(slow, ill, silent))["Ready"] == (False, "Unhealthy", message)
     endless = record(location="here", health=Health.UNHEALTHY, state=state("x" * 900))
-    assert len(told(records=(endless,))["Ready"][2]) == 500
+    assert len(conditions_of(records=(endless,))["Ready"][2]) == 500
 
 
 def test_what_is_not_enforced_is_told_and_keeps_nothing_from_being_ready() -> None:
     one = [record(location=place, state=state("", "no limits")) for place in ("there", "here")]
     other = record(location="far", state=state("", "no limits; no firewall"))
-    found = told(records=(*one, other))
+    found = conditions_of(records=(*one, other))
     assert found["Ready"][0]
     message = "at here, there: no limits; at far: no limits; no firewall"
     assert found["NotEnforced"] == (True, "NotEnforced", message)
-    assert "NotEnforced" not in told(records=(record(location="here", state=state('"NotEnforced"')),))
+    assert "NotEnforced" not in conditions_of(records=(record(location="here", state=state('"NotEnforced"')),))
 
 
 def state(message: str, lacking: str = "") -> bytes:
     """A deployment whose engine says ``message``, and what it lacks."""
-    held = [{"type": "NotEnforced", "reason": "NotEnforced", "message": lacking}] if lacking else []
-    status = {"message": message, "conditions": [{"type": "Other", "message": "no"}, *held]}
+    expected = [{"type": "NotEnforced", "reason": "NotEnforced", "message": lacking}] if lacking else []
+    status = {"message": message, "conditions": [{"type": "Other", "message": "no"}, *expected]}
     return json.dumps({"name": "here", "status": status}).encode()
 
 
 def test_a_failure_that_is_tried_again_is_work_under_way() -> None:
-    found = told(records=(HERE,), failures=(failure(location="there"),))
+    found = conditions_of(records=(HERE,), failures=(failure(location="there"),))
     assert found["Ready"] == (False, "ProgramNotFound", "at there: no such image")
     assert "Stalled" not in found
     assert found["Reconciling"][0]
@@ -106,45 +109,53 @@ def test_a_failure_that_is_tried_again_is_work_under_way() -> None:
 
 @pytest.mark.parametrize("fields", [{"retry": False}, {"attempts": 3}, {"attempts": 40}])
 def test_a_failure_that_will_not_mend_itself_is_stalled(fields: dict[str, Any]) -> None:
-    found = told(failures=(failure(location="a"), failure(location="b", reason=Reason.NO_COMMAND, **fields)))
+    found = conditions_of(failures=(failure(location="a"), failure(location="b", reason=Reason.NO_COMMAND, **fields)))
     assert found["Stalled"] == (True, "NoCommand", "at b: no such image")
     assert "Reconciling" not in found
 
 
 def test_without_a_limit_of_attempts_only_what_cannot_be_tried_again_is_stalled() -> None:
-    assert "Stalled" not in told(failures=(failure(attempts=99),), attempts=0)
+    assert "Stalled" not in conditions_of(failures=(failure(attempts=99),), attempts=0)
 
 
 def test_what_waits_says_for_what() -> None:
-    assert told(digest="", records=(HERE,), wait=HELD)["Ready"] == (False, HELD.reason, HELD.message)
-    assert told(digest="", records=(HERE,), wait=HELD)["Reconciling"][0]
+    assert conditions_of(digest="", records=(HERE,), wait=WAITS_FOR_APPROVAL)["Ready"] == (
+        False,
+        WAITS_FOR_APPROVAL.reason,
+        WAITS_FOR_APPROVAL.message,
+    )
+    assert conditions_of(digest="", records=(HERE,), wait=WAITS_FOR_APPROVAL)["Reconciling"][0]
 
 
 def test_what_is_kept_stays_ready_and_says_why() -> None:
-    assert told(digest="", records=(HERE,), wait=KEPT) == {"Ready": (True, "Retained", KEPT.message)}
+    assert conditions_of(digest="", records=(HERE,), wait=RETAINED) == {"Ready": (True, "Retained", RETAINED.message)}
     ill = (record(location="here", health=Health.UNHEALTHY),)
-    assert told(digest="", records=ill, wait=KEPT)["Ready"][1] == "Unhealthy"
+    assert conditions_of(digest="", records=ill, wait=RETAINED)["Ready"][1] == "Unhealthy"
 
 
 def test_what_git_no_longer_asks_for_is_on_its_way_out() -> None:
-    assert told(digest="", records=(HERE,))["Reconciling"] == (True, "Deleting", "no longer in Git; to be deleted")
+    assert conditions_of(digest="", records=(HERE,))["Reconciling"] == (
+        True,
+        "Deleting",
+        "no longer in Git; to be deleted",
+    )
 
 
 def test_a_location_that_this_host_does_not_bind_is_told_and_holds_nothing_back() -> None:
-    found = told(records=(HERE,), unbound=("there",))
+    found = conditions_of(records=(HERE,), unbound=("there",))
     assert found["Ready"][0]
     assert found["Placed"] == (False, "LocationNotBound", "this host binds no location there")
 
 
 def test_a_resource_whose_every_location_is_elsewhere_is_not_ready_here() -> None:
-    found = told(records=(record(),), unbound=("there", "elsewhere"))
+    found = conditions_of(records=(record(),), unbound=("there", "elsewhere"))
     assert found["Ready"] == (False, "LocationNotBound", "this host binds no location elsewhere, there")
     assert "Reconciling" not in found
 
 
 def test_of_what_is_gone_there_is_nothing_to_say() -> None:
-    assert told(digest="") == {}
-    assert told(digest="", failures=(failure(),)) == {}
+    assert conditions_of(digest="") == {}
+    assert conditions_of(digest="", failures=(failure(),)) == {}
 
 
 def test_an_error_becomes_a_condition_on_one_line_of_bounded_length() -> None:
@@ -167,7 +178,7 @@ FACTS = st.builds(
     digest=st.sampled_from(["", "d1"]),
     records=st.lists(RECORDS, max_size=3).map(tuple),
     failures=st.lists(st.builds(failure, attempts=st.integers(1, 5), retry=st.booleans()), max_size=2).map(tuple),
-    wait=st.sampled_from([None, HELD, KEPT]),
+    wait=st.sampled_from([None, WAITS_FOR_APPROVAL, RETAINED]),
     unbound=st.sampled_from([(), ("b",)]),
 )
 
@@ -185,7 +196,7 @@ def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
     if is_ready:
         assert not facts.failures
         assert all(each.health.is_good for each in facts.records)
-        assert all(each.digest == facts.digest for each in facts.records) or facts.wait == KEPT
+        assert all(each.digest == facts.digest for each in facts.records) or facts.wait == RETAINED
 
 
 def test_health_rolls_up_to_the_worst() -> None:

@@ -46,12 +46,12 @@ class World:
         self.repo = GitRepo.create(tmp_path / "r.git", {"gvc.yaml": "kind: gvc\n"})
         self.records = records
         self.clock = clock
-        self.settled = SourceSettings(name="main", url=str(self.repo.path), branch="main", **source)
-        self.source = open_source(self.settled, tmp_path / "state")
+        self.source_settings = SourceSettings(name="main", url=str(self.repo.path), branch="main", **source)
+        self.source = open_source(self.source_settings, tmp_path / "state")
 
     def writer(self, source: Source | None = None) -> StatusPublisher:
         places = {"here": LocationSettings(engine="recorded")}
-        settings = Settings("acme", (self.settled,), self.path / "state", locations=places)
+        settings = Settings("acme", (self.source_settings,), self.path / "state", locations=places)
         return StatusPublisher(self.records, source or self.source, settings, self.clock)
 
     def shop(self, workloads: int = 2) -> list[str]:
@@ -210,10 +210,10 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     world.shop()
     world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
     outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
-    kept = RetainedResource(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
-    changed = waiting.save_wait_reasons(world.records, [outcome], [kept])
+    retained = RetainedResource(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
+    changed = waiting.save_wait_reasons(world.records, [outcome], [retained])
     assert [str(key) for key in changed] == ["workload/shop/w0", "workload/shop/w1"]
-    assert waiting.save_wait_reasons(world.records, [outcome], [kept]) == []
+    assert waiting.save_wait_reasons(world.records, [outcome], [retained]) == []
     world.writer().flush()
     ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
     assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
@@ -304,8 +304,8 @@ def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_fr
     assert world.conditions()["StatusPushed"] == (False, "SourceFailed")
     assert writer.flush(force=True)
     names = ("_org/gvc/shop.yaml", "shop/workload/w0.yaml", f"shop/workload/w{FEW + 49}.yaml")
-    told = [value(world.repo.git("show", f"{BRANCH}:{name}"))["health"] for name in names]
-    assert told == ["Unhealthy"] * 3
+    reported = [value(world.repo.git("show", f"{BRANCH}:{name}"))["health"] for name in names]
+    assert reported == ["Unhealthy"] * 3
     assert value(world.repo.git("show", f"{BRANCH}:reconciler.yaml"))["notReady"] == len(keys) - 1
 
 
@@ -384,7 +384,7 @@ def remote(world: World) -> Remote:
 
     def opened(name: str) -> Source:
         address = Address(str(world.repo.path), "file")
-        return Source(world.settled, None, Mirror(world.settled, address, world.path / name))
+        return Source(world.source_settings, None, Mirror(world.source_settings, address, world.path / name))
 
     return opened
 
@@ -403,7 +403,7 @@ def test_without_push_the_status_of_a_remote_stays_here(tmp_path: Path, records:
     world = World(tmp_path, records, FakeClock(), status=StatusSettings(push=False))
     world.shop()
     address = Address(str(world.repo.path), "file")
-    source = Source(world.settled, None, Mirror(world.settled, address, tmp_path / "mirror.git"))
+    source = Source(world.source_settings, None, Mirror(world.source_settings, address, tmp_path / "mirror.git"))
     assert world.writer(source).flush()
     assert len(world.files(GitRepo(tmp_path / "state/status/main.git"))) == 5
     assert world.repo.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"

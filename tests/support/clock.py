@@ -89,15 +89,15 @@ class FakeClock:
     async def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass: sleepers wake and timers call in the order in which they are due."""
         target = self._passed + seconds
-        await self.settle()
+        await self.run_until_idle()
         while (due := self._next_due()) is not None and due <= target:
             self._passed = max(self._passed, due)
             self._wake()
             self._call()
-            await self.settle()
+            await self.run_until_idle()
         self._passed = max(self._passed, target)
 
-    async def settle(self) -> None:
+    async def run_until_idle(self) -> None:
         """Let everything that can go on without time passing go on."""
         for _ in range(TURNS):
             await asyncio.sleep(0)

@@ -98,7 +98,7 @@ locations:
 """
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended, and what it said."""
 
     code: int
@@ -119,7 +119,7 @@ class Desk(Sandbox):
         self.settings = self.settings_file
         self.settings.write_text(settings)
 
-    def run(self, *words: str, real: bool = False, cwd: Path | None = None, **environ: str) -> Said:
+    def run(self, *words: str, real: bool = False, cwd: Path | None = None, **environ: str) -> CommandResult:
         """``reconciler WORDS``, at the desk or in ``cwd``."""
         place = cwd or self.path
         environ = {**self.environ, **environ}
@@ -129,11 +129,11 @@ class Desk(Sandbox):
         """One more commit on the source's branch."""
         return self.repo.commit(files, **how)
 
-    def applied(self) -> Said:
+    def applied(self) -> CommandResult:
         """One run that must end well."""
-        said = self.run("apply")
-        assert said.code == 0, said
-        return said
+        result = self.run("apply")
+        assert result.code == 0, result
+        return result
 
     def plan(self, *words: str) -> Any:
         """The plan as a document."""
@@ -149,7 +149,7 @@ class Desk(Sandbox):
         return {"/".join(filter(None, (item["kind"], item.get("gvc"), item["name"]))) for item in items}
 
 
-def here(*words: str, cwd: Path, **environ: str) -> Said:
+def here(*words: str, cwd: Path, **environ: str) -> CommandResult:
     """``reconciler WORDS`` in this process; the settings are those in ``cwd``."""
     environ = {"RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ}
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
@@ -164,15 +164,15 @@ def here(*words: str, cwd: Path, **environ: str) -> Said:
             main()
         except SystemExit as ended:
             code = ended.code
-    said = [stream.buffer.getvalue().decode() for stream in (out, err)]
-    return Said(int(code or 0), *said)
+    output = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return CommandResult(int(code or 0), *output)
 
 
-def alone(*words: str, cwd: Path, fresh: bool = False, **environ: str) -> Said:
+def alone(*words: str, cwd: Path, fresh: bool = False, **environ: str) -> CommandResult:
     """``reconciler WORDS`` in a process of its own; the settings are those in ``cwd``."""
     environ = {"RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ}
     ended = processes.reconciler(*words, cwd=cwd, environ=environ, fresh=fresh)
-    return Said(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 def golden(name: str, text: str) -> None:

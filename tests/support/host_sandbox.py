@@ -69,8 +69,8 @@ class HostSite(Site):
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
         # Tests lie where no other user gets to.
         host = {"defaultUser": "root", "terminationScale": 0.02, **settings.pop("host", {})}
-        given = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
-        super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **given)
+        combined = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
+        super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **combined)
 
     def replicas(self, name: str, location: str = "here") -> dict[str, Replica]:
         """The replicas of a workload as they are on disk, by name."""

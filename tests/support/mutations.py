@@ -80,11 +80,11 @@ class Pool:
                 self._describe(each)
         if not isinstance(schema, dict):
             return
-        said = [*_listed(schema.get("examples")), *_listed(schema.get("enum"))]
-        self.values.extend(said)
+        values = [*_listed(schema.get("examples")), *_listed(schema.get("enum"))]
+        self.values.extend(values)
         for name, child in _mapped(schema.get("properties")).items():
-            told = [*_listed(child.get("examples")), *_listed(child.get("enum"))] if isinstance(child, dict) else []
-            self.fields.extend((name, value) for value in told or [{}, [], ""])
+            listed = [*_listed(child.get("examples")), *_listed(child.get("enum"))] if isinstance(child, dict) else []
+            self.fields.extend((name, value) for value in listed or [{}, [], ""])
         for child in schema.values():
             self._describe(child)
 

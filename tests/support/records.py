@@ -50,7 +50,7 @@ def cpu_seconds(*words: str, cwd: Path) -> float:
 def record(key: str, body: dict[str, object], location: str = "", **fields: object) -> Record:
     parsed = Key.parse(key)
     head = {"kind": str(parsed.kind), "name": parsed.name} | ({"gvc": parsed.gvc} if parsed.gvc else {})
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "source": "main",
         "digest": f"digest of {key}",
         "version": 1,
@@ -59,7 +59,7 @@ def record(key: str, body: dict[str, object], location: str = "", **fields: obje
         "revision": REVISION,
         "applied_at": AT,
     }
-    return Record(parsed, location, body=json.dumps(head | body).encode(), **(given | fields))  # type: ignore[arg-type]
+    return Record(parsed, location, body=json.dumps(head | body).encode(), **(defaults | fields))  # type: ignore[arg-type]
 
 
 def shop(directory: Path) -> Records:

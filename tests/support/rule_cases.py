@@ -31,7 +31,7 @@ from tests.support.pipeline import Way
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"
 SETTINGS = "settings.yaml"
-MOST_TOLD = 10
+MOST_SHOWN = 10
 """Findings of a case that its golden text shows."""
 DIALECT = ManifestContext("acme", secret_key=b"k" * 32)
 AROUND = ExternalResources(external=frozenset({"gvc/shop", "gvc/ops"}), settings_unknown=True)
@@ -166,8 +166,8 @@ def text_of(case: Case, folder: Path) -> str:
     """What `reconciler validate` prints of ``case``."""
     found = found_in(case, folder)
     excerpts = Excerpts(found.read, secrets=not case.settings)
-    rest = len(found.findings) - MOST_TOLD
+    rest = len(found.findings) - MOST_SHOWN
     if rest <= 0:
         return findings_text(found.findings, excerpts)
-    few, last = found.findings[: MOST_TOLD - 5], found.findings[-1:]
+    few, last = found.findings[: MOST_SHOWN - 5], found.findings[-1:]
     return f"{findings_text(few, excerpts)}… and {rest + 4} more …\n{findings_text(last, excerpts)}"

@@ -75,7 +75,7 @@ class Running:
                 found.append({"text": line})
         return found
 
-    def said(self, event: str, **facts: object) -> list[dict[str, Any]]:
+    def logged(self, event: str, **facts: object) -> list[dict[str, Any]]:
         """Lines of the log about ``event`` that have all the ``facts``."""
         return [each for each in self.log() if each.get("event") == event and facts.items() <= each.items()]
 
@@ -148,7 +148,7 @@ class Site(Sandbox):
         log.unlink(missing_ok=True)
         running = Running(program or ("-m", "reconciler.cli", "run"), log, self.environ | environ, fresh=fresh)
         try:
-            eventually(lambda: running.said("started") or running.process.poll() is not None, "the daemon starts")
+            eventually(lambda: running.logged("started") or running.process.poll() is not None, "the daemon starts")
             yield running
         except AssertionError as error:
             error.add_note(running.log_file.read_text()[-4000:])
@@ -222,7 +222,7 @@ class ServiceManager:
     def __init__(self, path: Path) -> None:
         self.address = str(path / "notify")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._heard: list[str] = []
+        self._notifications: list[str] = []
         self.environ = {"NOTIFY_SOCKET": self.address}
 
     def __enter__(self) -> ServiceManager:
@@ -233,9 +233,9 @@ class ServiceManager:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def heard(self) -> list[str]:
+    def notifications(self) -> list[str]:
         """Every line so far."""
         with contextlib.suppress(BlockingIOError):
             while True:
-                self._heard += self._socket.recv(4096).decode().splitlines()
-        return self._heard
+                self._notifications += self._socket.recv(4096).decode().splitlines()
+        return self._notifications

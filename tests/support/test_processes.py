@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
-from tests.support.desk import Desk, Said, alone
+from tests.support.desk import CommandResult, Desk, alone
 from tests.support.programs import only_root
 
 WORDS = (
@@ -30,7 +30,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_a_command_answers_the_same_wherever_it_runs(desk: Desk, words: list[str]) -> None:
-    fresh: Said = alone(*words, cwd=desk.path, fresh=True)
+    fresh: CommandResult = alone(*words, cwd=desk.path, fresh=True)
     assert fresh.out + fresh.err
     assert desk.run(*words, real=True) == fresh
     assert desk.run(*words) == fresh

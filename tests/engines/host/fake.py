@@ -40,7 +40,7 @@ from tests.support.clock import FakeClock
 class QuickClock(FakeClock):
     """A fake clock that goes on when, and only when, nobody has anything left to do at the moment."""
 
-    async def settle(self) -> None:
+    async def run_until_idle(self) -> None:
         """Let everything go on that can; more than a million turns go round in circles."""
         loop = asyncio.get_running_loop()
         for _ in range(1_000_000):
@@ -62,7 +62,7 @@ class Program(msgspec.Struct, eq=False):
     code: int = 0
 
 
-class Told(msgspec.Struct, frozen=True):
+class RuntimeCall(msgspec.Struct, frozen=True):
     """What the runtime was asked for, and when."""
 
     at: float
@@ -71,7 +71,7 @@ class Told(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-Tell = Callable[[Verdict], None]
+OnVerdict = Callable[[Verdict], None]
 
 
 class Programs:
@@ -83,10 +83,10 @@ class Programs:
     def __init__(self, clock: QuickClock) -> None:
         self.clock = clock
         self.running: dict[ContainerId, Program] = {}
-        self.told: list[Told] = []
+        self.calls: list[RuntimeCall] = []
         self.unkillable = 0
         self.on_end: OnEnd | None = None
-        self.tell: Tell | None = None
+        self.on_verdict: OnVerdict | None = None
         self._count = 0
 
     def later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -97,7 +97,7 @@ class Programs:
 
     def note(self, verb: str, replica: str, container: str = "") -> None:
         """Write down what was asked for."""
-        self.told.append(Told(self.clock.monotonic(), verb, replica, container))
+        self.calls.append(RuntimeCall(self.clock.monotonic(), verb, replica, container))
 
     def places(self) -> list[ContainerId]:
         """Where something runs, in order of the names."""
@@ -121,8 +121,8 @@ class Programs:
             found.ready = good
         else:
             found.dead = not good
-        if self.tell is not None:
-            self.tell(Verdict(place, found.started, kind, good, "" if good else "HTTP 503"))
+        if self.on_verdict is not None:
+            self.on_verdict(Verdict(place, found.started, kind, good, "" if good else "HTTP 503"))
 
 
 class FakeSession:
@@ -173,7 +173,7 @@ class FakeRuntime(HostPrograms):
 
     async def close(self) -> None:
         """Tell nobody any more."""
-        self._programs.on_end = self._programs.tell = None
+        self._programs.on_end = self._programs.on_verdict = None
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """Nothing is lacking."""
@@ -298,13 +298,13 @@ class FakeRuntime(HostPrograms):
 
 
 class FakeProbing:
-    """The protocol Probing of services.py: verdicts come when the behaviour says so."""
+    """The protocol Probes of services.py: verdicts come when the behaviour says so."""
 
-    def __init__(self, programs: Programs, tell: Tell) -> None:
+    def __init__(self, programs: Programs, on_verdict: OnVerdict) -> None:
         self._programs = programs
-        self._told = tell
+        self._on_verdict = on_verdict
         self._watched: set[ContainerId] = set()
-        programs.tell = self._tell
+        programs.on_verdict = self._report
 
     def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
         """Tell of its probes from now on; where they have said something meanwhile, at once."""
@@ -335,13 +335,13 @@ class FakeProbing:
         """Tell nothing of it any more."""
         self._watched.discard(place)
 
-    def _tell(self, verdict: Verdict) -> None:
+    def _report(self, verdict: Verdict) -> None:
         if verdict.place in self._watched:
-            self._told(verdict)
+            self._on_verdict(verdict)
 
 
-class FakeOutfit:
-    """The protocol Outfit of services.py: containers are given nothing but their behaviour."""
+class FakeProvisioner:
+    """The protocol ContainerProvisioner of services.py: containers are given nothing but their behaviour."""
 
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """One port, so that the pool has something to show."""
@@ -373,7 +373,7 @@ class FakeOutfit:
 
 
 class FakeLogging:
-    """The protocol Logging of services.py: nobody reads."""
+    """The protocol LogCollection of services.py: it reads nothing."""
 
     def watch(self, place: ContainerId, path: Path, form: OutputForm) -> None:
         """Nothing is followed."""

@@ -18,7 +18,7 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.planning.plan import Action
 from reconciler.settings import HostSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.given.kit import vault
+from tests.engines.host.provisioning.kit import vault
 from tests.support.plans import Bench, ends, plan, step
 
 WEB = "workload/shop/web"

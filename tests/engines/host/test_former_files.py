@@ -149,7 +149,7 @@ def test_replicas_of_a_former_daemon_go_on_by_files_in_their_former_form(tmp_pat
         await host.engine.close()
         [file] = (tmp_path / "here/replicas").glob("*/*/*.json")
         written = file.read_bytes()
-        told = list(host.programs.told)
+        calls = list(host.programs.calls)
         file.write_bytes(
             written.replace(b'"config_hash":', b'"stamp":')
             .replace(b'"creation_timestamp":', b'"born":')
@@ -158,6 +158,6 @@ def test_replicas_of_a_former_daemon_go_on_by_files_in_their_former_form(tmp_pat
         await host.restart()
         assert file.read_bytes() == written
         await host.until(lambda found: [each.version for each in found if each.ready] == [1])
-        assert host.programs.told == told
+        assert host.programs.calls == calls
 
     played(tmp_path, story)

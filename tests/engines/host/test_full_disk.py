@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.process.state_dir import StartRecord, Stat
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from tests.engines.host.given.kit import container_of, vault
+from tests.engines.host.provisioning.kit import container_of, vault
 from tests.support.programs import fill, only_root, small_disk
 
 pytestmark = only_root("mounts a file system of its own")

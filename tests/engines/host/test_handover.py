@@ -19,8 +19,8 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, PodmanSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
-from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import Host, played
+from tests.engines.host.provisioning.kit import vault
 
 
 class ImageRuntime(FakeRuntime):
@@ -56,8 +56,8 @@ def test_a_change_of_runtime_is_a_rollout(tmp_path: Path) -> None:
         assert fewest == 1, "a replica serves at any moment"
         [new] = fresh.places()
         assert new.replica != old.replica
-        assert [each.verb for each in host.programs.told] == ["start", "terminate", "kill", "remove"]
-        assert [each.verb for each in fresh.told] == ["start"]
+        assert [each.verb for each in host.programs.calls] == ["start", "terminate", "kill", "remove"]
+        assert [each.verb for each in fresh.calls] == ["start"]
 
     played(tmp_path, story)
 

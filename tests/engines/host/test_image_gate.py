@@ -24,9 +24,9 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import HostSettings, ImageSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
-from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import WEB, Host
 from tests.engines.host.kit import played as played_plainly
+from tests.engines.host.provisioning.kit import vault
 from tests.support.images import FakeImageStore
 from tests.support.registry import FakeRegistry, digest_of, manifest, refused
 

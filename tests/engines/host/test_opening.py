@@ -25,9 +25,9 @@ from reconciler.records.store import FILE, Records
 from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.given.kit import vault
 from tests.engines.host.kit import Host, played
 from tests.engines.host.processes.kit import until
+from tests.engines.host.provisioning.kit import vault
 
 
 class Counting(ProcessRuntime):
@@ -114,7 +114,7 @@ def test_what_fails_halfway_is_closed_and_opens_cleanly_afterwards(tmp_path: Pat
         assert Interrupted.opens == [1, -1, 1], "the next observation opens it again"
         await host.time.advance(60.0)
         assert len(host.programs.places()) == 1
-        assert [each.verb for each in host.programs.told] == ["start"]
+        assert [each.verb for each in host.programs.calls] == ["start"]
         counts = host.engine.replica_counts()
         assert (counts.running, counts.wanted) == (1, 1)
 

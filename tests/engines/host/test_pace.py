@@ -67,14 +67,14 @@ async def _without_two() -> list[str]:
 
 def test_a_pool_that_could_not_be_written_is_written_at_the_next_occasion(tmp_path: Path) -> None:
     pool = Endpoints(tmp_path / "endpoints")
-    heard: list[tuple[Key, list[str]]] = []
-    pool.listen(lambda key, ready: heard.append((key, [each.name for each in ready])))
+    changes: list[tuple[Key, list[str]]] = []
+    pool.listen(lambda key, ready: changes.append((key, [each.name for each in ready])))
     web = Replica("web-x", WEB, 1, "", 0.0, (), ports={80: 20001}, ready_since=1.0)
     (tmp_path / "endpoints").write_text("in the way")
     with pytest.raises(EngineError):
         pool.publish(WEB, [web])
-    assert heard == [(WEB, ["web-x"])]
+    assert changes == [(WEB, ["web-x"])]
     (tmp_path / "endpoints").unlink()
     pool.publish(WEB, [web])
     assert b'"web-x"' in (tmp_path / "endpoints" / "shop" / "web.json").read_bytes()
-    assert len(heard) == 1
+    assert len(changes) == 1

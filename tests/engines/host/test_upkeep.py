@@ -23,15 +23,15 @@ class SetClock(FakeClock):
 
 def test_a_clock_that_is_set_is_told_once_and_holds_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
-    told: list[EngineEvent] = []
-    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", told.append)
+    events: list[EngineEvent] = []
+    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)
     for ahead in (0.0, 2.0, 3600.0, 3600.0, -60.0):
         clock.ahead = ahead
         upkeep.check_clock()
-    assert [(str(each.key), each.reason) for each in told] == [("location/here", "ClockJumped")] * 2
-    assert "+3600 s" in told[0].message
-    assert "-3660 s" in told[1].message
-    assert upkeep.clock_jumped == told[1].message
+    assert [(str(each.key), each.reason) for each in events] == [("location/here", "ClockJumped")] * 2
+    assert "+3600 s" in events[0].message
+    assert "-3660 s" in events[1].message
+    assert upkeep.clock_jumped == events[1].message
     asyncio.run(clock.advance(3600))
     upkeep.check_clock()
-    assert (upkeep.clock_jumped, told[2].reason) == ("", "ClockStable")
+    assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")

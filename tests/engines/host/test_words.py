@@ -40,8 +40,8 @@ from reconciler.reasons import Reason
 from reconciler.status.progress import unhealthy_resources
 from tests.engines.host.decisions.reading import PROBE
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.given.kit import around, body, spec_of, variables
 from tests.engines.host.kit import WEB, Host, played
+from tests.engines.host.provisioning.kit import around, body, spec_of, variables
 from tests.engines.host.simulation.schedule import Schedule
 from tests.engines.host.simulation.stage import Stage
 from tests.support.clock import FakeClock
@@ -176,9 +176,9 @@ class Script:
 
 def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
     async def story() -> list[EngineEvent]:
-        clock, told = FakeClock(), list[EngineEvent]()
+        clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)
-        scaler = Autoscaler(source, clock, told.append)
+        scaler = Autoscaler(source, clock, events.append)
         scale = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}
         written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
                         "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
@@ -189,12 +189,12 @@ def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])
             await clock.advance(15.0)
-        return told
+        return events
 
-    told = asyncio.run(story())
-    assert {(each.reason.event_type, each.reason, str(each.key)) for each in told} == {("Normal", "Scaled", WEB)}
-    assert told[0].message == "from 1 to 3 replicas: cpu is 140, its target 50"
-    assert told[-1].message == "from 3 to 1 replicas: cpu is 1, its target 50"
+    events = asyncio.run(story())
+    assert {(each.reason.event_type, each.reason, str(each.key)) for each in events} == {("Normal", "Scaled", WEB)}
+    assert events[0].message == "from 1 to 3 replicas: cpu is 140, its target 50"
+    assert events[-1].message == "from 3 to 1 replicas: cpu is 1, its target 50"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     probed: tuple[str, ...] = ()
 
 
-class _Held(msgspec.Struct, forbid_unknown_fields=True):
+class _WrittenContainer(msgspec.Struct, forbid_unknown_fields=True):
     """A container of a case, where it is more than one that runs: as Container, with ``ended`` and ``reason`` for
     the last end."""
 
@@ -83,7 +83,7 @@ class _There(msgspec.Struct, forbid_unknown_fields=True):
     ending: float | None = None
     reason: str = ""
     index: int = -1
-    containers: tuple[_Held, ...] = ()
+    containers: tuple[_WrittenContainer, ...] = ()
     failing: str = ""
     base_hash: str = ""
 
@@ -121,14 +121,14 @@ def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
 def replica_from(written: dict[str, Any]) -> Replica:
     """A replica; without ``containers`` it has one that runs, and is ready where the replica is."""
     there = msgspec.convert(written, _There)
-    held = there.containers or (_Held(ready=there.ready is not None, message=there.failing),)
+    containers = there.containers or (_WrittenContainer(ready=there.ready is not None, message=there.failing),)
     return Replica(
         there.name,
         KEY,
         there.version,
         there.config_hash,
         there.created,
-        tuple(_container(each) for each in held),
+        tuple(_container(each) for each in containers),
         index=there.index,
         ready_since=there.ready,
         ending=there.ending,
@@ -137,26 +137,26 @@ def replica_from(written: dict[str, Any]) -> Replica:
     )
 
 
-def _container(held: _Held) -> Container:
+def _container(written: _WrittenContainer) -> Container:
     return Container(
-        held.name,
-        held.phase,
-        held.started,
-        held.ready and held.phase is Phase.RUNNING,
-        held.alive,
-        failures=held.failures,
-        start_at=held.start_at,
-        last=None if held.ended is None else Ended(1, held.ended, held.reason),
-        post_start=held.post_start,
-        pre_stop=held.pre_stop,
-        sigterm_at=held.sigterm_at,
-        sigkill_at=held.sigkill_at,
-        message=held.message,
+        written.name,
+        written.phase,
+        written.started,
+        written.ready and written.phase is Phase.RUNNING,
+        written.alive,
+        failures=written.failures,
+        start_at=written.start_at,
+        last=None if written.ended is None else Ended(1, written.ended, written.reason),
+        post_start=written.post_start,
+        pre_stop=written.pre_stop,
+        sigterm_at=written.sigterm_at,
+        sigkill_at=written.sigkill_at,
+        message=written.message,
         wanted=ContainerSpec(
-            held.name,
-            pre_stop=HOOK if held.hook else None,
-            readiness=PROBE if held.probed else None,
-            own_sleep=held.own_sleep,
+            written.name,
+            pre_stop=HOOK if written.hook else None,
+            readiness=PROBE if written.probed else None,
+            own_sleep=written.own_sleep,
         ),
     )
 

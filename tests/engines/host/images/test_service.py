@@ -113,7 +113,7 @@ def test_many_workloads_share_one_request_and_one_pull(tmp_path: Path) -> None:
         stage.store.hold = asyncio.Event()
         keys = [Key(Kind.WORKLOAD, "shop", f"w{number}") for number in range(20)]
         asked = [asyncio.create_task(stage.ensure(key=key)) for key in keys]
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         stage.store.hold.set()
         assert set(await asyncio.gather(*asked)) == {pinned("one")}
         assert (stage.registry.count(), len(stage.store.pulls)) == (1, 1)
@@ -128,7 +128,7 @@ def test_four_images_are_pulled_at_once(tmp_path: Path) -> None:
         stage.store.hold = asyncio.Event()
         images = {f"c{number}": f"{HOST}/team/app:t{number}" for number in range(9)}
         asked = asyncio.create_task(stage.service.ensure(WorkloadImages(WEB, 1, images)))
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         assert stage.store.running == 4
         stage.store.hold.set()
         assert await asked == {f"c{number}": pinned(f"{number}") for number in range(9)}
@@ -152,12 +152,12 @@ def test_who_stops_waiting_stops_the_pull_only_as_the_last_one(tmp_path: Path) -
     async def story(stage: Stage) -> None:
         stage.store.hold = asyncio.Event()
         first, second = (asyncio.create_task(stage.ensure(key=key)) for key in (WEB, API))
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         first.cancel()
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         assert (first.cancelled(), stage.store.running) == (True, 1)
         second.cancel()
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         assert (second.cancelled(), stage.store.running) == (True, 0)
 
         stage.store.hold = None
@@ -171,7 +171,7 @@ def test_closing_ends_a_pull_with_an_error_for_who_waits(tmp_path: Path) -> None
     async def story(stage: Stage) -> None:
         stage.store.hold = asyncio.Event()
         waiting = asyncio.create_task(stage.ensure())
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         await stage.service.close()
         with pytest.raises(ImageError, match="the pull of an image was stopped"):
             await waiting
@@ -183,7 +183,7 @@ def test_a_digest_is_pinned_before_its_pull_so_a_crash_changes_nothing(tmp_path:
     async def story(stage: Stage) -> None:
         stage.store.hold = asyncio.Event()
         waiting = asyncio.create_task(stage.ensure())
-        await stage.clock.settle()
+        await stage.clock.run_until_idle()
         waiting.cancel()
         await stage.restart()
         stage.registry.push("team/app", "1", manifest("two"))

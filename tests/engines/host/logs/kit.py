@@ -69,12 +69,12 @@ class Location:
     def collect(self) -> Collected:
         """Looks until nothing is left to take; the last one."""
 
-        async def looks() -> Collected:
+        async def rounds() -> Collected:
             while (done := await self.collector.collect()).behind:
                 pass
             return done
 
-        return asyncio.run(looks())
+        return asyncio.run(rounds())
 
     def forget(self, at: ContainerId) -> Collected:
         """Follow it no longer."""

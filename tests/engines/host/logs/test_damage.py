@@ -210,11 +210,11 @@ def test_with_a_full_disk_nothing_is_dropped_and_with_room_it_goes_on(small: Loc
     noise = random.Random(1).randbytes(3_000_000).hex().encode()
     small.write(noise[:1_000_000] + b"\n" + noise[1_000_000:] + b"\n")
     filler = fill(tmp_path / "disk", 8192)
-    told = small.collect()
-    assert told.trouble == "logs of here cannot be stored: No space left on device"
-    assert small.collect().trouble == told.trouble
+    collected = small.collect()
+    assert collected.trouble == "logs of here cannot be stored: No space left on device"
+    assert small.collect().trouble == collected.trouble
     small.restarted()
-    assert small.collect().trouble == told.trouble
+    assert small.collect().trouble == collected.trouble
     filler.unlink()
     small.wait(AGAIN)
     assert small.collect().trouble == ""

@@ -69,15 +69,15 @@ def test_of_much_only_the_end_is_read(location: Location) -> None:
         location.taken(f"{number} " + "x" * 300 + "\n")
         location.wait(3600)
     assert len(location.segments()) > 10
-    looked: list[Block] = []
+    read: list[Block] = []
 
     def counted(found: Block) -> list[bytes]:
-        looked.append(found)
+        read.append(found)
         return found.lines()
 
     search = Search(partial(roots, location.state), lambda labels: True, counted)
     assert [line.text.split()[0] for line in search.newest(3)] == [b"297", b"298", b"299"]
-    assert len(looked) <= 4
+    assert len(read) <= 4
 
 
 def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> None:

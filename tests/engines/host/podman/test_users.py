@@ -26,9 +26,9 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
-from tests.engines.host.given.kit import around, spec_of, vault
 from tests.engines.host.podman.kit import IMAGE, KEY, Host, drop_rules, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
+from tests.engines.host.provisioning.kit import around, spec_of, vault
 from tests.support.programs import only_root, tool
 
 MIB = 1 << 20

@@ -79,7 +79,7 @@ def certificate(folder: Path) -> Path:
 @contextmanager
 def speaker(sends: bytes, keeps_open: bool = False) -> Iterator[int]:
     """The port of a server that sends the same to whoever has asked, and closes, or does so only in the end."""
-    kept: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     def serve() -> None:
         while True:
@@ -87,7 +87,7 @@ def speaker(sends: bytes, keeps_open: bool = False) -> Iterator[int]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            kept.append(connection)
+            connections.append(connection)
             with suppressed():
                 connection.recv(65_536)
                 connection.sendall(sends)
@@ -102,7 +102,7 @@ def speaker(sends: bytes, keeps_open: bool = False) -> Iterator[int]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
-            for each in kept:
+            for each in connections:
                 each.close()
 
 

@@ -283,34 +283,34 @@ def test_a_daemon_that_was_held_up_says_nothing_about_the_container() -> None:
 def test_no_look_leaves_a_file_open() -> None:
     forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
 
-    async def looks() -> int:
+    async def open_files() -> int:
         with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, site() as web:
             ports = (grpc, silent, web.server_port, closed_port())
             await asyncio.gather(*(run_probe(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
         return len(os.listdir("/proc/self/fd"))
 
     async def scenario() -> None:
-        before = await looks()
-        assert before - 5 < await looks() < before + 5, "36 looks in each round"
+        before = await open_files()
+        assert before - 5 < await open_files() < before + 5, "36 looks in each round"
 
     asyncio.run(scenario())
 
 
 def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone() -> None:
-    told: asyncio.Queue[Verdict] = asyncio.Queue()
+    verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
 
     async def scenario() -> None:
         clock = SystemClock()
-        prober = Prober(Shell(), clock, told.put_nowait)
+        prober = Prober(Shell(), clock, verdicts.put_nowait)
         with site() as server:
             container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
             seen = Container("main", started=clock.monotonic())
             prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
             async with asyncio.timeout(30):
-                assert await told.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
+                assert await verdicts.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
         async with asyncio.timeout(30):
-            gone = [await told.get(), await told.get()]
+            gone = [await verdicts.get(), await verdicts.get()]
         assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
         # A probe that was waiting to be accepted when the server closed is told otherwise than one that came later.
         assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}

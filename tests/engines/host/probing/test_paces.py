@@ -47,16 +47,16 @@ def answering(case: dict[str, Any]) -> Callable[[float], bool | None]:
 def test_a_probe_asks_when_it_should_and_says_what_it_should(case: dict[str, Any]) -> None:
     probe, well = probe_of(case), answering(case)
     state = initial(ProbeKind(case["kind"]), case.get("ready", False))
-    now, asked, told = float(case.get("from", 0)), [], []
+    now, asked, verdicts = float(case.get("from", 0)), [], []
     while (now := max(next_due(probe, state, 0.0, now, HALF), now)) <= case["until"]:
         asked.append(now)
         before, state = state, after(probe, state, well(now), now)
         if state.verdict is not None and state.verdict is not before.verdict:
-            told.append([now, state.verdict])
+            verdicts.append([now, state.verdict])
         if case["kind"] == "liveness" and state.verdict is False:
             break
     assert asked == pytest.approx(case["asked"])
-    assert told == [[pytest.approx(at), verdict] for at, verdict in case["told"]]
+    assert verdicts == [[pytest.approx(at), verdict] for at, verdict in case["verdicts"]]
 
 
 class Scripted:
@@ -82,13 +82,13 @@ class Listener:
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
-        self.told: list[list[object]] = []
+        self.verdicts: list[list[object]] = []
 
-    def tell(self, verdict: Verdict) -> None:
-        """As Tell."""
+    def record(self, verdict: Verdict) -> None:
+        """As OnVerdict."""
         assert verdict.place == PLACE
         assert verdict.message in ([""] if verdict.ok else ["exit code 1", "not asked: ExecFailed"])
-        self.told.append([self.clock.monotonic(), verdict.kind.value, verdict.ok])
+        self.verdicts.append([self.clock.monotonic(), verdict.kind.value, verdict.ok])
 
 
 FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.values[0]]
@@ -99,11 +99,11 @@ def test_a_prober_does_what_the_pure_functions_say(case: dict[str, Any]) -> None
     async def scenario() -> None:
         clock = FakeClock()
         runtime, listener = Scripted(clock, answering(case)), Listener(clock)
-        prober = Prober(runtime, clock, listener.tell)
+        prober = Prober(runtime, clock, listener.record)
         prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
         await clock.advance(case["until"])
         assert runtime.asked == pytest.approx(case["asked"])
-        assert listener.told == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["told"]]
+        assert listener.verdicts == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["verdicts"]]
         await prober.close()
 
     asyncio.run(scenario())
@@ -115,7 +115,7 @@ def watching(
     """A prober that watches one container for both its probes."""
     clock = FakeClock()
     runtime, listener = Scripted(clock, well), Listener(clock)
-    prober = Prober(runtime, clock, listener.tell)
+    prober = Prober(runtime, clock, listener.record)
     prober.watch(PLACE, ContainerSpec("main", readiness=probe, liveness=probe), {}, seen)
     return clock, runtime, listener, prober
 
@@ -131,9 +131,9 @@ def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> 
         assert len(runtime.asked) == 8
         assert all(at <= 10 for at in runtime.asked[:2]), "each probe asks within its first period"
         assert runtime.asked[0] != runtime.asked[1], "not all of them ask at once"
-        assert listener.told == []
+        assert listener.verdicts == []
         await clock.advance(30)
-        assert sorted(told[1:] for told in listener.told) == [["liveness", False], ["readiness", False]]
+        assert sorted(verdict[1:] for verdict in listener.verdicts) == [["liveness", False], ["readiness", False]]
         await prober.close()
 
     asyncio.run(scenario())
@@ -147,7 +147,7 @@ def test_nothing_is_told_of_a_container_that_is_forgotten() -> None:
         prober.forget(PLACE)
         asked = list(runtime.asked)
         await clock.advance(100)
-        assert (runtime.asked, listener.told) == (asked, [])
+        assert (runtime.asked, listener.verdicts) == (asked, [])
         await prober.close()
 
     asyncio.run(scenario())
@@ -161,7 +161,7 @@ def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
         prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, Container("main", started=95.0))
         await clock.advance(30)
         assert runtime.asked == pytest.approx([95, 105])
-        assert listener.told == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
+        assert listener.verdicts == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
         await prober.close()
 
     asyncio.run(scenario())
@@ -191,13 +191,13 @@ def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_
     async def scenario() -> None:
         clock = FakeClock()
         runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
-        prober = Prober(runtime, clock, listener.tell)
+        prober = Prober(runtime, clock, listener.record)
         impatient = Probe(exec=Command(("check",)), failure_threshold=1)
         prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, Container("main"))
         await clock.advance(0.5)
         prober.watch(PLACE, ContainerSpec("main"), {}, Container("main", started=0.5))
         await clock.advance(100)
-        assert (len(runtime.asked), listener.told) == (1, [])
+        assert (len(runtime.asked), listener.verdicts) == (1, [])
         assert asyncio.all_tasks() == {asyncio.current_task()}
         await prober.close()
 
@@ -221,11 +221,11 @@ def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
     async def scenario() -> None:
         clock = FakeClock()
         runtime, listener = Faulty(clock, lambda now: True), Listener(clock)
-        prober = Prober(runtime, clock, listener.tell)
+        prober = Prober(runtime, clock, listener.record)
         prober.watch(PLACE, ContainerSpec("main", readiness=CHECK), {}, Container("main"))
         await clock.advance(60)
         assert all(after - before >= 10 for before, after in itertools.pairwise(runtime.asked[:4])), "never in a rush"
-        assert listener.told == [[pytest.approx(runtime.asked[3]), "readiness", True]]
+        assert listener.verdicts == [[pytest.approx(runtime.asked[3]), "readiness", True]]
         await prober.close()
 
     with capture_logs() as logged:

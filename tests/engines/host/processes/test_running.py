@@ -71,15 +71,15 @@ def test_a_program_gets_its_own_environment_and_nothing_of_the_daemons(
 ) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
-            given = {"A": "1", "TEXT": "two words\nand a line", "EMPTY": "", "odd.name-x": "3"}
-            await host.runtime.start(launch("python3", "-c", "import os; print(dict(os.environ))", env=given))
+            variables = {"A": "1", "TEXT": "two words\nand a line", "EMPTY": "", "odd.name-x": "3"}
+            await host.runtime.start(launch("python3", "-c", "import os; print(dict(os.environ))", env=variables))
             await host.over()
             found = eval(host.output())
-            assert {name: found[name] for name in given} == given
+            assert {name: found[name] for name in variables} == variables
             more = {"PATH", "PWD", "SHLVL", "_", "LC_CTYPE"} | {
                 name for name in found if name.startswith("RECONCILER_")
             }
-            assert found.keys() - more == given.keys()
+            assert found.keys() - more == variables.keys()
 
     monkeypatch.setenv("CANARY", "of the daemon")
     asyncio.run(story())

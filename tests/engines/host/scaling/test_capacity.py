@@ -34,13 +34,13 @@ def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None
     history, now = lived(None, "first", case["used"], 1000.0)
     history, _ = lived(history, "second", case.get("then", []), now)
     history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
-    container = ContainerSpec("main", cpu=case["given"][0], memory=case["given"][1] * MIB)
+    container = ContainerSpec("main", cpu=case["limits"][0], memory=case["limits"][1] * MIB)
     amount = recommend_amount(history, container)
     assert (amount and [amount.cpu, amount.memory / MIB]) == case.get("recommended")
 
 
 @pytest.mark.parametrize(
-    ("type_", "metric", "said", "on"),
+    ("type_", "metric", "setting", "on"),
     [
         ("serverless", "concurrency", None, True),
         ("standard", "disabled", None, True),
@@ -52,9 +52,9 @@ def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None
     ],
 )
 def test_it_is_on_where_nobody_says_but_not_with_cpu_and_not_on_cron(
-    type_: str, metric: str, said: bool | None, on: bool
+    type_: str, metric: str, setting: bool | None, on: bool
 ) -> None:
-    assert applies(wanted_of(type_, Autoscaling(metric), said)) is on
+    assert applies(wanted_of(type_, Autoscaling(metric), setting)) is on
 
 
 @given(

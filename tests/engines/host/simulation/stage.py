@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
-from tests.engines.host.fake import FakeLogging, FakeOutfit, FakeProbing, FakeRuntime, Programs, QuickClock
+from tests.engines.host.fake import FakeLogging, FakeProbing, FakeProvisioner, FakeRuntime, Programs, QuickClock
 from tests.engines.host.simulation.behaviour import containers_of
 from tests.engines.host.simulation.schedule import Schedule, wanted_at_first
 
@@ -63,7 +63,7 @@ class Stage:
         """Let a daemon begin."""
         tools = HostServices(
             runtime=self.make_runtime(),
-            provisioner=FakeOutfit(),
+            provisioner=FakeProvisioner(),
             store=Store(self._root / "replicas"),
             endpoints=Endpoints(self._root / "endpoints"),
             probes=FakeProbing(self.programs, self._probed),

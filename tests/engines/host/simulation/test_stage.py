@@ -48,7 +48,7 @@ def carried_out(stage: Stage) -> list[str]:
     """What the runtime was asked for, a line each."""
     return sorted(
         f"{each.at:.6f} {each.verb} {each.replica}{'/' if each.container else ''}{each.container}"
-        for each in stage.programs.told
+        for each in stage.programs.calls
     )
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         return stage
 
     stage = asyncio.run(whole())
-    assert [(each.at - 100, each.verb) for each in stage.programs.told if each.at > 100] == [
+    assert [(each.at - 100, each.verb) for each in stage.programs.calls if each.at > 100] == [
         (45, "terminate"),
         (90, "kill"),
         (100, "kill"),
@@ -124,7 +124,7 @@ def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path
         await stage.happen("push", behaviour)
         await stage.run(100)
         before = {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()}
-        asked = len(stage.programs.told)
+        asked = len(stage.programs.calls)
         await stage.happen("restart", "10")
         shutil.rmtree(tmp_path / "replicas")
         if not pool:
@@ -132,7 +132,7 @@ def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path
         await stage.run(100)
         assert {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()} == before
         assert all(each.ready for each in stage.replicas())
-        assert len(stage.programs.told) == asked
+        assert len(stage.programs.calls) == asked
         assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
         await stage.happen("push", "good")
         await stage.run(0.5)

@@ -17,8 +17,8 @@ from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.given.kit import around, spec_of, vault
-from tests.engines.host.given.test_ports import listening
+from tests.engines.host.provisioning.kit import around, spec_of, vault
+from tests.engines.host.provisioning.test_ports import listening
 
 KEY = Key.parse("workload/shop/web")
 SECRETS = {"s": {"type": "dictionary", "data": {"user": "shop"}}}

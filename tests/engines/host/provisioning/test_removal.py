@@ -54,7 +54,7 @@ def test_depth_is_no_defence(tmp_path: Path) -> None:
 
 
 @contextmanager
-def as_nobody() -> Iterator[Path]:
+def unprivileged() -> Iterator[Path]:
     """A directory of a user without rights, as whom everything is done meanwhile."""
     with TemporaryDirectory() as name:
         rooted = os.geteuid() == 0
@@ -69,7 +69,7 @@ def as_nobody() -> Iterator[Path]:
 
 
 def test_directories_that_were_closed_are_opened() -> None:
-    with as_nobody() as place:
+    with unprivileged() as place:
         (place / "top" / "shut" / "inner").mkdir(parents=True)
         (place / "top" / "shut" / "file").write_text("x")
         for path in (place / "top/shut/inner", place / "top/shut", place / "top"):
@@ -79,7 +79,7 @@ def test_directories_that_were_closed_are_opened() -> None:
 
 
 def test_what_cannot_be_removed_is_an_error() -> None:
-    with as_nobody() as place:
+    with unprivileged() as place:
         (place / "top" / "inner").mkdir(parents=True)
         place.chmod(0o500)
         with pytest.raises(PermissionError):

@@ -12,7 +12,7 @@ from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, a
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Probe, read_specification
-from tests.engines.host.given.kit import body, spec_of, variables
+from tests.engines.host.provisioning.kit import body, spec_of, variables
 from tests.support.cases import cases
 
 WEB = Key.parse("workload/shop/web")
@@ -57,8 +57,8 @@ def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
         "timeout": wanted.options.timeout_seconds,
     }
     for name, expected in case["wanted"].items():
-        told = {each: found[name][each] for each in expected} if isinstance(expected, dict) else found[name]
-        assert told == expected
+        values = {each: found[name][each] for each in expected} if isinstance(expected, dict) else found[name]
+        assert values == expected
 
 
 def test_scaling_replaces_numbers_and_makes_nothing_else_anew() -> None:

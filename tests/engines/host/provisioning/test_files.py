@@ -26,7 +26,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 from reconciler.private_files import set_locked
-from tests.engines.host.given.kit import container_of, spec_of, vault
+from tests.engines.host.provisioning.kit import container_of, spec_of, vault
 from tests.support.cases import cases
 from tests.support.programs import only_root, small_disk
 
@@ -97,15 +97,15 @@ def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -
         assert f"{caught.value.reason} {caught.value}" == case["error"]
         assert not any(tmp_path.iterdir())
         return
-    given = provide(files, container, PLACE, OURS)
-    assert sorted(tree(given.volumes)) == sorted(case["tree"])
+    provided = provide(files, container, PLACE, OURS)
+    assert sorted(tree(provided.volumes)) == sorted(case["tree"])
     spec = spec_of({"volumes": case["volumes"]}, scheme=scheme)
     wanted = workload_spec(AppliedWorkload(WEB, "here", spec, 1, ""), "")
     assert [line for line in limitations(wanted, ABLE) if " is not mounted at " in line] == case.get("lacking", [])
-    assert [(given.volumes / mount.path.lstrip("/")).resolve() for mount in given.mounts] == [
-        mount.source.resolve() for mount in given.mounts
+    assert [(provided.volumes / mount.path.lstrip("/")).resolve() for mount in provided.mounts] == [
+        mount.source.resolve() for mount in provided.mounts
     ]
-    assert {mount.path for mount in given.mounts if not mount.read_only} == {
+    assert {mount.path for mount in provided.mounts if not mount.read_only} == {
         each.partition(" ")[0] for each in case["tree"] if each.endswith(" rw")
     }
 
@@ -156,8 +156,8 @@ def test_what_a_crash_left_half_made_is_in_nobodys_way(tmp_path: Path) -> None:
         for name in (".main.new", ".main.old"):
             (folder / name / "s").mkdir(parents=True)
             (folder / name / "s" / "user").write_text("half")
-    given = give(files, AT_S)
-    assert (given.volumes / "s" / "user").read_text() == "shop"
+    provided = give(files, AT_S)
+    assert (provided.volumes / "s" / "user").read_text() == "shop"
     assert not holding(tmp_path, "half")
 
 
@@ -308,13 +308,13 @@ def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(mem
     with open_place() as root:
         files = Files(root / "host", vault(SECRETS), memory=memory)
         try:
-            given = give(files, AT_S, owner=Owner(USER, GROUP))
-            password = given.volumes / "s" / "password"
+            provided = give(files, AT_S, owner=Owner(USER, GROUP))
+            password = provided.volumes / "s" / "password"
             assert list(unreachable(root / "host", Owner(USER, GROUP))) == []
             others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
             assert [reads(password, *who) for who in others] == [True, False, False]
             assert stat.S_IMODE(password.stat().st_mode) == 0o400
-            given = give(files, AT_S, owner=Owner(USER))
+            provided = give(files, AT_S, owner=Owner(USER))
             assert [reads(password, *who) for who in others] == [True, False, False]
         finally:
             files.clear(WEB, "web-1")
@@ -324,12 +324,12 @@ def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(mem
 def test_the_group_owns_mounted_volumes_and_what_is_made_in_them(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
     mounts = ({"uri": "platform://volumeset/data", "path": "/data"}, {"uri": "scratch://a", "path": "/a"})
-    given = give(files, *mounts, owner=Owner(None, GROUP))
+    provided = give(files, *mounts, owner=Owner(None, GROUP))
     for name in ("data", "a"):
-        (given.volumes / name / "file").write_text("x")
-        found = (given.volumes / name / "file").stat()
+        (provided.volumes / name / "file").write_text("x")
+        found = (provided.volumes / name / "file").stat()
         assert (found.st_uid, found.st_gid) == (0, GROUP)
-        assert stat.S_IMODE((given.volumes / name).stat().st_mode) == 0o2770
+        assert stat.S_IMODE((provided.volumes / name).stat().st_mode) == 0o2770
 
 
 @as_root

@@ -15,7 +15,7 @@ from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
 from reconciler.engines.host.runtimes.protocol import ContainerView
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from tests.engines.host.given.kit import around, container_of, manifest, variables, vault
+from tests.engines.host.provisioning.kit import around, container_of, manifest, variables, vault
 from tests.support.cases import cases
 
 CANARY = "correct-horse"

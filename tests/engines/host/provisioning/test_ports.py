@@ -16,7 +16,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.given.kit import vault
+from tests.engines.host.provisioning.kit import vault
 
 LOCAL = range(24_000, 24_400)
 """Of this test alone, so that nobody else is in the way."""
@@ -35,11 +35,11 @@ def listening(address: str, port: int = 0) -> socket.socket:
 
 
 def test_every_declared_port_gets_one_that_can_be_bound() -> None:
-    given = free_ports([8080, 9000], (), "web-1", LOCAL)
-    assert list(given) == [8080, 9000]
-    assert len(set(given.values())) == 2
-    assert all(port in LOCAL for port in given.values())
-    for port in given.values():
+    ports = free_ports([8080, 9000], (), "web-1", LOCAL)
+    assert list(ports) == [8080, 9000]
+    assert len(set(ports.values())) == 2
+    assert all(port in LOCAL for port in ports.values())
+    for port in ports.values():
         listening("0.0.0.0", port).close()
 
 
@@ -50,9 +50,9 @@ def test_nothing_is_given_for_nothing() -> None:
 def test_what_another_replica_was_given_is_not_given_again() -> None:
     taken: set[int] = set()
     for number in range(50):
-        given = set(free_ports([8080, 9000, 9001], taken, f"web-{number}", LOCAL).values())
-        assert not given & taken
-        taken |= given
+        ports = set(free_ports([8080, 9000, 9001], taken, f"web-{number}", LOCAL).values())
+        assert not ports & taken
+        taken |= ports
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "127.0.0.2", "::", "::1"])
