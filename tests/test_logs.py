@@ -28,7 +28,7 @@ def line(**facts: object) -> dict[str, object]:
     return found
 
 
-def test_it_is_one_line_of_json_where_nobody_watches() -> None:
+def test_it_is_one_line_of_json_without_a_terminal() -> None:
     found = line(source="main", applied=3, took=0.25)
     assert found.pop("timestamp")
     assert found == {"event": "run", "level": "info", "source": "main", "applied": 3, "took": 0.25}
@@ -42,14 +42,14 @@ def test_it_is_for_people_on_a_terminal() -> None:
     assert not stream.getvalue().startswith("{")
 
 
-def test_a_terminal_gets_json_where_the_settings_say_so() -> None:
+def test_a_terminal_gets_json_where_the_settings_ask_for_it() -> None:
     stream = Terminal()
     configure("json", "info", stream)
     log().warning("run")
     assert json.loads(stream.getvalue())["level"] == "warning"
 
 
-def test_a_log_that_nobody_reads_any_more_stops_nothing() -> None:
+def test_a_log_without_a_reader_stops_nothing() -> None:
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w", buffering=1)
     configure("json", "info", stream)
@@ -90,7 +90,7 @@ def test_credentials_in_a_url_are_masked_wherever_it_stands() -> None:
     assert found["errors"] == ["cannot read ssh://***@git.example/m"]
 
 
-def test_an_exception_is_told_with_its_traceback() -> None:
+def test_an_exception_is_logged_with_its_traceback() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     try:

@@ -66,7 +66,7 @@ def test_a_value_keeps_its_characters() -> None:
     assert document.value["description"] == "a\u202eb\x9b"
 
 
-def test_keys_are_looked_at_only_where_a_file_may_hide_something() -> None:
+def test_keys_are_checked_only_where_a_file_may_hide_something() -> None:
     assert not may_hide(b"kind: gvc\n")
     assert not may_hide("é日本\U0001f600".encode())
     assert all(may_hide(each.encode()) for each in CHARACTERS if each >= "\x80")

@@ -43,7 +43,7 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
     }
 
 
-def test_what_the_schema_calls_a_default_is_what_follows_where_nothing_is_said(tmp_path: Path) -> None:
+def test_the_defaults_of_the_schema_are_those_of_the_loader(tmp_path: Path) -> None:
     complete = with_defaults(load_schema("settings"), SMALLEST)
     assert {"retry", "state", "parallel", "locations"} <= set(complete)
     assert load_settings(written(tmp_path / "a.yaml", SMALLEST)) == load_settings(
@@ -113,7 +113,7 @@ def test_paths_start_at_the_directory_of_the_file(tmp_path: Path, monkeypatch: p
         ("example.com:m.git", False),
     ],
 )
-def test_a_path_is_told_from_an_address(url: str, local: bool) -> None:
+def test_a_path_is_distinguished_from_an_address(url: str, local: bool) -> None:
     assert is_local(url) is local
 
 
@@ -137,7 +137,7 @@ def test_a_word_that_may_be_a_boolean_is_put_in_quotes_where_text_is_wanted(tmp_
     assert advice == ['write "no" in quotes', 'write "y" in quotes', 'write "on" in quotes', "write false"]
 
 
-def test_every_fault_is_told_with_its_place_and_a_way_out(tmp_path: Path) -> None:
+def test_every_fault_of_the_settings_has_its_place_and_a_way_out(tmp_path: Path) -> None:
     text = """\
 org: acme
 statte: /var/lib/reconciler
@@ -156,7 +156,7 @@ sources:
     ]
 
 
-def test_a_syntax_error_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_syntax_error_is_reported_with_its_place(tmp_path: Path) -> None:
     path = written(tmp_path / "settings.yaml", "org: [acme\nsources: []\n")
     (line,) = refusal(path)
     assert line.startswith(f"{path}:")

@@ -27,7 +27,7 @@ from tests.bench.ground import Ground
 from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, share
 from tests.bench.measure import Failed
 from tests.bench.table import Row
-from tests.engines.host.given.kit import vault
+from tests.engines.host.provisioning.kit import vault
 from tests.support.podman import IMAGE, PodmanService, podman_service
 from tests.support.sandbox import eventually
 

@@ -28,7 +28,7 @@ def versions(desk: Desk) -> dict[str, int]:
     return {item["name"]: item["version"] for item in desk.run("get", "workload", "-o", "json").json["items"]}
 
 
-def test_a_run_is_done_and_told_when_the_command_ends(tmp_path: Path) -> None:
+def test_apply_ends_after_the_run_and_its_status_commit(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     result = desk.run("apply", real=True)
     assert (result.code, result.err) == (0, "")
@@ -42,7 +42,7 @@ def test_a_run_is_done_and_told_when_the_command_ends(tmp_path: Path) -> None:
     assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
 
 
-def test_a_second_run_finds_nothing_to_do_and_says_so(tmp_path: Path) -> None:
+def test_a_second_run_reports_that_nothing_is_to_be_done(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     tip = desk.repo.git("rev-parse", "main")
@@ -71,7 +71,7 @@ def test_a_refused_revision_changes_nothing_and_exits_with_1(tmp_path: Path) -> 
     assert "shop/bad.yaml" in desk.status("reconciler.yaml")
 
 
-def test_deletes_that_wait_are_told_and_the_rest_is_applied(tmp_path: Path) -> None:
+def test_apply_lists_deletes_that_wait_and_applies_the_rest(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
     result = desk.run("apply")
     assert (result.code, result.err) == (1, "")
@@ -143,7 +143,7 @@ def test_an_approval_covers_only_what_was_read(tmp_path: Path) -> None:
     assert "volumeset/shop/data" in desk.recorded()
 
 
-def test_a_digest_that_nobody_knows_is_refused_with_what_waits(tmp_path: Path) -> None:
+def test_approve_refuses_an_unknown_digest_and_names_the_one_that_waits(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     result = desk.run("approve", "0" * 32)
     assert result.code == 1
@@ -196,7 +196,7 @@ def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Pat
     assert "workload/shop/api" in desk.recorded()
 
 
-def test_status_that_cannot_be_written_is_told_and_fails_no_run(tmp_path: Path) -> None:
+def test_a_failed_status_commit_is_reported_and_fails_no_run(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.repo.git("branch", "reconciler", "main")
     result = desk.run("apply")

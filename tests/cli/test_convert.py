@@ -114,7 +114,7 @@ def test_faults_leave_nothing_written(tmp_path: Path) -> None:
         (["import", "a.yaml", "--out", "taken/inner"], "taken/inner cannot be written: Not a directory"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str, tmp_path: Path) -> None:
+def test_a_wrong_use_ends_with_a_message_of_one_line(words: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "a.yaml").write_text("kind: group\nname: a\n")

@@ -62,7 +62,7 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 
 @pytest.mark.parametrize("row", [*KEYS, *VALUES])
-def test_every_command_says_which_table_is_corrupt(applied: Desk, row: str) -> None:
+def test_every_command_names_the_corrupt_table(applied: Desk, row: str) -> None:
     for ending in ("", "-wal", "-shm"):
         Path(f"{applied.state / FILE}{ending}").unlink(missing_ok=True)
     shutil.copy(applied.path / "sound", applied.state / FILE)

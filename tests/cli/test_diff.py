@@ -55,7 +55,7 @@ def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
     }
 
 
-def test_nobody_is_looked_for_where_nobody_asks(tmp_path: Path) -> None:
+def test_diff_searches_no_history_without_blame(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/web.yaml": workload("web", "2")})
     for form in ("text", "markdown", "json"):
@@ -105,7 +105,7 @@ def test_a_location_that_comes_or_goes_moves_all_that_is_in_the_gvc(
     ]  # fmt: skip
 
 
-def test_what_deletes_volumes_is_marked_and_nobody_is_asked_to_approve_it_here(tmp_path: Path) -> None:
+def test_diff_marks_deletes_of_volumes_and_asks_for_no_approval(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/db.yaml": None})
     result = clone.diff("HEAD~1", "HEAD")
@@ -124,7 +124,7 @@ def test_errors_in_the_later_commit_refuse_it_and_those_in_the_earlier_do_not(tm
     assert clone.diff("HEAD", "HEAD~1").code == 0
 
 
-def test_warnings_are_told_in_every_form_that_people_read(tmp_path: Path) -> None:
+def test_warnings_appear_in_text_and_in_markdown(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/web.yaml": workload("web", "latest")})
     text, comment = (clone.diff("HEAD~1", "HEAD", "--format", form).out for form in ("text", "markdown"))
@@ -145,7 +145,7 @@ def test_manifests_may_lie_below_and_the_command_may_be_called_from_anywhere(tmp
     assert "Plan: 1 to update." in there.out
 
 
-def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path) -> None:
+def test_links_with_the_own_org_are_followed_where_the_org_is_known(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     link = "tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n"
     clone.origin.commit({"shop/web.yaml": workload("web", more=link)})
@@ -153,7 +153,7 @@ def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path)
     assert clone.diff("HEAD~1", "HEAD", "--org", "acme").code == 1
 
 
-def test_settings_say_which_source_is_meant(tmp_path: Path) -> None:
+def test_diff_takes_the_source_from_the_settings(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.origin.commit({"shop/web.yaml": workload("web", "2")})
     settings = tmp_path / "settings.yaml"

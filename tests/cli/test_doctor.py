@@ -87,7 +87,7 @@ def test_a_healthy_host_has_no_problem(desk: Desk) -> None:
     assert "ago (main: applied)" in ok["daemon"]
 
 
-def test_text_says_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) -> None:
+def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) -> None:
     lines = desk.run("doctor").out.splitlines()
     assert lines[0].startswith("ok       settings: ")
     at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
@@ -102,7 +102,7 @@ def hosted(desk: Desk, **host: int) -> None:
     desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
 
 
-def test_what_the_host_engine_lacks_is_told_where_it_is_used(desk: Desk) -> None:
+def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) -> None:
     assert not [each for each in examined(desk) if each["about"] == "host engine"]
     hosted(desk)
     assert reported(desk, "host engine", "problem") == ""
@@ -116,7 +116,7 @@ def test_what_the_host_engine_lacks_is_told_where_it_is_used(desk: Desk) -> None
         assert "1 of the 1 ports for replicas are in use" in reported(desk, "host engine", "warning")
 
 
-def test_what_the_daemon_is_allowed_is_looked_at(desk: Desk) -> None:
+def test_doctor_checks_the_limits_of_the_daemon(desk: Desk) -> None:
     hosted(desk)
     with StateLock(desk.state):
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -197,7 +197,7 @@ def test_files_with_secrets_are_there_and_closed(desk: Desk) -> None:
     assert TOKEN not in desk.run("doctor").out
 
 
-def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
+def test_doctor_reports_an_identity_that_opens_no_secret(desk: Desk) -> None:
     identity, recipient = fresh()
     file = private(desk.path / "host" / "age.txt", identity)
     desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
@@ -297,7 +297,7 @@ def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> N
     assert "the clock was set back" in reported(desk, "clock", "warning")
 
 
-def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
+def test_doctor_reports_unbound_and_unused_locations(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
     assert "shop uses there, and the settings bind no engine to it" in reported(desk, "locations", "warning")
     assert "here in use; no applied GVC uses nowhere" in reported(desk, "locations", "ok")
@@ -305,7 +305,7 @@ def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
     assert "shop uses here" in reported(desk, "locations", "warning")
 
 
-def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:
+def test_doctor_reports_a_refused_revision_and_a_suspension(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
     assert desk.run("apply").code == 1
     assert "InvalidRevision for " in reported(desk, "source main", "problem")
@@ -320,7 +320,7 @@ def test_a_resource_that_somebody_suspended_is_not_forgotten(desk: Desk) -> None
     assert advice in reported(desk, "workload/shop/web", "warning")
 
 
-def test_a_daemon_that_does_not_answer_is_told(desk: Desk) -> None:
+def test_doctor_reports_a_daemon_that_does_not_answer(desk: Desk) -> None:
     records = Records.open(desk.state / FILE, clock_now=lambda: time.time() - 600)
     records.requests.add("apply", {}, "ann")
     records.close()

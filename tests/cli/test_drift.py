@@ -64,7 +64,7 @@ def test_drift_reads_well(running: Desk) -> None:
     golden("drift.txt", result.out)
 
 
-def test_drift_of_one_resource_is_told_alone(running: Desk) -> None:
+def test_drift_lists_one_resource_alone(running: Desk) -> None:
     assert [line.split(":")[0] for line in running.run("drift", API).out.splitlines()[:1]] == [f"{API} at there"]
     assert running.run("drift", "workload/shop/db").out.startswith("Nothing differed at 2")
 
@@ -93,14 +93,14 @@ def test_a_plan_shows_what_it_heals(desk: Desk) -> None:
     }
 
 
-def test_where_nothing_can_drift_it_says_so(tmp_path: Path) -> None:
+def test_drift_reports_that_nothing_can_differ(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     assert desk.run("drift").out == "Nothing here can differ, or nothing was checked yet.\n"
     assert desk.run("drift", "-o", "json").json == {"checked": None, "items": []}
 
 
-def test_status_tells_of_what_differs(desk: Desk) -> None:
+def test_describe_and_events_name_what_differs(desk: Desk) -> None:
     output = desk.run("describe", API).out
     assert "Drifted" in output
     assert "missing at there" in output

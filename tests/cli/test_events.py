@@ -15,7 +15,7 @@ from tests.support.records import reconciler, shop
 from tests.support.terminal import heed_interrupts
 
 
-def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
+def test_events_are_listed_oldest_first_one_a_line(tmp_path: Path) -> None:
     shop(tmp_path).close()
     result = reconciler("events", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

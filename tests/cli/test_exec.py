@@ -164,7 +164,7 @@ def test_a_command_that_is_ended_restores_the_terminal_and_ends_its_program(
         eventually(lambda: len(marked(place.root)) == 4, "the end of the program", 30)
 
 
-def test_a_terminal_is_given_where_it_is_asked_for(place: Place) -> None:
+def test_options_decide_whether_exec_allocates_a_terminal(place: Place) -> None:
     with on_terminal(place, "--no-tty", "--", "sh", "-c", "tty; echo over") as shell:
         assert shell.ended() == "not a tty\nover"
     found = place.run("--tty", "--", "sh", "-c", "stty size", content=b"")

@@ -58,7 +58,7 @@ def test_an_annotation_of_a_whole_file_has_no_line() -> None:
     assert workflow_commands([finding(line=0)]).startswith("::error file=shop/api.yaml,title=some-rule::100")
 
 
-def test_a_workflow_is_told_every_finding_and_the_count(tmp_path: Path) -> None:
+def test_a_workflow_gets_every_finding_and_the_count(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
     result = validate(tmp_path, "github", "m")
     *commands, count = result.out.splitlines()

@@ -86,7 +86,7 @@ def test_secret_data_is_shown_by_no_output(tmp_path: Path, output: str) -> None:
     assert "5f3c" not in here("describe", "secret/db", cwd=tmp_path).out
 
 
-def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+def test_yaml_and_json_show_the_same(tmp_path: Path) -> None:
     shop(tmp_path).close()
     texts = [here("get", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
     assert json.loads(texts[0]) == yaml.safe_load(texts[1])
@@ -139,7 +139,7 @@ def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
     assert any(on_quiet_machine(cpu_seconds("get", "-o", "json", cwd=tmp_path)) < 0.25 for _ in range(20))
 
 
-def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
+def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     shop(tmp_path).close()
     result = alone("describe", "workload/shop/web", cwd=tmp_path)
     assert result.code == 0, result.err

@@ -93,7 +93,7 @@ def test_a_command_imports_only_what_it_needs(tmp_path: Path, words: str, unwant
     assert imported & (HEAVY | unwanted) == set()
 
 
-def test_the_version_is_told(tmp_path: Path) -> None:
+def test_an_option_prints_the_version(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).out == f"reconciler, version {__version__}\n"
 
 
@@ -118,7 +118,7 @@ def test_settings_that_are_not_there_exit_with_2_and_one_line(tmp_path: Path) ->
     assert len(result.err.splitlines()) == 1
 
 
-def test_a_terminal_is_told_in_red_unless_it_wants_no_colour(tmp_path: Path) -> None:
+def test_errors_are_red_on_a_terminal_unless_it_wants_no_colour(tmp_path: Path) -> None:
     script = f"{sys.executable} -m reconciler.cli get --settings nowhere.yaml"
 
     def on_a_terminal(environment: str) -> str:

@@ -86,14 +86,14 @@ def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
         ([], "Missing argument 'QUERY'"),
     ],
 )
-def test_what_cannot_be_asked_is_said_with_its_place(tmp_path: Path, words: list[str], why: str) -> None:
+def test_a_wrong_query_is_refused_with_its_place(tmp_path: Path, words: list[str], why: str) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     result = here("logs", *words, cwd=tmp_path)
     assert (result.code, result.out) == (2, "")
     assert why in result.err
 
 
-def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location, tmp_path: Path) -> None:
+def test_a_query_without_a_match_names_the_logs_that_exist(location: Location, tmp_path: Path) -> None:
     result = here("logs", "workload/shop/wbe", cwd=tmp_path)
     there = "the query selects no logs; there are logs of blog/web, shop/api, shop/web\n"
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
@@ -105,12 +105,12 @@ def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location,
     assert result == (0, "", "there are no logs of aws-us-west-2 on this host; there are logs of here\n")
 
 
-def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
+def test_logs_reports_a_host_without_logs(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     assert here("logs", '{gvc=~"shop"}', cwd=tmp_path) == (0, "", "there are no logs on this host\n")
 
 
-def test_the_help_says_what_can_be_asked(tmp_path: Path) -> None:
+def test_the_help_shows_the_forms_of_queries(tmp_path: Path) -> None:
     result = here("logs", "--help", cwd=tmp_path, COLUMNS="100")
     assert (result.code, result.err) == (0, "")
     golden("logs-help.txt", result.out)
@@ -148,7 +148,7 @@ def test_what_the_daemon_shows_to_others_is_harmless_to_their_terminals(location
     assert "\x1b" not in result.out
 
 
-def test_following_shows_what_comes_and_ends_when_it_is_told_to(location: Location, tmp_path: Path) -> None:
+def test_following_shows_new_lines_and_ends_on_a_signal(location: Location, tmp_path: Path) -> None:
     words = ["-m", "reconciler.cli", "logs", '{gvc="shop"} != "noise"', "--follow", "--limit", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
     following = subprocess.Popen(
@@ -168,7 +168,7 @@ def test_following_shows_what_comes_and_ends_when_it_is_told_to(location: Locati
     assert "Traceback" not in complaint
 
 
-def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_path: Path) -> None:
+def test_an_expression_that_takes_for_ever_is_cancelled(location: Location, tmp_path: Path) -> None:
     location.taken("a" * 60 + "!\n", place("web"))
     result = reconciler("logs", '{gvc="shop"} |~ "(a|aa)+$"', cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
@@ -176,7 +176,7 @@ def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_p
 
 
 @becoming_another
-def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
+def test_a_user_without_permission_gets_an_error(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     tmp_path.chmod(0o755)
     (tmp_path / "state" / "host").mkdir(parents=True)

@@ -136,7 +136,7 @@ def test_what_was_taken_and_is_in_git_goes_on_as_it_was(desk: Desk) -> None:
         ((WEB, "--all-of", "side"), "name either the KEY to adopt"),
     ],
 )
-def test_what_cannot_be_taken_is_said(desk: Desk, words: tuple[str, ...], complaint: str) -> None:
+def test_adopt_refuses_what_it_cannot_adopt(desk: Desk, words: tuple[str, ...], complaint: str) -> None:
     _side_is_gone(desk)
     result = desk.run("adopt", *words)
     assert result.code != 0

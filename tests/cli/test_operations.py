@@ -62,7 +62,7 @@ def test_who_suspended_a_resource_and_why_is_shown_at_once_and_until_it_is_over(
     assert "uspended" not in desk.run("get").out + desk.status("shop/workload/web.yaml")
 
 
-def test_an_end_that_comes_by_itself_is_told(desk: Desk) -> None:
+def test_the_end_of_a_timed_suspension_is_an_event(desk: Desk) -> None:
     desk.run("suspend", WEB, "--until", "1ms", "--reason", "a look inside")
     desk.applied()
     assert reasons(desk, WEB)[-2:] == ["Suspended", "Resumed"]
@@ -72,7 +72,7 @@ def test_an_end_that_comes_by_itself_is_told(desk: Desk) -> None:
     assert reasons(desk, WEB)[-2:] == ["Suspended", "Resumed"]
 
 
-def test_what_is_held_back_as_a_whole_is_said_beside_what_is_recorded(desk: Desk) -> None:
+def test_get_notes_suspensions_and_rollbacks_beside_the_records(desk: Desk) -> None:
     assert desk.run("get").err == ""
     desk.run("rollback", "main", "main", "--reason", "broken release")
     desk.run("suspend", "main", "--reason", "freeze")
@@ -192,7 +192,7 @@ def test_what_a_removed_source_left_goes_to_the_one_that_adopts_it(tmp_path: Pat
     assert WEB not in desk.recorded()
 
 
-def test_a_run_goes_by_the_plan_that_was_read_or_says_what_moved(desk: Desk) -> None:
+def test_apply_carries_out_a_saved_plan_or_reports_what_moved(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web", "2")})
     assert desk.run("plan", "--out", "plan.json").code == 0
     desk.commit({"shop/api.yaml": f"kind: identity\nname: api\n---\n{workload('api', '7')}"})
@@ -224,7 +224,7 @@ def test_a_file_that_is_no_plan_is_a_mistake(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("mode", "waiting"), [("never", 0), ("deletes", 1), ("always", 2)])
-def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting: int) -> None:
+def test_the_settings_decide_what_waits_for_approval(desk: Desk, mode: str, waiting: int) -> None:
     desk.settings.write_text(f"{SETTINGS}approval: {mode}\n")
     desk.commit({"shop/web.yaml": None, "shop/new.yaml": workload("new")})
     plan = desk.plan()
@@ -279,7 +279,7 @@ def test_an_approval_that_is_too_old_is_void(desk: Desk) -> None:
     assert WEB in desk.recorded()
 
 
-def test_the_history_tells_whose_commit_was_carried_out_and_how_that_ended(desk: Desk) -> None:
+def test_the_history_shows_author_commit_and_outcome_of_each_run(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
     desk.applied()
     newest, first = desk.run("history", "-o", "json").json["items"]
@@ -293,12 +293,12 @@ def test_the_history_tells_whose_commit_was_carried_out_and_how_that_ended(desk:
     assert desk.run("history", "other").code == 1
 
 
-def test_without_a_daemon_there_is_nobody_to_sync(desk: Desk) -> None:
+def test_sync_fails_without_a_daemon(desk: Desk) -> None:
     result = desk.run("sync")
     assert (result.code, "no daemon runs here" in result.err) == (1, True)
 
 
-def test_nothing_is_said_where_there_are_no_records(tmp_path: Path) -> None:
+def test_suspend_fails_without_records(tmp_path: Path) -> None:
     desk = Desk(tmp_path, SHOP)
     result = desk.run("suspend", "main")
     assert (result.code, "nothing has been applied here" in result.err) == (1, True)

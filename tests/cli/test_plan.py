@@ -124,7 +124,7 @@ def test_another_revision_can_be_planned(tmp_path: Path) -> None:
     assert result.err == "error: source main: revision 'featur' is not in the repository\n"
 
 
-def test_the_exit_code_tells_of_changes_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_an_option_makes_the_exit_code_report_changes(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.run("plan").code == 0
     assert desk.run("plan", "--detailed-exitcode", real=True).code == 3
@@ -141,7 +141,7 @@ def test_a_plan_after_an_apply_is_empty(tmp_path: Path) -> None:
     golden("nothing.txt", desk.run("plan").out)
 
 
-def test_the_plan_can_be_kept_in_a_file(tmp_path: Path) -> None:
+def test_the_plan_can_be_saved_to_a_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     result = desk.run("plan", "--out", "plan.json")
     assert (result.code, result.out) == (0, desk.run("plan").out)
@@ -153,7 +153,7 @@ def test_the_plan_can_be_kept_in_a_file(tmp_path: Path) -> None:
         assert result.err.startswith(f"error: the plan cannot be written to {place}: ")
 
 
-def test_a_refused_revision_is_told_in_every_form(tmp_path: Path) -> None:
+def test_every_form_shows_a_refused_revision(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.commit({"shop/bad.yaml": "kind: workload\nname: bad | `odd`\n"})
     result = desk.run("plan", "--format", "json", "--out", "plan.json")
@@ -192,7 +192,7 @@ def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
-def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Path, form: str) -> None:
+def test_every_form_names_the_faulty_files_that_a_plan_skips(tmp_path: Path, form: str) -> None:
     desk = Desk(tmp_path, settings=SETTINGS + "onInvalid: skip\n")
     desk.applied()
     desk.commit({"shop/web.yaml": "kind: [", "shop/report.yaml": workload("report")})
@@ -207,7 +207,7 @@ def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Pat
     assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in applied.out
 
 
-def test_whose_commit_asks_is_told_unless_nobody_wants_to_know(tmp_path: Path) -> None:
+def test_a_plan_blames_commits_unless_an_option_prevents_it(tmp_path: Path) -> None:
     desk = desk_with_changes(tmp_path)
     assert "shop/web.yaml:8" in desk.run("plan").out
     assert "shop/web.yaml" not in desk.run("plan", "--no-blame").out
@@ -262,7 +262,7 @@ def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) 
     assert desk.run("validate").code == 1
 
 
-def test_a_plan_says_that_its_source_is_held_back_by_whom_and_why(tmp_path: Path) -> None:
+def test_a_plan_shows_who_pinned_or_suspended_its_source_and_why(tmp_path: Path) -> None:
     desk = desk_with_changes(tmp_path)
     assert (desk.plan()["pinned"], desk.plan()["suspended"]) == (None, None)
     desk.run("rollback", "main", "main~1", "--reason", "broken release")

@@ -32,7 +32,7 @@ def lines(desk: Desk) -> list[str]:
     return [line for line in desk.run("plan").out.splitlines() if line.startswith("Not enforced")]
 
 
-def test_a_plan_says_what_a_location_on_this_host_will_not_enforce(tmp_path: Path) -> None:
+def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Path) -> None:
     desk = desk_with_host(tmp_path)
     shown = lines(desk)
     both = "Not enforced at here: workload/shop/api, workload/shop/web: The firewall is not enforced: "

@@ -145,7 +145,7 @@ def test_no_file_of_the_state_directory_is_open_to_a_member(served: Site) -> Non
 
 
 @becoming_another
-def test_who_is_no_member_is_told_to_become_one(served: Site) -> None:
+def test_a_reader_outside_the_group_is_advised_to_join_it(served: Site) -> None:
     asked = member(served, "get", groups=[])
     assert asked.returncode == 1
     assert f"become a member of the group {GROUP}" in asked.stderr
@@ -276,11 +276,11 @@ def test_what_could_change_or_read_a_file_is_refused(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["get"], ["get", "-ojson"], ["plan", "--format=json"], ["get", "--nonsense"]])
-def test_what_only_looks_is_carried_out(words: list[str]) -> None:
+def test_a_reading_statement_is_carried_out(words: list[str]) -> None:
     assert refusal(words) == ""
 
 
-def test_doctor_says_what_readers_lack(tmp_path: Path) -> None:
+def test_doctor_reports_what_readers_lack(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     plain = desk.settings.read_text()

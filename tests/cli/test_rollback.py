@@ -102,7 +102,7 @@ def test_the_source_s_own_branch_comes_before_a_tag_of_its_name(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("words", [["main"], ["main", "HEAD", "--previous"]])
-def test_where_to_go_is_said_once(desk: Desk, words: list[str]) -> None:
+def test_a_rollback_takes_a_revision_or_the_previous_one_not_both(desk: Desk, words: list[str]) -> None:
     result = desk.run("rollback", *words)
     assert result.code == 2
     assert "either a revision REV or --previous" in result.err
@@ -112,7 +112,7 @@ def test_what_was_checked_out_before_is_no_revision(desk: Desk) -> None:
     assert "names no revision" in desk.run("rollback", "main", "@{1}").err
 
 
-def test_plans_and_checks_of_a_revision_say_which_commit_it_is(desk: Desk) -> None:
+def test_plans_and_checks_of_a_revision_name_its_commit(desk: Desk) -> None:
     assert f"HEAD~1@sha1:{commit(desk, 'main~1')}" in desk.run("plan", "--revision", "HEAD~1").out
     assert "nothing" in desk.run("plan", "--revision", "HEAD").out.lower()
     unmerged = desk.run("plan", "--revision", "feature")

@@ -62,7 +62,7 @@ def test_what_root_applies_belongs_to_the_owner(site: Site) -> None:
 
 @pytest.mark.parametrize("words", [["apply"], ["plan"], ["suspend", "main"], ["restore", "/nowhere"], ["doctor"]])
 @pytest.mark.parametrize("name", ["lock", "records.sqlite", "records.sqlite-wal"])
-def test_no_link_leads_root_elsewhere(site: Site, vault: Path, name: str, words: list[str]) -> None:
+def test_root_follows_no_link_out_of_the_state_directory(site: Site, vault: Path, name: str, words: list[str]) -> None:
     precious = vault / "shadow"
     precious.write_text("precious")
     precious.chmod(0o600)

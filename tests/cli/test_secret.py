@@ -92,7 +92,7 @@ def test_a_real_sops_opens_it(tmp_path: Path, ours: tuple[str, str]) -> None:
     assert b"password: correct horse\n" in sops(tmp_path, ours[0], "decrypt", "db.yaml").stdout
 
 
-def test_rules_above_say_for_whom_and_what(tmp_path: Path, ours: tuple[str, str]) -> None:
+def test_rules_in_a_parent_folder_decide_recipients_and_fields(tmp_path: Path, ours: tuple[str, str]) -> None:
     ours_only = f"{{path_regex: '^shop/.*\\.yaml$', age: '{ours[1]}', encrypted_regex: ^password$}}"
     rules = f"creation_rules: [{{path_regex: other, age: age1no}}, {ours_only}]"
     (tmp_path / ".sops.yaml").write_text(rules)
@@ -112,13 +112,13 @@ def test_rules_above_say_for_whom_and_what(tmp_path: Path, ours: tuple[str, str]
      ("creation_rules: [{age: x}]", "neither age1"), ("creation_rules: [{key_groups: [{}, {}]}]", "key groups"),
      ("creation_rules: [{age: x, encrypted_regex: a, encrypted_suffix: b}]", "only sops")],
 )  # fmt: skip
-def test_odd_rules_are_told(tmp_path: Path, ours: tuple[str, str], rules: str, why: str) -> None:
+def test_faulty_rules_are_refused(tmp_path: Path, ours: tuple[str, str], rules: str, why: str) -> None:
     (tmp_path / ".sops.yaml").write_text(rules)
     result = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
     assert (result.returncode, result.stdout, why in result.stderr) == (2, "", True), result.stderr
 
 
-def test_what_is_not_to_be_encrypted_is_told(tmp_path: Path, ours: tuple[str, str]) -> None:
+def test_encrypt_refuses_what_it_should_not_encrypt(tmp_path: Path, ours: tuple[str, str]) -> None:
     (tmp_path / "gvc.yaml").write_text(f"{PLAIN}---\nkind: gvc\nname: shop\n")
     for words, code, why in (
         (["db.yaml"], 2, "--recipient"),
@@ -169,9 +169,7 @@ def test_an_edit_that_comes_to_nothing_leaves_the_file(
     assert list((tmp_path / "memory").iterdir()) == []
 
 
-def test_an_editor_that_is_not_there_is_told(
-    tmp_path: Path, ours: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_editor_is_reported(tmp_path: Path, ours: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     encrypted(tmp_path, ours[1])
     monkeypatch.setenv("EDITOR", "no-such-editor")
     result = run("secret", "edit", "db.yaml", cwd=tmp_path)

@@ -167,7 +167,7 @@ def test_findings_do_not_quote_what_is_secret(tmp_path: Path, fault: str) -> Non
     assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
 
 
-def test_the_log_of_the_daemon_says_nothing_secret(tmp_path: Path) -> None:
+def test_the_log_of_the_daemon_reveals_no_secret(tmp_path: Path) -> None:
     files: dict[str, File] = {"secrets.yaml": SECRET.format(password=OLD)}
     desk = Desk(tmp_path)
     desk.settings.write_text(desk.settings.read_text() + "log: {level: debug}\n")

@@ -70,7 +70,7 @@ def test_from_nothing_to_a_shop_that_is_applied(tmp_path: Path) -> None:
     ))  # fmt: skip
 
 
-def test_what_is_refused_held_back_and_let_go(tmp_path: Path) -> None:
+def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")}, message="Break it")
@@ -84,7 +84,7 @@ def test_what_is_refused_held_back_and_let_go(tmp_path: Path) -> None:
     ))  # fmt: skip
 
 
-def test_what_operators_say_and_are_refused(tmp_path: Path) -> None:
+def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     unknown = session(desk, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])
     desk.applied()
@@ -165,7 +165,7 @@ def test_no_command_is_without_a_golden_case() -> None:
     assert set(COMMANDS) - set().union(*sessions) - {file.stem for file in files} == set()
 
 
-def test_what_is_typed_wrong_is_told_in_one_manner(tmp_path: Path) -> None:
+def test_wrong_use_is_reported_in_one_manner(tmp_path: Path) -> None:
     lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"], ["get", "worklod"], ["plan", "x"])
     results = ((words, here(*words, cwd=tmp_path)) for words in lines)
     golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in results))

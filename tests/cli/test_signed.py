@@ -31,7 +31,7 @@ def desk(tmp_path: Path, keys: Keys) -> Desk:
     return desk
 
 
-def test_what_is_pushed_while_a_source_is_held_back_is_checked_when_it_goes_on(desk: Desk, keys: Keys) -> None:
+def test_commits_pushed_during_a_rollback_are_verified_on_resume(desk: Desk, keys: Keys) -> None:
     assert desk.run("rollback", "main", "main~1").code == 0
     desk.applied()
     slip = keys.commit(desk.repo, "shop/web.yaml", workload("web", "4"))

@@ -44,7 +44,7 @@ def live(desk: Desk) -> str:
     return line.split(maxsplit=1)[1]
 
 
-def test_get_says_that_the_newest_commit_is_refused_and_what_is_applied(desk: Desk) -> None:
+def test_get_shows_the_refused_commit_and_the_applied_one(desk: Desk) -> None:
     first = desk.repo.git("rev-parse", "main")
     assert desk.run("get").err == ""
     bad = refused(desk)
@@ -121,7 +121,7 @@ def test_the_end_of_a_refusal_is_an_event(desk: Desk) -> None:
     assert [reason for reason, _ in source_events(desk)].count("Recovered") == 1
 
 
-def test_an_unreadable_source_is_told_everywhere_and_so_is_its_end(desk: Desk) -> None:
+def test_an_unreadable_source_and_its_recovery_are_reported_everywhere(desk: Desk) -> None:
     away = desk.path / "away"
     desk.repo.path.rename(away)
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_an_unreadable_source_is_told_everywhere_and_so_is_its_end(desk: Desk) -
     assert live(desk) == "yes"
 
 
-def test_files_that_are_left_out_are_told_and_so_is_their_end(tmp_path: Path) -> None:
+def test_skipped_files_and_their_recovery_are_reported(tmp_path: Path) -> None:
     desk = Desk(tmp_path, SHOP, SETTINGS + "onInvalid: skip\n")
     desk.applied()
     refused(desk)

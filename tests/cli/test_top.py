@@ -68,7 +68,7 @@ def test_every_replica_is_a_line_in_order_of_its_workload(place: Path) -> None:
     golden("top.txt", result.out)
 
 
-def test_programs_are_told_the_same(place: Path) -> None:
+def test_json_shows_the_same_as_text(place: Path) -> None:
     found = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
     assert [each["replica"] for each in found] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
     age = found[1].pop("ageSeconds")
@@ -87,7 +87,7 @@ def test_programs_are_told_the_same(place: Path) -> None:
     }
 
 
-def test_where_nothing_can_run_it_says_so(tmp_path: Path) -> None:
+def test_top_reports_a_host_without_replicas(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     result = here("top", cwd=tmp_path)
     assert (result.code, result.out) == (0, "")
@@ -120,7 +120,7 @@ def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its
             assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
 
 
-def test_what_runs_is_shown_also_where_whoever_looks_reads_another_number_of_the_boot(tmp_path: Path) -> None:
+def test_top_shows_replicas_to_a_reader_with_another_boot_id(tmp_path: Path) -> None:
     with host_site(tmp_path, {"shop/web.yaml": served("web", replicas=1)}) as site:
         with site.daemon():
             eventually(site.healthy, "all is well", LONG)

@@ -96,7 +96,7 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert str(desk.state) in complaint_of(desk, ["apply"], 2)
 
 
-def test_somebody_who_may_not_is_told_so() -> None:
+def test_a_user_without_permission_gets_the_path_that_is_closed() -> None:
     with TemporaryDirectory() as folder:
         desk = Desk(Path(folder))
         desk.applied()

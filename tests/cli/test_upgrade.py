@@ -42,7 +42,7 @@ def schema_version(desk: Desk) -> int:
 
 
 @pytest.mark.parametrize("words", [["get"], ["plan"], ["approve", DIGEST], ["suspend", "main"]])
-def test_who_only_looks_does_not_migrate_and_says_who_does(desk: Desk, words: list[str]) -> None:
+def test_reading_commands_migrate_nothing_and_name_the_one_that_does(desk: Desk, words: list[str]) -> None:
     result = desk.run(*words)
     assert (result.code, schema_version(desk)) == (1, 1)
     assert f"must first be brought to {len(MIGRATIONS)}: start the daemon or run 'reconciler apply' once" in result.err

@@ -41,7 +41,7 @@ def test_sound_files_need_neither_git_nor_settings(tmp_path: Path) -> None:
     assert document == {"findings": [], "documents": 8, "resources": 8}
 
 
-def test_every_fault_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
+def test_every_fault_is_reported_with_its_place_and_a_way_out(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
     result = validate(tmp_path, "m")
     assert (result.code, result.err) == (1, "")
@@ -149,7 +149,7 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
     assert "m/two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
 
 
-def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path) -> None:
+def test_links_with_the_own_org_are_followed_where_the_org_is_known(tmp_path: Path) -> None:
     full = workload(more="tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n")
     lay(tmp_path / "m", {"shop/gvc.yaml": SHOP["shop/gvc.yaml"], "shop/api.yaml": full})
     assert validate(tmp_path, "m").code == 0, "another org's resources are not ours to look up"
@@ -158,7 +158,7 @@ def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path)
     assert "workload/shop/gone, which does not exist" in result.out
 
 
-def test_settings_say_which_locations_there_are(tmp_path: Path) -> None:
+def test_validate_takes_the_locations_from_the_settings(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     lay(tmp_path / "m", SHOP)
     assert desk.run("validate", "m").code == 0

@@ -46,7 +46,7 @@ def converted(case: dict[str, Any], tmp_path: Path) -> CommandResult:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_case_is_converted_as_its_file_says(file: Path, tmp_path: Path) -> None:
+def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
     result = converted(case, tmp_path)
     now = {**case, "output": result.out, "messages": result.err, "code": result.code}
@@ -78,7 +78,7 @@ def test_every_rule_of_conversions_is_in_a_case() -> None:
     assert [rule for rule in RULEBOOK if f"[{rule}]" not in texts] == []
 
 
-def test_every_case_says_what_it_shows() -> None:
+def test_every_case_describes_what_it_shows() -> None:
     sentences = [case_of(file)["description"] for file in FILES]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len(set(sentences)) == len(sentences)

@@ -69,7 +69,7 @@ def reports(remarks: list[ConversionNote], position: int, at: Pointer) -> bool:
 
 
 @pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.stem)
-def test_a_field_that_nobody_knows_is_named_wherever_it_stands(file: Any) -> None:
+def test_an_unknown_field_is_named_at_every_depth(file: Any) -> None:
     sources = sources_of(file)
     set_aside = {
         (remark.index, remark.at[:-1])

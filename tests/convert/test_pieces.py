@@ -56,7 +56,7 @@ def test_a_good_name_stays(name: str) -> None:
 
 
 @given(st.lists(st.text("ab-", max_size=3), max_size=12))
-def test_no_name_is_given_twice(names: list[str]) -> None:
+def test_names_are_unique(names: list[str]) -> None:
     taken = Names()
     unique = [taken.take(Kind.WORKLOAD, "shop", (name, f"{name}-x")) for name in names]
     assert len(set(unique)) == len(names)

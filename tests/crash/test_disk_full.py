@@ -76,7 +76,7 @@ def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undistu
     assert_same([site.finish()], undisturbed[:1])
 
 
-def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
+def test_a_daemon_retries_by_itself_after_a_full_disk(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
@@ -91,9 +91,7 @@ def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturb
     assert_same([site.finish()], undisturbed[1:2])
 
 
-def test_apply_says_that_the_disk_is_full_and_can_be_repeated(
-    tmp_path: Path, disk: Path, undisturbed: list[Ending]
-) -> None:
+def test_apply_reports_a_full_disk_and_can_be_repeated(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     filler = fill(disk, 300_000)
@@ -108,7 +106,7 @@ def test_apply_says_that_the_disk_is_full_and_can_be_repeated(
 
 
 @pytest.mark.parametrize("command", ["apply", "run"])
-def test_a_disk_without_any_room_is_said_at_once(tmp_path: Path, disk: Path, command: str) -> None:
+def test_a_disk_without_any_room_is_reported_at_once(tmp_path: Path, disk: Path, command: str) -> None:
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     fill(disk, 0)

@@ -135,7 +135,7 @@ def test_a_bug_after_the_plan_was_accepted_is_contained_as_well(stage: Stage, mo
     assert stage.records.journal.open() == []
 
 
-def test_a_status_file_that_cannot_be_made_says_so_and_the_others_are_written(
+def test_a_bug_in_one_status_file_is_reported_and_the_others_are_written(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = publisher.resource_file

@@ -217,7 +217,7 @@ def test_a_location_that_becomes_another_engines_ends_what_ran_there(shop: HostS
         wait(lambda: shop.recorded()["workload/shop/web@here"].engine == "recorded")
 
 
-def test_health_is_noted_where_nobody_looks_for_drift(tmp_path: Path) -> None:
+def test_health_is_recorded_also_without_drift_checks(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=1)}
     with host_site(tmp_path, files, drift={"interval": "0s"}) as site, site.daemon():
         wait(site.healthy)

@@ -106,7 +106,7 @@ def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
         assert answers(site) == {"well"}
 
 
-def test_a_delete_without_a_daemon_needs_no_more_room_than_is_held(tmp_path: Path) -> None:
+def test_a_delete_without_a_daemon_needs_only_the_reserved_room(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=1, env={"GREETING": "well"}), "shop/plain.yaml": PLAIN}
     with on_small_disk(tmp_path, files) as site:
         with site.daemon():

@@ -38,7 +38,9 @@ def reasons(site: HostSite, key: str = "workload/shop/web") -> set[str]:
     ],
     ids=["missing binary", "no rights", "exit at once", "exit without a fault", "missing directory"],
 )
-def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: dict[str, object], message: str) -> None:
+def test_a_failed_start_is_reported_and_hurts_nothing_else(
+    tmp_path: Path, wrong: dict[str, object], message: str
+) -> None:
     files = {"shop/good.yaml": GOOD, "shop/web.yaml": served(replicas=1, **wrong)}
     with host_site(tmp_path, files) as site, site.daemon() as daemon:
         wait(lambda: message in site.message(), f"it says {message}")
@@ -134,7 +136,7 @@ def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
         assert replica.containers[0].last.reason == "LivenessFailed"
 
 
-def test_hooks_run_and_tell_where_they_fail(tmp_path: Path) -> None:
+def test_hooks_run_and_report_failures(tmp_path: Path) -> None:
     mark = tmp_path / "stopped"
     hooks = {
         "postStart": {"exec": {"command": ["false"]}},

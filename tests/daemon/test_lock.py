@@ -55,7 +55,7 @@ def hold_in_another_process(state: Path) -> subprocess.Popen[str]:
     return other
 
 
-def test_a_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+def test_a_second_process_learns_who_holds_the_lock(tmp_path: Path) -> None:
     other = hold_in_another_process(tmp_path)
     try:
         with pytest.raises(LockedError, match=rf"pid {other.pid} on .*`reconciler run`, since 20"):
@@ -89,7 +89,7 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_asking_who_holds_the_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+def test_a_query_for_the_holder_does_not_block_the_lock(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     other = subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
@@ -149,7 +149,7 @@ def test_a_lock_that_is_not_a_plain_file_is_left_alone(tmp_path: Path, what: str
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_deleted_lock_file_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_deleted_lock_file_opens_no_lock(tmp_path: Path) -> None:
     with StateLock(tmp_path) as lock:
         (tmp_path / "lock").unlink()
         with pytest.raises(LockedError):
@@ -176,7 +176,7 @@ def test_the_lock_is_compared_with_what_is_there(tmp_path: Path) -> None:
     make_directory(state / "host")
 
 
-def test_nobody_begins_anew_while_a_process_works_on_what_was_deleted(tmp_path: Path) -> None:
+def test_a_new_state_directory_stays_locked_while_the_deleted_one_is_in_use(tmp_path: Path) -> None:
     state = tmp_path / "state"
     other = hold_in_another_process(state)
     try:
@@ -208,7 +208,7 @@ def test_a_process_that_is_about_to_end_is_waited_for(tmp_path: Path) -> None:
     assert holder(tmp_path / "moved") is None
 
 
-def test_directories_beside_each_other_and_below_each_other_are_held_apart(tmp_path: Path) -> None:
+def test_neighbouring_and_nested_directories_have_locks_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with StateLock(tmp_path / "a"), StateLock(tmp_path / "b"), StateLock(tmp_path / "a" / "b"):
         with pytest.raises(LockedError, match=f"is in use by pid {os.getpid()}"):
@@ -228,7 +228,7 @@ sys.stdin.read()
 
 
 @only_root("only root can start a process of another user")
-def test_another_user_who_takes_the_name_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_name_that_another_user_took_blocks_no_lock(tmp_path: Path) -> None:
     words = [sys.executable, "-c", SQUAT, abstract_name(tmp_path / "state").hex(), str(OWNER)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -238,14 +238,14 @@ def test_another_user_who_takes_the_name_keeps_nobody_out(tmp_path: Path) -> Non
         other.kill()
 
 
-def test_a_name_where_nobody_listens_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_name_without_a_listener_blocks_no_lock(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as name:
         name.bind(abstract_name(tmp_path))
         with StateLock(tmp_path):
             assert holder(tmp_path) is not None
 
 
-def test_a_name_that_answers_nobody_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_name_that_does_not_answer_blocks_no_lock(tmp_path: Path) -> None:
     address = abstract_name(tmp_path)
     with socket.socket(socket.AF_UNIX) as name, ExitStack() as waiting:
         name.bind(address)

@@ -14,7 +14,7 @@ from tests.support.git import File, GitRepo
 from tests.support.sandbox import GVC, SHOP, ServiceManager, Site, eventually, workload
 
 
-def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> None:
+def test_a_commit_is_applied_and_reported_on_the_status_branch(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with site.daemon(fresh=True) as daemon:
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
@@ -59,7 +59,7 @@ def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Pa
         assert site.recorded()["workload/shop/api@here"].version <= 6
 
 
-def test_sighup_looks_at_once(tmp_path: Path) -> None:
+def test_sighup_starts_a_run_at_once(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
@@ -90,7 +90,7 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
         assert not (site.state / "wake.sock").exists()
 
 
-def test_the_service_manager_is_told_what_goes_on_and_that_it_lives(tmp_path: Path) -> None:
+def test_the_service_manager_gets_status_and_watchdog_messages(tmp_path: Path) -> None:
     site = Site(tmp_path)
     environ = {"WATCHDOG_USEC": "300000"}
     with ServiceManager(tmp_path) as systemd, site.daemon(**systemd.environ, **environ):
@@ -103,7 +103,7 @@ def test_the_service_manager_is_told_what_goes_on_and_that_it_lives(tmp_path: Pa
         )
 
 
-def test_a_second_daemon_says_who_holds_the_state_directory(tmp_path: Path) -> None:
+def test_a_second_daemon_names_the_holder_of_the_state_directory(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with site.daemon() as daemon:
         second = site.run("run")

@@ -52,7 +52,7 @@ class World:
 
 
 @pytest.mark.parametrize("way", ["gone", "changed"])
-def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str) -> None:
+def test_the_next_check_heals_drift(tmp_path: Path, way: str) -> None:
     world = World(tmp_path, **OFTEN)
     with world.daemon() as daemon:
         eventually(world.converged, "the first commit is applied")
@@ -67,7 +67,7 @@ def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str)
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
 
 
-def test_what_an_engine_notices_is_not_left_until_the_next_look(tmp_path: Path) -> None:
+def test_drift_that_an_engine_notices_is_healed_before_the_next_check(tmp_path: Path) -> None:
     world = World(tmp_path, "watched", interval="1h")
     with world.daemon() as daemon:
         eventually(world.converged, "the first commit is applied")
@@ -76,7 +76,7 @@ def test_what_an_engine_notices_is_not_left_until_the_next_look(tmp_path: Path) 
         assert daemon.stop() == 0
 
 
-def test_who_asks_for_a_sync_asks_for_a_look_at_the_locations_too(tmp_path: Path) -> None:
+def test_a_sync_checks_the_locations_too(tmp_path: Path) -> None:
     world = World(tmp_path, interval="1h")
     with world.daemon():
         eventually(world.converged, "the first commit is applied")
@@ -96,7 +96,7 @@ def test_what_changed_while_no_daemon_ran_is_found_at_the_start(tmp_path: Path) 
         eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
 
 
-def test_a_fight_ends_and_the_command_says_what_is_left(tmp_path: Path) -> None:
+def test_a_drift_conflict_ends_and_the_command_shows_what_differs(tmp_path: Path) -> None:
     world = World(tmp_path, **OFTEN, mostHeals=2)
     with world.daemon():
         eventually(world.converged, "the first commit is applied")
@@ -126,7 +126,7 @@ def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path
         assert KEY not in world.ledger.world()
 
 
-def test_a_location_that_cannot_be_seen_is_told_once_and_again_when_it_can(tmp_path: Path) -> None:
+def test_an_unreachable_location_is_reported_once_and_so_is_its_return(tmp_path: Path) -> None:
     world = World(tmp_path, **OFTEN)
     with world.daemon() as daemon:
         eventually(world.converged, "the first commit is applied")

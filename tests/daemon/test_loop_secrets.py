@@ -24,7 +24,7 @@ bindings: [{permissions: [reveal], principalLinks: [//gvc/shop/identity/web]}]
 """
 
 
-def test_a_file_of_the_host_that_changes_is_taken_up_at_the_next_look(tmp_path: Path) -> None:
+def test_the_next_check_applies_a_changed_file_of_the_host(tmp_path: Path) -> None:
     file = private(tmp_path / "host" / "db", "correct-horse")
     site = Site(tmp_path, {"shop/gvc.yaml": GVC, "db.yaml": SECRET})
     site.configure(secrets={"directory": str(file.parent)}, drift={"interval": "200ms"})

@@ -22,7 +22,7 @@ def keys(tmp_path: Path) -> Iterator[Keys]:
 
 
 @pytest.mark.parametrize("signed", ["commit", "history"])
-def test_what_is_not_signed_is_told_and_never_applied(tmp_path: Path, keys: Keys, signed: str) -> None:
+def test_an_unsigned_commit_is_reported_and_never_applied(tmp_path: Path, keys: Keys, signed: str) -> None:
     site = Site(tmp_path / "site")
     verify = {"signed": signed, "allowedSigners": str(keys.signers), "revokedKeys": str(keys.revoked)}
     site.configure(sources=[site.source(interval="500ms", verify=verify)])

@@ -59,7 +59,7 @@ def test_the_service_manager_hears_every_state(tmp_path: Path, form: str) -> Non
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_nobody_listening_is_no_error(environ: dict[str, str]) -> None:
+def test_a_missing_service_manager_is_no_error(environ: dict[str, str]) -> None:
     SystemdNotifier(environ).ready("up")
 
 

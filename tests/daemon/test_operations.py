@@ -28,7 +28,7 @@ def test_a_suspended_source_waits_and_goes_on_by_itself_when_its_time_is_over(tm
         eventually(lambda: site.condition("Suspended") == "", "and told no more")
 
 
-def test_a_rollback_is_done_at_once_and_held_until_it_is_resumed(tmp_path: Path) -> None:
+def test_a_rollback_is_done_at_once_and_lasts_until_resume(tmp_path: Path) -> None:
     site = quiet(tmp_path)
     first = site.repo.git("rev-parse", "main")
     with site.daemon():
@@ -47,7 +47,7 @@ def test_a_rollback_is_done_at_once_and_held_until_it_is_resumed(tmp_path: Path)
         eventually(lambda: site.applied(newer), "it follows the branch again")
 
 
-def test_the_daemon_goes_by_a_plan_that_was_read_or_says_what_moved(tmp_path: Path) -> None:
+def test_the_daemon_carries_out_a_saved_plan_or_reports_what_moved(tmp_path: Path) -> None:
     site = quiet(tmp_path)
     site.configure(approval="always")
     plan = str(tmp_path / "plan.json")

@@ -94,7 +94,7 @@ def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
         )
 
 
-def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> None:
+def test_faulty_settings_are_reported_once_and_the_former_ones_stay(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site)
         good = site.settings_file.read_text()
@@ -133,7 +133,7 @@ def test_the_state_directory_stays_where_it_is(site: Site) -> None:
         assert not (site.path / "elsewhere").exists()
 
 
-def test_sighup_reads_the_settings_and_looks(site: Site) -> None:
+def test_sighup_reloads_the_settings_and_starts_a_run(site: Site) -> None:
     with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
         ready(site)
         site.configure(log={"format": "json", "level": "warning"}, parallel=3)
@@ -199,7 +199,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, records: Rec
     assert not reload.due()
 
 
-def test_a_file_that_is_gone_is_told_and_comes_back(tmp_path: Path, records: Records, reload: Reload) -> None:
+def test_a_missing_settings_file_is_reported_until_it_is_back(tmp_path: Path, records: Records, reload: Reload) -> None:
     file = tmp_path / "settings.yaml"
     whole = file.read_text()
     file.unlink()
@@ -214,7 +214,7 @@ def test_a_file_that_is_gone_is_told_and_comes_back(tmp_path: Path, records: Rec
     assert [each.status for each in records.conditions.get(HOST)] == [True]
 
 
-def test_a_password_in_faulty_settings_is_told_nowhere(
+def test_a_password_in_faulty_settings_appears_nowhere(
     tmp_path: Path, records: Records, reload: Reload, capsys: Any
 ) -> None:
     file = tmp_path / "settings.yaml"

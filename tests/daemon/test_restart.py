@@ -50,7 +50,7 @@ def test_a_restart_replaces_every_replica_and_nothing_else(tmp_path: Path) -> No
         assert not [each for each in daemon.log() if each.get("level") in ("warning", "error")]
 
 
-def test_a_restart_that_nobody_heard_of_is_done_when_a_daemon_starts(tmp_path: Path) -> None:
+def test_a_restart_requested_without_a_daemon_is_done_when_one_starts(tmp_path: Path) -> None:
     with host_site(tmp_path, FILES) as site:
         with site.daemon() as daemon:
             eventually(lambda: well(site), "all is well", LONG)

@@ -34,7 +34,7 @@ def is_reported(site: Site, place: str, commit: str) -> bool:
     return commit in status_file(site, place, "reconciler.yaml")
 
 
-def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path) -> None:
+def test_two_hosts_share_a_repository_without_conflicts(tmp_path: Path) -> None:
     shared = Site(tmp_path / "shared", {**SHOP, "_org/locations.yaml": LOCATIONS}).repo
     here, there = host(tmp_path / "one", shared, "here"), host(tmp_path / "two", shared, "there")
     with here.daemon() as one, there.daemon() as two:

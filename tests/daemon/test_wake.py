@@ -70,7 +70,7 @@ def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_nobody_is_woken_where_none_listens(tmp_path: Path) -> None:
+def test_a_wake_up_without_a_listener_fails(tmp_path: Path) -> None:
     assert not wake(tmp_path)
     assert not wake(tmp_path / "nowhere")
 

@@ -104,7 +104,7 @@ def test_packing_refs_and_switching_branches_are_seen(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_status_branch_and_new_objects_wake_nobody(tmp_path: Path) -> None:
+def test_the_status_branch_and_new_objects_cause_no_wake_up(tmp_path: Path) -> None:
     directory = new_repository(tmp_path / "r") / ".git"
 
     async def scenario() -> None:

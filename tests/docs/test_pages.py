@@ -41,7 +41,7 @@ def test_no_page_is_left_over() -> None:
     assert {path.name for path in DOCS.glob("*.md")} == MAKERS.keys() | BY_HAND
 
 
-def test_every_rule_says_what_why_and_where_it_comes_from() -> None:
+def test_every_rule_has_what_why_and_a_citation() -> None:
     for rule in rulebook().values():
         assert rule.what.endswith("."), rule.id
         assert rule.why.endswith("."), rule.id

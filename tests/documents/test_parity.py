@@ -76,7 +76,7 @@ def test_both_agree_on_mutations_of_the_examples() -> None:
 
 
 @pytest.mark.parametrize("secret_type", sorted({document["type"] for document in full("secret")}))
-def test_no_mutation_makes_a_secret_appear_in_what_is_told(secret_type: str) -> None:
+def test_no_mutation_makes_a_secret_appear_in_faults(secret_type: str) -> None:
     chance = random.Random(secret_type)
     pool = Pool(examples())
     base = next(document for document in full("secret") if document["type"] == secret_type)

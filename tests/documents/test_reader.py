@@ -67,7 +67,7 @@ def test_every_rule_is_described_and_every_described_rule_has_a_case() -> None:
     }, "these need bytes or sizes that a case cannot show: test_reader_bounds.py"
 
 
-def test_every_fault_says_what_to_do() -> None:
+def test_every_fault_has_a_suggestion() -> None:
     faults = [fault for param in CASES for fault in read(param.values[0]["input"].encode()).faults]
 
     assert [fault for fault in faults if not fault.suggestion] == []
@@ -83,7 +83,7 @@ def test_the_fields_whose_values_stay_text_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
-def test_whatever_json_can_say_is_read_as_it_is_meant(indent: int | str | None) -> None:
+def test_every_json_value_is_read_as_it_is_meant(indent: int | str | None) -> None:
     chance = random.Random(7)
     parts = ["\\", "u", "\\ud83d", "\\ude00", "\N{GRINNING FACE}", "\u00e9", "\t", '"', "/", "x"]
     for _ in range(500):

@@ -74,7 +74,7 @@ def test_places_in_a_hostile_file_are_found_as_far_as_the_limits_go(raw: bytes, 
     assert column >= 1
 
 
-def test_documents_before_a_limit_are_kept() -> None:
+def test_documents_before_a_limit_are_read() -> None:
     reading = read(b"a: 1\n---\n" + b"[" * 300_000)
 
     assert [document.value for document in reading.documents] == [{"a": 1}]
@@ -89,7 +89,7 @@ def test_what_just_fits_is_read() -> None:
     assert read(tower(4, 20)).faults == []
 
 
-def test_each_limit_counts_what_it_says() -> None:
+def test_each_limit_counts_what_its_name_states() -> None:
     tight = Limits(depth=2, aliases=1, nodes=6, document_bytes=40, file_bytes=80, documents=2, faults=3)
 
     def rules(raw: bytes) -> list[str]:

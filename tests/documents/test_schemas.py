@@ -58,7 +58,7 @@ def test_every_schema_file_is_named_and_no_other_lies_there() -> None:
     assert sorted(path.stem for path in shipped("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, *OTHERS])
 
 
-def test_what_is_not_shipped_is_said_to_be_missing() -> None:
+def test_a_schema_that_is_not_shipped_is_reported_as_missing() -> None:
     with pytest.raises(FileNotFoundError, match=r"schemas/nonsense\.json is missing"):
         load_schema("nonsense")
 
@@ -136,7 +136,7 @@ def test_a_mapping_takes_no_fields_that_are_not_listed(name: str) -> None:
 
 
 @every_schema
-def test_annotations_say_what_generic_code_can_read(name: str) -> None:
+def test_annotations_have_values_that_generic_code_can_read(name: str) -> None:
     for place, node in nodes(load_schema(name)):
         assert set(node.get("x-link", ())) <= {*KINDS, "*"}, place
         assert node.get("x-change", "in-place") in set(ChangeClass), place
@@ -218,7 +218,7 @@ def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
     assert {rule.id for rule in schema_rules()} - named == set()
 
 
-def test_a_rule_is_told_once_by_the_schemas_or_by_a_generator() -> None:
+def test_a_rule_belongs_to_the_schemas_or_to_a_generator() -> None:
     assert {rule.id for rule in schema_rules()} & rules().keys() == set()
 
 

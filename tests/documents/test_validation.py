@@ -31,7 +31,7 @@ def faults_of(name: str, raw: bytes) -> list[Fault]:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["case"].replace(" ", "-"))
-def test_what_is_wrong_is_said_where_it_is(case: dict[str, Any]) -> None:
+def test_faults_are_reported_at_their_places(case: dict[str, Any]) -> None:
     raw = case["document"].encode()
     found = faults_of(case["about"], raw)
     reported = [
@@ -61,7 +61,7 @@ def test_a_long_value_is_quoted_in_part() -> None:
     assert "xxx…" in fault.message
 
 
-def test_at_most_a_hundred_faults_are_told_and_in_good_time() -> None:
+def test_at_most_a_hundred_faults_are_reported_and_in_time() -> None:
     env = [{"nome": "x" * 100, "value": 1}] * 10_000
     document = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
     began = time.process_time()

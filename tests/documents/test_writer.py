@@ -54,7 +54,7 @@ def test_readers_of_yaml_1_1_read_the_same_texts(value: dict[str, str]) -> None:
     assert yaml.load(written(value), yaml.CSafeLoader) == value
 
 
-def test_it_looks_as_people_write_it() -> None:
+def test_yaml_is_written_as_people_write_it() -> None:
     value = {
         "kind": "workload",
         "spec": {

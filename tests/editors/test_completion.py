@@ -82,7 +82,7 @@ def test_an_unknown_field_and_a_bad_value_are_errors_where_they_stand(server: La
     assert "memmory" in found[1][1]
 
 
-def test_each_document_of_a_file_is_held_to_its_own_kind(server: LanguageServer) -> None:
+def test_each_document_of_a_file_is_checked_by_its_own_kind(server: LanguageServer) -> None:
     path = EXAMPLE / "shop/db.yaml"
     text = with_line(path, "description: The orders", "replicas: 1") + "  schedule: now\n"
     found = errors_of(server.open(path, text))

@@ -77,7 +77,7 @@ def test_a_replayed_step_is_recorded_under_its_own_source_revision_and_version(t
     assert (record.source, record.revision, record.version) == ("main", "main@sha1:abc", 7)
 
 
-def test_of_two_journaled_steps_of_one_key_the_newest_says_all(tmp_path: Path) -> None:
+def test_of_two_journaled_steps_of_one_key_the_newest_is_repeated(tmp_path: Path) -> None:
     bench, engine = start(tmp_path)
     for action, version in ((Action.CREATE, 1), (Action.UPDATE, 2)):
         one = step(KEYS[0], action=action, version=version)

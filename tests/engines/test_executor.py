@@ -164,7 +164,7 @@ def test_what_cannot_be_mended_fails_at_once(stage: Stage) -> None:
     assert not stage.records.failures.get(A)[0].retry
 
 
-def test_a_bug_in_an_engine_fails_its_own_step_only_and_tells_no_secrets(stage: Stage) -> None:
+def test_a_bug_in_an_engine_fails_its_own_step_only_and_reveals_no_secrets(stage: Stage) -> None:
     forget_logged()
     stage.here.bug = {A}
     executor = stage.executor()
@@ -176,7 +176,7 @@ def test_a_bug_in_an_engine_fails_its_own_step_only_and_tells_no_secrets(stage: 
     assert [(each["event"], each["error"]) for each in logged] == [("bug", "KeyError")]
 
 
-def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stage) -> None:
+def test_steps_on_hold_and_their_dependents_wait_while_the_rest_runs(stage: Stage) -> None:
     outcomes = asyncio.run(
         stage.run(
             plan(
@@ -220,7 +220,7 @@ def test_what_was_just_applied_healthy_lets_its_dependants_begin(stage: Stage) -
     assert ends(asyncio.run(stage.run(planned))) == {A: "applied", B: "applied"}
 
 
-def test_a_location_without_an_engine_waits_and_says_what_to_do(stage: Stage) -> None:
+def test_a_step_at_a_location_without_an_engine_waits_and_names_the_location(stage: Stage) -> None:
     outcomes = asyncio.run(stage.run(plan(step(A, "mars"), step(B, waits_for=[f"{A}@mars"]))))
     assert ends(outcomes) == {A: "waiting/LocationNotBound", B: "waiting/DependencyWaiting"}
     assert "mars" in outcomes[0].message

@@ -76,7 +76,7 @@ def test_a_step_that_the_plan_does_not_hold_counts_as_done() -> None:
     assert list(order.ready[""]) == [0]
 
 
-def test_a_held_step_is_never_ready() -> None:
+def test_a_step_on_hold_is_never_ready() -> None:
     order = StepScheduler([step("secret/a", ""), step("secret/b", "", waits_for=["secret/a"], hold=Hold.VOLUMES)])
     assert order.on_hold == [1]
     order.ready[""].clear()
@@ -84,6 +84,6 @@ def test_a_held_step_is_never_ready() -> None:
     assert not order.ready[""]
 
 
-def test_a_plan_out_of_order_is_a_bug_and_said_to_be_one() -> None:
+def test_a_plan_out_of_order_is_reported_as_a_bug() -> None:
     with pytest.raises(ValueError, match="out of order: secret/a comes before secret/b"):
         StepScheduler([step("secret/a", "", waits_for=["secret/b"]), step("secret/b", "")])

@@ -358,7 +358,7 @@ def test_observe_sees_one_location(world: World) -> None:
     assert [one.alias for one in asyncio.run(world.engines[""].observe())] == [ALIAS]
 
 
-def test_a_command_given_while_a_run_goes_on_is_not_lost(world: World) -> None:
+def test_a_command_sent_during_a_run_is_not_lost(world: World) -> None:
     async def story() -> None:
         steps = [workload(f"w{n}") for n in range(600)]
         running = asyncio.create_task(world.run(plan(cron(), *steps, cron(location=EAST))))

@@ -103,7 +103,7 @@ def test_a_bomb_is_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sample(NEIGHBOURS, SHORT_NEIGHBOURS))
-def test_resources_that_look_at_each_other_are_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
+def test_resources_that_refer_to_each_other_are_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(NEIGHBOURS[name]())
     with bounded_memory(MEMORY):

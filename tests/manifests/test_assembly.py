@@ -31,7 +31,7 @@ def desired(way: Way) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", cases("manifests/assembly.yaml"))
-def test_revisions_come_out_as_their_case_says(case: dict[str, Any], tmp_path: Path) -> None:
+def test_revisions_are_assembled_as_their_case_expects(case: dict[str, Any], tmp_path: Path) -> None:
     revisions = [{path: text_of(one) for path, one in revision["files"].items()} for revision in case["revisions"]]
     way = Way(tmp_path, revisions[0], external=tuple(case.get("external", ())))
     before: dict[str, str] = {}
@@ -47,7 +47,7 @@ def test_revisions_come_out_as_their_case_says(case: dict[str, Any], tmp_path: P
         assert desired(way) == before
 
 
-def test_a_resource_in_two_sources_is_told_of_with_both_places(tmp_path: Path) -> None:
+def test_a_resource_in_two_sources_is_reported_with_both_places(tmp_path: Path) -> None:
     first = Way(tmp_path / "one", {"shop/gvc.yaml": BASE, "shop/web.yaml": WORKLOAD.format(name="web")})
     first.applied()
     second = Way(
@@ -71,7 +71,7 @@ def test_a_resource_of_one_source_may_refer_to_that_of_another(tmp_path: Path) -
     assert {"gvc/shop", "identity/shop/a"} <= second.recorded().keys()
 
 
-def test_a_thousand_links_to_what_is_gone_are_told_of_in_a_second(tmp_path: Path) -> None:
+def test_a_thousand_broken_links_are_reported_in_a_second(tmp_path: Path) -> None:
     secret = "kind: secret\nname: db\ntype: dictionary\ndata: {}\n"
     names = [f"web-{number:04d}" for number in range(1000)]
     uses = "{{name: main, image: nginx:1, env: [{{name: A, value: platform://secret/db}}]}}"

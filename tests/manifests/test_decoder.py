@@ -57,7 +57,7 @@ def listed(reference: Reference) -> str:
 
 
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
-def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
+def test_a_document_is_decoded_as_its_case_expects(case: dict[str, Any]) -> None:
     decoded = decode(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
     wanted = case.get("faults", [])
     faults = of_form(decoded)
@@ -135,7 +135,7 @@ def test_the_order_of_fields_and_spellings_does_not_change_the_digest() -> None:
     assert len(digests) == 1
 
 
-def test_every_document_of_a_file_is_told_of_and_the_sound_ones_are_taken() -> None:
+def test_every_faulty_document_of_a_file_is_reported_and_the_others_are_decoded() -> None:
     raw = b"kind: identity\nname: a\n---\nkind: identity\nnam: b\n---\n---\nkind: identity\nname: c\n"
     decoded = decode(raw, ManifestContext("acme"))
     assert [(found.name, found.position, found.line) for found in decoded.manifests] == [("a", 0, 1), ("c", 2, 8)]
@@ -202,7 +202,7 @@ def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
     assert "hush" not in repr(decoded.faults)
 
 
-def test_a_file_full_of_faults_is_told_of_up_to_a_limit() -> None:
+def test_faults_of_a_file_are_reported_up_to_a_limit() -> None:
     one = b"kind: workload\nname: w\nspec: {type: standard, containers: [{name: a, image: x:1, ports: [{numbr: 1}]}]}\n"
     began = time.process_time()
     *reported, last = decode(b"---\n".join([one] * 4000), ManifestContext("acme")).faults

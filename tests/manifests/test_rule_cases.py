@@ -19,7 +19,7 @@ def named(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
-def test_an_example_is_told_what_its_marks_say(path: Path, tmp_path: Path) -> None:
+def test_an_example_has_the_findings_that_its_marks_expect(path: Path, tmp_path: Path) -> None:
     case = Case.load(path)
     found = found_in(case, tmp_path).findings
     expected = marks_of(case)
@@ -36,7 +36,7 @@ def test_an_example_is_told_what_its_marks_say(path: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", FAILING, ids=named)
-def test_a_failing_example_is_told_in_words(path: Path, tmp_path: Path) -> None:
+def test_a_failing_example_has_the_expected_text(path: Path, tmp_path: Path) -> None:
     golden = path.with_suffix(".txt")
     text = text_of(Case.load(path), tmp_path)
     if os.environ.get("REWRITE_CASES"):

@@ -118,7 +118,7 @@ TORN = [
 
 
 @pytest.mark.parametrize(("rule", "fields"), TORN)
-def test_what_could_not_be_read_is_not_held_against_the_rest(rule: str, fields: str) -> None:
+def test_an_unreadable_field_causes_no_other_finding(rule: str, fields: str) -> None:
     container = f"{{name: main, image: 'web:1', {fields}}}"
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
     broken = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
@@ -136,7 +136,7 @@ def test_what_could_not_be_read_is_not_held_against_the_rest(rule: str, fields: 
         ("image-dynamic-tag", "type: stateful\n  supportDynamicTags: sometimes"),
     ],
 )
-def test_a_wrong_type_of_workload_is_told_alone(rule: str, wrong: str) -> None:
+def test_a_wrong_type_of_workload_is_the_only_finding(rule: str, wrong: str) -> None:
     text = f"""kind: workload
 name: web
 spec:
@@ -153,7 +153,7 @@ spec:
     assert rule not in broken
 
 
-def test_manifests_in_another_spelling_are_held_to_the_same_rules() -> None:
+def test_manifests_in_another_spelling_obey_the_same_rules() -> None:
     container = """{name: main, image: 'web:1', env: [{name: A, value: "acme://secret/a.b"},
       {name: B, value: "$(ACME_GVC)$(ACME_TIME)"}], volumes: [{uri: "acme://volumeset/a", path: /a}]}"""
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
@@ -161,7 +161,7 @@ def test_manifests_in_another_spelling_are_held_to_the_same_rules() -> None:
     assert sorted(broken) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
 
 
-def test_what_one_document_cannot_tell_is_asked_of_the_gvc_of_its_directory() -> None:
+def test_questions_that_one_document_leaves_open_go_to_the_gvc_of_its_directory() -> None:
     document = workload({"inheritEnv": True, "env": [{"name": "A", "value": "$(B)$(C)$(PORT)"}]})
     del document["gvc"]
     asked = [each for each in check_rules(Kind.WORKLOAD, document).questions if each.rule.startswith("env-")]
@@ -189,7 +189,7 @@ spec:
 """
 
 
-def test_a_change_of_the_gvc_is_told_at_the_untouched_workload(tmp_path: Path) -> None:
+def test_a_change_of_the_gvc_is_reported_at_the_unchanged_workload(tmp_path: Path) -> None:
     def gvc(*variables: tuple[str, str]) -> str:
         listed = ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in variables)
         return BASE.replace("spec: {", f"spec: {{env: [{listed}], ")

@@ -27,7 +27,7 @@ def broken_rules(spec: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:
 
 
 @pytest.mark.parametrize("case", cases("manifests/torn-options.yaml"))
-def test_nothing_is_said_that_rests_on_a_value_which_does_not_fit(case: dict[str, Any], tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_causes_no_further_finding(case: dict[str, Any], tmp_path: Path) -> None:
     tmp_path.joinpath("manifest.yaml").write_text(case["document"])
     found = check_folder(tmp_path, DIALECT, AROUND).findings
     assert len(found) == case["faults"], found

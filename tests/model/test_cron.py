@@ -136,7 +136,7 @@ def test_a_text_is_a_schedule_or_has_a_fault_in_words(text: str) -> None:
 
 
 @pytest.mark.parametrize("case", cases("model/schedules.yaml"))
-def test_a_schedule_comes_when_its_case_says(case: dict[str, Any]) -> None:
+def test_a_schedule_has_the_times_of_its_case(case: dict[str, Any]) -> None:
     at = datetime.fromisoformat(case["after"]).replace(tzinfo=UTC)
     schedule, found = Cron.parse(case["schedule"]), []
     for _ in case["then"]:
@@ -150,7 +150,7 @@ def test_a_schedule_comes_when_its_case_says(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("model/not-schedules.yaml"))
-def test_a_text_that_is_no_schedule_is_told_where_and_why(case: dict[str, Any]) -> None:
+def test_a_text_that_is_no_schedule_is_refused_with_place_and_reason(case: dict[str, Any]) -> None:
     with pytest.raises(CronError) as fault:
         Cron.parse(case["schedule"])
     assert [str(fault.value), fault.value.suggestion] == [case["message"], case.get("suggestion", "")]

@@ -31,7 +31,7 @@ def wrong_at(query: str) -> int:
 
 
 @pytest.mark.parametrize("case", cases("model/logql.yaml"))
-def test_a_query_takes_what_it_says_or_says_where_it_is_wrong(case: dict[str, Any]) -> None:
+def test_a_query_selects_lines_or_is_refused_with_its_place(case: dict[str, Any]) -> None:
     if "error" in case:
         with pytest.raises(QueryError) as caught:
             parse(case["query"])

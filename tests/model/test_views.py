@@ -92,7 +92,7 @@ def all_differences(kind: Kind) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_view_looks_at_fields_that_manifests_have_with_their_defaults(kind: Kind) -> None:
+def test_a_view_reads_fields_that_manifests_have_with_their_defaults(kind: Kind) -> None:
     assert [each for each in all_differences(kind) if not excuse(each)] == []
 
 

@@ -48,7 +48,7 @@ def stays_applied_and_recovers(way: Way, *paths: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("case", cases("bad-input/documents.yaml"))
-def test_a_mistake_is_told_with_its_place(case: dict[str, Any], way: Way) -> None:
+def test_a_mistake_is_reported_with_its_place(case: dict[str, Any], way: Way) -> None:
     way.commit({BAD: case["input"]})
     found = findings_in_time(way)
     assert len(found) == len(case["findings"]), found
@@ -96,7 +96,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_costs_little_and_is_told_with_its_place(name: str, way: Way) -> None:
+def test_a_hostile_file_costs_little_and_is_reported_with_its_place(name: str, way: Way) -> None:
     make, wanted = HOSTILE[name]
     way.repo.git("config", "pack.compression", "1")
     way.commit({BAD: make()})
@@ -127,7 +127,7 @@ ODD: dict[str, tuple[dict[str | bytes, File], str]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_no_plain_file_is_told_of(name: str, way: Way) -> None:
+def test_an_entry_that_is_no_plain_file_is_reported(name: str, way: Way) -> None:
     files, wanted = ODD[name]
     way.commit(files)
     [found] = findings_in_time(way)
@@ -135,7 +135,7 @@ def test_what_is_no_plain_file_is_told_of(name: str, way: Way) -> None:
     stays_applied_and_recovers(way, *files)
 
 
-def test_all_that_is_wrong_is_told_in_one_go(way: Way) -> None:
+def test_all_faults_are_reported_at_once(way: Way) -> None:
     way.commit(
         {
             "a.yaml": "kind: [",
@@ -223,7 +223,7 @@ def test_with_skip_what_others_need_is_not_deleted(tmp_path: Path) -> None:
     ],
     ids=["a field is misspelt", "a document cannot be read", "no name", "no kind", "an unknown kind"],
 )
-def test_a_fault_is_not_told_again_by_all_that_refers_to_it(broken: str, way: Way) -> None:
+def test_a_fault_is_not_repeated_by_the_resources_that_refer_to_it(broken: str, way: Way) -> None:
     way.commit(
         {"shop/gvc.yaml": broken, "shop/more.yaml": "kind: identity\nname: sound\n---\nkind: identity\nname: b\n"}
     )
@@ -232,14 +232,14 @@ def test_a_fault_is_not_told_again_by_all_that_refers_to_it(broken: str, way: Wa
     assert {line.partition(":")[0] for line in found} == {"shop/gvc.yaml"}
 
 
-def test_a_first_load_tells_a_file_that_cannot_be_read_and_not_what_it_may_declare(tmp_path: Path) -> None:
+def test_a_first_load_reports_an_unreadable_file_and_not_what_it_may_declare(tmp_path: Path) -> None:
     way = Way(
         tmp_path, {"shop/gvc.yaml": BASE.replace("name: shop", "name: y"), "shop/w.yaml": "kind: identity\nname: a\n"}
     )
     assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}
 
 
-def test_a_first_load_tells_a_broken_gvc_and_not_its_members(tmp_path: Path) -> None:
+def test_a_first_load_reports_a_broken_gvc_and_not_its_members(tmp_path: Path) -> None:
     way = Way(
         tmp_path,
         {

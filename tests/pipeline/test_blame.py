@@ -70,7 +70,7 @@ def test_of_two_commits_the_later_one_asked(tmp_path: Path) -> None:
     assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "late shop/web.yaml:10"}
 
 
-def test_what_came_back_by_itself_is_not_held_against_whoever_came_before(tmp_path: Path) -> None:
+def test_a_change_that_was_reverted_is_blamed_on_no_commit(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="there")
     way.commit({"shop/web.yaml": WEB}, message="back")
@@ -78,7 +78,7 @@ def test_what_came_back_by_itself_is_not_held_against_whoever_came_before(tmp_pa
     assert blamed(way) == {"workload/shop/web@here spec.containers[main].cpu": "cpu shop/web.yaml:11"}
 
 
-def test_a_field_that_went_is_told_where_it_would_be(tmp_path: Path) -> None:
+def test_a_removed_field_is_blamed_where_it_would_be(tmp_path: Path) -> None:
     way = start(tmp_path, WEB + "tags: {team: front}\n")
     way.commit({"shop/web.yaml": WEB + "tags: {}\n"}, message="untagged")
     assert blamed(way) == {"workload/shop/web@here tags.team": "untagged shop/web.yaml:12"}
@@ -119,7 +119,7 @@ def test_what_was_merged_is_asked_for_by_the_commit_that_was_merged(tmp_path: Pa
     assert found["gvc/shop description"] == "trunk shop/gvc.yaml:4"
 
 
-def test_a_version_that_could_not_be_read_hides_nobody(tmp_path: Path) -> None:
+def test_an_unreadable_version_hides_no_commit(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m")}, message="cpu")
     way.commit({"shop/web.yaml": "kind: [\n"}, message="broken")
@@ -156,7 +156,7 @@ def test_drift_is_nobodys_wish(tmp_path: Path) -> None:
     assert blamed(way, True) == {}
 
 
-def test_history_without_the_recorded_commit_is_looked_at_all_the_same(tmp_path: Path) -> None:
+def test_history_without_the_recorded_commit_is_searched_too(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.repo.commit({"shop/gvc.yaml": BASE, "shop/web.yaml": WEB}, "root", parent="")
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
@@ -169,7 +169,7 @@ def test_history_without_the_recorded_commit_is_looked_at_all_the_same(tmp_path:
     assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10"}
 
 
-def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_limited_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     way = start(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
     for number in range(5):

@@ -80,7 +80,7 @@ def way(tmp_path: Path) -> Way:
     return made
 
 
-def test_a_policy_that_goes_is_told_where_the_secret_is_read(way: Way) -> None:
+def test_a_deleted_policy_is_reported_where_the_secret_is_read(way: Way) -> None:
     way.commit({"policy.yaml": None})
     assert shown(way.prepare().findings) == [REVEAL]
 
@@ -94,14 +94,16 @@ def test_a_policy_that_goes_is_told_where_the_secret_is_read(way: Way) -> None:
     ],
     ids=["another permission", "another target", "another principal"],
 )
-def test_a_policy_that_no_longer_helps_is_told_where_the_secret_is_read(way: Way, before: str, after: str) -> None:
+def test_a_policy_that_no_longer_permits_is_reported_where_the_secret_is_read(
+    way: Way, before: str, after: str
+) -> None:
     way.commit({"shop/api.yaml": "kind: identity\nname: api\n", "policy.yaml": POLICY.replace(before, after)})
     findings = shown(way.prepare().findings)
     assert REVEAL in findings
     assert all(line == REVEAL or "policy-permission" in line for line in findings)
 
 
-def test_a_secret_that_leaves_the_query_of_a_policy_is_told_where_it_is_read(way: Way) -> None:
+def test_a_secret_that_leaves_the_query_of_a_policy_is_reported_where_it_is_read(way: Way) -> None:
     by_team = "targetQuery: {spec: {terms: [{tag: team, value: shop}]}}"
     way.commit({"policy.yaml": POLICY.replace("targetLinks: [//secret/db]", by_team)})
     way.applied()
@@ -110,11 +112,11 @@ def test_a_secret_that_leaves_the_query_of_a_policy_is_told_where_it_is_read(way
     ]
 
 
-def test_a_policy_that_cannot_be_read_is_not_taken_for_one_that_says_no(way: Way) -> None:
+def test_an_unreadable_policy_does_not_count_as_a_denial(way: Way) -> None:
     assert findings_of(way, {"policy.yaml": POLICY.replace("bindings", "bindngs")}) == ["policy.yaml:5:1 unknown-field"]
 
 
-def test_a_key_that_leaves_its_secret_is_told_where_it_is_read(way: Way) -> None:
+def test_a_key_that_leaves_its_secret_is_reported_where_it_is_read(way: Way) -> None:
     assert findings_of(way, {"secret.yaml": SECRET.replace("password:", "passphrase:")}) == [
         "shop/web.yaml:11:14 secret-key"
     ]
@@ -130,7 +132,7 @@ def test_what_a_gvc_begins_to_read_its_workloads_have_to_be_allowed(way: Way) ->
     ]
 
 
-def test_a_location_that_a_gvc_leaves_is_told_where_there_are_options_for_it(way: Way) -> None:
+def test_a_location_that_a_gvc_leaves_is_reported_at_options_for_it(way: Way) -> None:
     way.commit({"shop/web.yaml": f"{WEB}  localOptions:\n  - {{location: there, debug: true}}\n"})
     way.applied()
     assert findings_of(way, {"shop/gvc.yaml": BASE.replace(", //location/there", "")}) == [
@@ -138,7 +140,7 @@ def test_a_location_that_a_gvc_leaves_is_told_where_there_are_options_for_it(way
     ]
 
 
-def test_a_location_that_leaves_the_query_of_a_gvc_is_told_there_and_in_the_gvc(way: Way) -> None:
+def test_a_location_that_leaves_the_query_of_a_gvc_is_reported_at_options_and_gvc(way: Way) -> None:
     spec = "spec: {staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
     place = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
     files: Files = {f"{name}.yaml": place.format(name=name) for name in ("here", "there")}
@@ -152,7 +154,7 @@ def test_a_location_that_leaves_the_query_of_a_gvc_is_told_there_and_in_the_gvc(
     assert findings_of(way, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
 
 
-def test_a_second_user_of_a_volume_set_is_told_at_both(way: Way) -> None:
+def test_a_second_user_of_a_volume_set_is_reported_at_both(way: Way) -> None:
     database = WEB.replace("standard", "stateful").replace("name: web", "name: db")
     mounts = "    volumes:\n    - {uri: platform://volumeset/data, path: /data}\n"
     volumes = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
@@ -166,7 +168,7 @@ def test_a_second_user_of_a_volume_set_is_told_at_both(way: Way) -> None:
     assert findings_of(way, {"shop/copy.yaml": second, "shop/db.yaml": database}) == []
 
 
-def test_an_account_that_changes_its_provider_is_told_at_the_identity(way: Way) -> None:
+def test_an_account_that_changes_its_provider_is_reported_at_the_identity(way: Way) -> None:
     account = "kind: cloudaccount\nname: main\nprovider: gcp\ndata: {projectId: shop-1}\n"
     access = "gcp:\n  cloudAccountLink: //cloudaccount/main\n  serviceAccount: a@b.example.com\n"
     way.commit({"account.yaml": account, "shop/identity.yaml": IDENTITY + access})
@@ -176,7 +178,7 @@ def test_an_account_that_changes_its_provider_is_told_at_the_identity(way: Way) 
     assert findings_of(way, {"account.yaml": changed}) == ["shop/identity.yaml:4:21 cloudaccount-provider"]
 
 
-def test_an_identity_that_loses_its_access_is_told_at_the_mount(way: Way) -> None:
+def test_an_identity_that_loses_its_access_is_reported_at_the_mount(way: Way) -> None:
     account = "kind: cloudaccount\nname: main\nprovider: gcp\ndata: {projectId: shop-1}\n"
     access = "gcp:\n  cloudAccountLink: //cloudaccount/main\n  serviceAccount: a@b.example.com\n"
     mount = "    volumes:\n    - {uri: 'gs://pictures', path: /pictures}\n"
@@ -186,7 +188,7 @@ def test_an_identity_that_loses_its_access_is_told_at_the_mount(way: Way) -> Non
     assert findings_of(way, {"shop/identity.yaml": IDENTITY}) == ["shop/web.yaml:13:13 object-store-access"]
 
 
-def test_a_port_that_closes_is_told_at_the_route(way: Way) -> None:
+def test_a_port_that_closes_is_reported_at_the_route(way: Way) -> None:
     port = "    readinessProbe: {httpGet: {}}\n    ports: [{number: 8080}]\n"
     route = "spec: {ports: [{routes: [{prefix: /, workloadLink: //gvc/shop/workload/web, port: 8080}]}]}"
     way.commit({"shop/web.yaml": WEB + port, "domain.yaml": f"kind: domain\nname: shop.example.com\n{route}\n"})
@@ -198,7 +200,7 @@ def test_a_port_that_closes_is_told_at_the_route(way: Way) -> None:
 
 
 @pytest.mark.parametrize("leads", ["gvcLink: //gvc/shop", "workloadLink: //gvc/shop/workload/web"])
-def test_a_domain_that_goes_is_told_at_the_tcp_port_behind_it(way: Way, leads: str) -> None:
+def test_a_deleted_domain_is_reported_at_the_tcp_port_behind_it(way: Way, leads: str) -> None:
     port = "    readinessProbe: {exec: {command: [ask]}}\n    ports: [{number: 5672, protocol: tcp}]\n"
     inside = "  firewallConfig: {external: {inboundAllowCIDR: [203.0.113.0/24]}}\n"
     way.commit(
@@ -221,7 +223,7 @@ def test_a_secret_of_another_source_is_known_once_it_is_there(tmp_path: Path) ->
     assert [line.partition(" |")[0] for line in shown(ours.prepare().findings)] == ["shop/web.yaml:11:14 secret-key"]
 
 
-def test_nothing_is_said_of_what_is_outside(tmp_path: Path) -> None:
+def test_external_resources_cause_no_finding(tmp_path: Path) -> None:
     outside = {**SHOP, "secret.yaml": None, "shop/identity.yaml": None, "policy.yaml": None}
     links = ("//secret/db", "//gvc/shop/identity/web")
     way = Way(tmp_path, {path: text for path, text in outside.items() if text}, external=links)
@@ -234,7 +236,7 @@ def asked(way: Way) -> list[str]:
     return [key for key, _ in resources_to_check(changes, way.line.view().with_changes(changes))]
 
 
-def test_a_policy_that_is_kept_elsewhere_may_permit_anything(tmp_path: Path) -> None:
+def test_an_external_policy_may_permit_anything(tmp_path: Path) -> None:
     files = {path: text for path, text in SHOP.items() if path != "policy.yaml"}
     assert shown(Way(tmp_path / "none", files).prepare().findings) == [REVEAL]
     assert shown(Way(tmp_path / "one", files, external=("//policy/by-hand",)).prepare().findings) == []
@@ -334,7 +336,7 @@ def commits(draw: st.DrawFn) -> Files:
 
 @given(edits=st.lists(commits(), min_size=2, max_size=6))
 @settings(few, max_examples=examples(25))
-def test_commit_by_commit_every_error_is_told_that_a_fresh_look_tells(
+def test_commit_by_commit_finds_every_error_that_a_fresh_load_finds(
     repo: GitRepo, tmp_path: Path, edits: list[Files]
 ) -> None:
     way = Way(tmp_path, {path: variants[0] for path, variants in VARIANTS.items()}, repo=repo)

@@ -73,7 +73,7 @@ def test_a_version_that_is_not_the_recorded_one_is_brought_back(tmp_path: Path) 
     assert way.ledger.world()[KEY]["version"] == 1
 
 
-def test_what_differs_is_told_once_and_found_again_after_a_restart(tmp_path: Path) -> None:
+def test_drift_is_reported_once_and_detected_again_after_a_restart(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     way.another_image()
@@ -89,7 +89,7 @@ def test_what_differs_is_told_once_and_found_again_after_a_restart(tmp_path: Pat
     assert way.check() == set()
 
 
-def test_what_mends_itself_is_told_too(tmp_path: Path) -> None:
+def test_drift_that_resolves_itself_is_reported_too(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     world = way.ledger.world()[KEY]
@@ -123,7 +123,7 @@ def test_a_new_revision_takes_a_drift_with_it(tmp_path: Path) -> None:
     assert (way.differs(), way.events("DriftHealed")) == ([], [])
 
 
-def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
+def test_a_location_that_does_not_answer_shows_no_drift(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     way.another_image()
@@ -159,7 +159,7 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
     assert way.records.drifts.checked() is None
 
 
-def test_a_stranger_with_our_label_is_told_and_left(tmp_path: Path) -> None:
+def test_an_unknown_resource_with_our_label_is_reported_and_not_touched(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.ledger.meddle("workload/shop/old", digest="x")
     assert (way.check(), way.differs()) == (set(), []), "before the source was read nobody knows whose it is"
@@ -173,7 +173,7 @@ def test_a_stranger_with_our_label_is_told_and_left(tmp_path: Path) -> None:
     assert (way.check(), way.differs()) == (set(), [])
 
 
-def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
+def test_a_drift_conflict_stops_healing_and_is_reported_once(tmp_path: Path) -> None:
     way = Meddled(tmp_path, drift=DriftPolicy(most_heals=2))
     way.applied()
     for _ in range(2):
@@ -226,7 +226,7 @@ def _fought(path: Path) -> Meddled:
     return way
 
 
-def test_where_nothing_is_healed_it_is_told_all_the_same(tmp_path: Path) -> None:
+def test_drift_is_reported_also_without_healing(tmp_path: Path) -> None:
     way = Meddled(tmp_path, drift=DriftPolicy(heal=False))
     way.applied()
     way.another_image()
@@ -313,7 +313,7 @@ def test_what_was_found_at_a_location_that_is_bound_no_more_is_forgotten(tmp_pat
     assert (way.check(), way.differs()) == (set(), [])
 
 
-def test_what_may_differ_by_new_settings_is_not_healed_by_an_old_look(tmp_path: Path) -> None:
+def test_drift_that_new_settings_ignore_is_not_healed_by_an_older_check(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     way.another_image()
@@ -324,7 +324,7 @@ def test_what_may_differ_by_new_settings_is_not_healed_by_an_old_look(tmp_path: 
     assert way.plan().steps == ()
 
 
-def test_a_location_that_lost_everything_is_told_in_few_events_and_made_again(tmp_path: Path) -> None:
+def test_a_location_that_lost_everything_is_reported_in_few_events_and_restored(tmp_path: Path) -> None:
     names = [f"w{number:03}" for number in range(120)]
     way = Meddled(tmp_path, {**SHOP, **{f"shop/{name}.yaml": WEB.replace("web", name) for name in names}})
     way.applied()

@@ -97,7 +97,7 @@ def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
 
 @given(commits=st.lists(edits(), min_size=2, max_size=5))
 @settings(few, max_examples=examples(50))
-def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
+def test_commit_by_commit_reaches_the_state_of_a_fresh_load(
     repo: GitRepo, tmp_path: Path, commits: list[Files]
 ) -> None:
     start = "kind: secret\nname: always\ntype: dictionary\ndata: {}\n"

@@ -167,7 +167,7 @@ def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path:
     strict.applied()
 
 
-def test_faults_of_what_was_encrypted_are_told_at_their_place_without_it(tmp_path: Path) -> None:
+def test_faults_in_encrypted_values_are_reported_at_their_place_without_the_value(tmp_path: Path) -> None:
     wrong = SECRET.replace(b"type: dictionary", b"type: userpass").replace(b"user: shop", b"encoding: base64")
     wrong = wrong.replace(b"password", b"pasword")
     way = Way(tmp_path / "way", {"db.yaml": sealed(wrong)}, secrets=secrets(tmp_path))
@@ -217,7 +217,7 @@ def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path,
     assert watch.check() == set()
 
 
-def test_a_file_that_is_lost_is_told_once_and_keeps_nothing_else_waiting(tmp_path: Path, host: Path) -> None:
+def test_a_missing_secret_file_is_reported_once_and_delays_nothing_else(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
     watch = HostSecretMonitor(way.records, {"main": way.line.view})
@@ -239,7 +239,7 @@ def test_a_file_that_is_lost_is_told_once_and_keeps_nothing_else_waiting(tmp_pat
      ("empty", 0o600, "secret-file-missing"), ("bytes", 0o600, "secret-file-missing"),
      ("large", 0o600, "secret-file-missing"), ('"a\\tb"', 0o600, "secret-file-missing")],
 )  # fmt: skip
-def test_files_that_cannot_be_secrets_are_told(tmp_path: Path, host: Path, name: str, mode: int, rule: str) -> None:
+def test_files_that_cannot_be_secrets_are_reported(tmp_path: Path, host: Path, name: str, mode: int, rule: str) -> None:
     (host / "db").chmod(mode)
     (host / "link").symlink_to("/etc/passwd")
     (host / "dir").mkdir(mode=0o700)
@@ -297,7 +297,7 @@ def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "manner", [EncryptionRules(), EncryptionRules("unencrypted_suffix", "_no")], ids=["data", "whole"]
 )
-def test_files_can_be_looked_at_without_opening_them(tmp_path: Path, manner: EncryptionRules) -> None:
+def test_files_can_be_checked_without_decryption(tmp_path: Path, manner: EncryptionRules) -> None:
     for name, raw in {"gvc.yaml": BASE.encode(), "web.yaml": WEB.encode(), "db.yaml": sealed(manner=manner)}.items():
         (tmp_path / name).write_bytes(raw)
     found = check_folder(
@@ -326,7 +326,7 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     assert not any(CANARY.encode() in packed for packed in bodies)
 
 
-def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_credentials_reports_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
     with pytest.raises(HostSecretError, match="systemd passed no credentials"):

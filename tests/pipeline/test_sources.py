@@ -47,7 +47,7 @@ def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
     ]
 
 
-def test_a_circle_through_another_source_is_told_where_this_one_closes_it(tmp_path: Path) -> None:
+def test_a_cycle_through_another_source_is_reported_where_this_one_closes_it(tmp_path: Path) -> None:
     first = "kind: identity\nname: z\ngvc: shop\n"
     other = "kind: identity\nname: b\ngvc: shop\ntags: {reconciler/depends-on: identity/shop/z}\n"
     a, _ = two(tmp_path, first={"g.yaml": BASE, "z.yaml": first}, second={"b.yaml": other})
@@ -140,7 +140,7 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert runner.has_nothing_to_do("b")
 
 
-def test_a_branch_that_went_back_to_where_its_source_is_held_is_noticed(tmp_path: Path) -> None:
+def test_a_branch_that_was_reset_to_the_pinned_commit_counts_as_rewritten(tmp_path: Path) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE})
     way.applied()
     first = way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '1'}}\n"})

@@ -42,7 +42,7 @@ def picky(path: Path) -> Way:
     return way
 
 
-def test_what_failed_and_was_never_there_is_forgotten_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
+def test_a_failure_of_a_resource_that_is_no_longer_desired_is_forgotten(tmp_path: Path) -> None:
     way = picky(tmp_path)
     way.commit({"shop/bad.yaml": BAD})
     assert way.apply().outcome == "failed"
@@ -95,7 +95,7 @@ def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) 
         assert len(way.records.events.list()) <= 5
 
 
-def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_build_of_the_rules_checks_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
     way.applied()
     assert way.prepare().loaded.change_set.added == {}
@@ -108,7 +108,7 @@ def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, mo
     assert way.records.documents.get_many(["0" * 40]) == {}
 
 
-def test_a_build_has_one_name_whoever_asks() -> None:
+def test_a_build_has_one_fingerprint_in_every_process() -> None:
     asking = [sys.executable, "-c", "from reconciler.decode.fingerprint import _build; print(_build())"]
     names = {subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)}
     assert names == {fingerprint._build()}

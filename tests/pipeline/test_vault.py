@@ -157,7 +157,7 @@ def test_a_value_that_is_applied_no_more_stays_in_no_memory(tmp_path: Path, form
 
 
 @in_memory
-def test_after_a_restart_what_is_kept_nowhere_is_told_and_never_taken_for_the_other(tmp_path: Path, form: Form) -> None:
+def test_after_a_restart_a_secret_in_memory_only_is_unavailable(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
     way.accept(way.prepare())
@@ -178,7 +178,7 @@ def test_a_file_of_the_host_that_changed_waits_for_the_run_that_applies_it(tmp_p
     assert "has another value than was applied" in refused(vault(way))
 
 
-def test_what_can_no_longer_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_secret_that_can_no_longer_be_decrypted_is_unavailable(tmp_path: Path) -> None:
     way = way_of(tmp_path, sealed())
     private(tmp_path / "host" / "identity.txt", fresh()[0])
     assert "secret/db can no longer be opened (org/db.yaml:1)" in refused(vault(way))
@@ -188,7 +188,7 @@ def test_what_can_no_longer_be_opened_is_told(tmp_path: Path) -> None:
     assert vault(way).read(DB) == EXPECTED
 
 
-def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_secret_of_a_missing_repository_is_unavailable(tmp_path: Path) -> None:
     way = way_of(tmp_path, sealed())
     way.repo.path.rename(tmp_path / "away")
     assert "no Git repository can be read" in refused(vault(way))
@@ -196,7 +196,7 @@ def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
     assert "the source main, which is no longer in the settings" in refused(SecretStore(way.records, gone))
 
 
-def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
+def test_a_secret_that_is_not_applied_is_unavailable(tmp_path: Path) -> None:
     way = way_of(tmp_path, PLAIN)
     assert refused(vault(way), Key.parse("secret/nobody")) == "secret/nobody is not applied"
     way.commit({"org/db.yaml": None})

@@ -19,11 +19,11 @@ def written(step: Step) -> str:
     """A step as a case writes it."""
     fields = ", ".join(f"{change.path} {change.change}" for change in step.changes)
     words = f"{step.action} {placed(step)} v{step.version}" + (f": {fields}" if fields else "")
-    return f"{words}, held: {step.hold}" if step.hold else words
+    return f"{words}, hold: {step.hold}" if step.hold else words
 
 
 @pytest.mark.parametrize("case", cases("planning/changes.yaml"))
-def test_a_change_costs_what_its_case_says(case: dict[str, Any], tmp_path: Path) -> None:
+def test_a_change_plans_the_steps_of_its_case(case: dict[str, Any], tmp_path: Path) -> None:
     prune = PruneSettings(**case.get("prune", {}))
     bound = {place: LocationSettings("recorded") for place in case.get("settings_before", PLACES)}
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": case["before"]}, locations=bound, prune=prune,

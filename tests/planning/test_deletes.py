@@ -253,7 +253,7 @@ def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path:
     assert way.plan().hold_digest == digest
 
 
-def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> None:
+def test_an_approval_during_the_start_of_a_run_is_not_lost(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
     way.applied()
     way.commit(shop(identity("a")))
@@ -322,7 +322,7 @@ def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
     assert [(str(each.key), each.reason) for each in plan.retained] == [("identity/shop/a", "pruning is switched off")]
 
 
-def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
+def test_every_plan_lists_what_it_retains(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("a", "{platform/protected: true}"), identity("b")))
     way.applied()
     way.commit(shop(identity("b")))
@@ -457,7 +457,7 @@ QUERY = BASE.replace(
 
 
 @pytest.mark.parametrize("tag", ['platform/protected: "true"', "reconciler/prune: disabled"])
-def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> None:
+def test_members_of_a_retained_gvc_stay_where_they_are(tmp_path: Path, tag: str) -> None:
     gvc = BASE.replace("name: shop", f"name: shop\ntags: {{{tag}}}")
     way = Way(tmp_path, {"gvc.yaml": gvc, "api.yaml": workload("api") + "gvc: shop\n"})
     way.applied()
@@ -467,7 +467,7 @@ def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> No
 
 
 @pytest.mark.parametrize("retained", [True, False])
-def test_what_a_location_is_queried_for_stays_there_while_it_is_kept(tmp_path: Path, retained: bool) -> None:
+def test_workloads_stay_at_a_queried_location_while_it_is_retained(tmp_path: Path, retained: bool) -> None:
     tags = f"{{tier: front, reconciler/prune: {'disabled' if retained else 'enabled'}}}"
     location = f"kind: location\nname: here\nprovider: byok\ntags: {tags}\n"
     way = Way(tmp_path, shop(workload("api"), gvc=QUERY) | {"location.yaml": location}, prune=FREE)

@@ -53,7 +53,7 @@ def _drift(case: dict[str, Any]) -> Drift | None:
 
 
 @pytest.mark.parametrize("case", cases("planning/drift.yaml"))
-def test_drift_is_what_its_case_says(case: dict[str, Any]) -> None:
+def test_drift_is_as_its_case_expects(case: dict[str, Any]) -> None:
     drift = _drift(case)
     assert ("" if drift is None else describe(drift)) == case["difference"]
     if "back" in case:

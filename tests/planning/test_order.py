@@ -192,7 +192,7 @@ def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dependency", ["workload/other/db", "workload/away/db"])
-def test_what_runs_elsewhere_is_not_waited_for(dependency: str, tmp_path: Path) -> None:
+def test_a_dependency_outside_this_host_is_not_waited_for(dependency: str, tmp_path: Path) -> None:
     away = "kind: gvc\nname: away\nspec: {staticPlacement: {locationLinks: [//location/unbound]}}\n"
     db = "kind: workload\nname: db\ngvc: away\nspec: {type: standard, containers: [{name: main, image: pg:1}]}\n"
     spec = "spec: {type: standard, containers: [{name: main, image: nginx:1}]}\n"

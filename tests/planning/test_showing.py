@@ -107,7 +107,7 @@ def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
                                 "blocked": 0, "retained": 1}  # fmt: skip
 
 
-def test_a_plan_of_nothing_says_so(tmp_path: Path) -> None:
+def test_an_empty_plan_is_shown_as_nothing_to_do(tmp_path: Path) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE})
     way.applied()
     plan = way.plan()

@@ -79,7 +79,7 @@ def test_every_exception_is_still_needed_and_has_a_reason() -> None:
     assert all(EXCEPTIONS.values())
 
 
-def test_every_module_says_in_a_line_what_it_is_for() -> None:
+def test_every_module_has_a_docstring_of_one_sentence() -> None:
     first = {path: (ast.get_docstring(module) or "").split("\n")[0] for path, module in modules().items()}
     assert [path for path, line in first.items() if not line.endswith((".", ":", "?"))] == []
 
@@ -89,7 +89,7 @@ def test_whatever_is_public_has_a_docstring() -> None:
     assert [place for place, node in definitions if not ast.get_docstring(node)] == []
 
 
-def test_no_name_is_one_that_says_nothing() -> None:
+def test_no_name_is_without_meaning() -> None:
     bad = [path for path in modules() if any(forbidden(part) for part in parts(path))]
     bad += [f"{place}({name})" for place, function in functions() for name in parameters(function) if forbidden(name)]
     bad += [place for place, function in functions() if forbidden(function.name, verb=True)]

@@ -84,7 +84,7 @@ class GitHub:
         return {each["name"]: bash(each["run"], self.tree, **values) for each in steps if each["name"] != "Install"}
 
 
-def test_a_pull_request_on_github_is_told_what_would_change(tmp_path: Path) -> None:
+def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
     github = GitHub(clone(tmp_path, GROWN))
     for _ in range(2):
         ended = github.run()
@@ -95,7 +95,7 @@ def test_a_pull_request_on_github_is_told_what_would_change(tmp_path: Path) -> N
     assert json.loads((github.tree / "reconciler.sarif").read_text())["runs"][0]["results"] == []
 
 
-def test_a_faulty_pull_request_on_github_fails_at_its_lines_and_says_why(tmp_path: Path) -> None:
+def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tmp_path: Path) -> None:
     github = GitHub(clone(tmp_path, FAULTY))
     ended = github.run()
     assert {name for name, each in ended.items() if each.returncode} == {"Validate"}
@@ -171,7 +171,7 @@ def run_gitlab(tree: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("files", "code", "message"), [(GROWN, 0, "Plan: 1 to update"), (FAULTY, 1, "Refused: 1 error")]
 )
-def test_a_merge_request_on_gitlab_is_told_what_would_change(
+def test_a_merge_request_on_gitlab_gets_the_plan(
     tmp_path: Path, files: dict[str, File], code: int, message: str
 ) -> None:
     tool("curl", "curl")
@@ -198,6 +198,6 @@ def test_a_merge_request_on_gitlab_needs_no_token_to_be_checked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["github-actions.yaml", "gitlab-ci.yaml"])
-def test_commands_of_the_examples_take_the_options_that_they_are_given(name: str) -> None:
+def test_commands_of_the_examples_use_options_that_exist(name: str) -> None:
     commands = set(re.findall(r"^\s*(?:- |run: )?reconciler (\w+)", (CI / name).read_text(), re.M))
     assert commands == {"validate", "diff"}

@@ -96,7 +96,7 @@ def test_an_order_ends_up_on_the_page(shop: dict[str, str]) -> None:
     assert "two cups" in page
 
 
-def test_the_database_tells_nothing_without_the_password(shop: dict[str, str]) -> None:
+def test_the_database_answers_nothing_without_the_password(shop: dict[str, str]) -> None:
     with pytest.raises(urllib.error.HTTPError, match="403"):
         ask(shop["db"] + "/orders")
 

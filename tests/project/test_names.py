@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from tests.project.test_budgets import words
 from tests.project.to_do import ROOMS_TO_DO
-from tests.project.tree import Definition, modules
+from tests.project.tree import ROOT, Definition, listed, modules
 
 BANNED = frozenset({
     "ailing", "astray", "elsewhere", "fleeting", "given", "hear", "heard", "held", "kept", "lasting", "look", "looked",
@@ -16,6 +17,15 @@ BANNED = frozenset({
     "stir", "stirred", "stirs", "tell", "tells", "told", "wardrobe", "whoever",
 })  # fmt: skip
 """Not part of any name: each of these words has a standard one in its place, or several meanings."""
+
+BESIDE = ("docs", "examples", "tests")
+"""Folders beside the package whose names obey the same rule."""
+
+_ANY = "|".join(sorted(BANNED))
+_MAY_NAME = re.compile(rf"(?<![a-z])(?i:{_ANY})(?![a-z])|(?:{_ANY.title()})(?![a-z])")
+"""Finds every banned word that can be part of a name; only files in which it occurs are parsed."""
+_KEY = re.compile(r"^[ ]*(?:- )*([\w-]+):(?:\s|$)|[{,]\s*([\w-]+):\s", re.MULTILINE)
+"""The keys of a YAML or JSON file, in block and in flow style."""
 
 
 def defined(module: ast.Module) -> Iterator[tuple[int, str]]:
@@ -39,18 +49,45 @@ def defined(module: ast.Module) -> Iterator[tuple[int, str]]:
 def room(path: str) -> str:
     """``reconciler/model/key.py`` → ``model``; the engine of this host, the largest, is a room of its own."""
     parts = path.removesuffix(".py").split("/")
+    if parts[0] in BESIDE:
+        return "/".join(parts[:2])
     return "/".join(parts[1:3]) if parts[1] == "engines" and len(parts) > 3 else parts[1]
 
 
 def banned(path: str, module: ast.Module) -> list[str]:
     """Every name in ``module`` that has a banned word, and where it is, once for each line."""
     found = {(line, name) for line, name in defined(module) if BANNED & set(words(name))}
-    parts = [(0, part) for part in path.removesuffix(".py").split("/") if BANNED & set(words(part))]
-    return [f"{path}:{line} {name}" for line, name in [*parts, *sorted(found)]]
+    return [*banned_path(path), *(f"{path}:{line} {name}" for line, name in sorted(found))]
+
+
+def banned_path(path: str) -> list[str]:
+    """Folders and the file of ``path`` whose names have a banned word."""
+    return [f"{path}:0 {part}" for part in path.split("/") if BANNED & set(words(re.sub(r"\W", "_", part)))]
+
+
+def banned_keys(path: str, text: str) -> list[str]:
+    """Every key of a YAML or JSON file that has a banned word."""
+    keys = {one or other for one, other in _KEY.findall(text)}
+    return [f"{path}:0 {key}" for key in sorted(keys) if BANNED & set(words(key.replace("-", "_")))]
+
+
+def banned_beside(path: str) -> list[str]:
+    """Every banned name in a file beside the package: in its path, and in its code or keys."""
+    kind = path.rpartition(".")[2]
+    text = (ROOT / path).read_text() if kind in ("py", "yaml", "yml", "json") else ""
+    if not _MAY_NAME.search(text):
+        return banned_path(path)
+    return banned(path, ast.parse(text)) if kind == "py" else [*banned_path(path), *banned_keys(path, text)]
+
+
+def named_by_rule(path: str) -> bool:
+    """Whether the file exists and its names follow the rule already."""
+    return (ROOT / path).is_file() and not path.startswith(("tests/bench/", "tests/engines/host/simulation/"))
 
 
 def test_no_name_is_made_of_a_banned_word() -> None:
     found = [place for path, module in modules().items() for place in banned(path, module)]
+    found += [place for path in listed(*BESIDE) if named_by_rule(path) for place in banned_beside(path)]
     counts = Counter(room(place.split(":")[0]) for place in found)
     wrong = {
         place for place in found if counts[room(place.split(":")[0])] > ROOMS_TO_DO.get(room(place.split(":")[0]), 0)
@@ -79,3 +116,15 @@ lookup = lookup_all = holds = 1
         "told", "tell", "kept", "given", "said", "held", "elsewhere", "look", "mind", "stir", "astray", "nobody",
         "hear", "Standing", "settle",
     }  # fmt: skip
+
+
+def test_case_files_and_their_keys_are_read_too() -> None:
+    text = "says: 1\n- told: {held: {}, x-look: 1, uphold: [], 'text': said}\nwhat is given: |\n  kept up: 1\n"
+    names = {place.split()[1] for place in banned_keys("a.yaml", text)}
+    assert names == {"says", "told", "held", "x-look"}
+    assert banned_path("tests/cases/given/fails-elsewhere.yaml") == [
+        "tests/cases/given/fails-elsewhere.yaml:0 given",
+        "tests/cases/given/fails-elsewhere.yaml:0 fails-elsewhere.yaml",
+    ]
+    for name in ("told", "tell_all", "is_told", "FakeTold", "ToldAll", "GIVEN"):
+        assert _MAY_NAME.search(f"x = {name}.y"), name

@@ -55,7 +55,7 @@ def test_no_reason_is_written_as_a_text() -> None:
             assert texts & words == SAME_WORDS.get(path, set()), path
 
 
-def test_every_reason_of_an_event_says_what_happened() -> None:
+def test_every_reason_of_an_event_has_a_text() -> None:
     found = {name for module in modules().values() for name in _of_events(module)}
     assert {"CREATED", "ADOPTED", "DISK_FULL", "CLOCK_STABLE", "DRIFT_CONFLICT", "SECRET_LOST"} - found == {"CREATED"}
     assert {name for name in found if Use.EVENT not in Reason[name].texts} == set()

@@ -43,7 +43,7 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
+def test_systemd_accepts_the_unit_without_a_warning(unit: Path) -> None:
     answer = analyze("verify", unit)
     # An unknown key is only a line on stderr; the exit code stays 0.
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -108,7 +108,7 @@ def test_a_reload_needs_no_program_that_hosts_may_lack() -> None:
     assert directives()["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
 
 
-def test_the_service_of_workloads_is_the_one_that_the_daemon_is_given() -> None:
+def test_the_daemon_uses_the_service_of_workloads() -> None:
     _, _, path = directives()["Environment"].partition(f"{ENV_REPLICAS_UNIT}=")
     assert path == Path(REPLICAS).name
     text = (ROOT / REPLICAS).read_text()

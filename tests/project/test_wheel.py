@@ -67,7 +67,7 @@ def test_rules_are_explained_with_their_examples_from_a_wheel(installed: Path, t
     assert result == (ROOT / "tests/cases/cli/explain.txt").read_text()
 
 
-def test_the_wheel_says_that_it_is_typed_and_licensed(installed: Path) -> None:
+def test_the_wheel_declares_types_and_license(installed: Path) -> None:
     (metadata,) = installed.parent.glob("lib/*/site-packages/gitops_reconciler-*.dist-info")
     assert "License-Expression: Apache-2.0" in (metadata / "METADATA").read_text()
     assert (metadata / "licenses/LICENSE").exists()

@@ -10,7 +10,7 @@ KEY = "workload/shop/web"
 AT = 1_800_000_000.0
 
 
-def test_what_differs_is_kept_by_key_and_location() -> None:
+def test_drift_is_stored_by_key_and_location() -> None:
     records = Records.open(None)
     here, there = (DriftRow(KEY, place, "main", AT, b"{}") for place in ("here", "there"))
     nobodys = DriftRow("workload/shop/old", "here", "", AT, b"{}")
@@ -23,7 +23,7 @@ def test_what_differs_is_kept_by_key_and_location() -> None:
     assert records.drifts.all("main") == [in_conflict]
 
 
-def test_the_last_look_is_remembered() -> None:
+def test_the_time_of_the_last_check_is_stored() -> None:
     records = Records.open(None)
     assert records.drifts.checked() is None
     records.drifts.check(AT)

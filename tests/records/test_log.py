@@ -43,7 +43,7 @@ def test_settling_brings_much_that_was_written_into_the_file(path: Path, records
     assert (few, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES + 1)
 
 
-def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Records, tmp_path: Path) -> None:
+def test_a_checkpoint_waits_for_no_reader_and_is_completed_later(path: Path, records: Records, tmp_path: Path) -> None:
     many = [(f"{number:040x}", b"more") for number in range(CHECKPOINT_CHANGES)]
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -56,7 +56,7 @@ def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Recor
     assert (during, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES)
 
 
-def test_a_snapshot_reads_one_moment_whoever_writes(path: Path, records: Records) -> None:
+def test_a_snapshot_reads_one_moment_while_others_write(path: Path, records: Records) -> None:
     with closing(Records.open(path)) as other, records.snapshot():
         assert not is_pinned(records)
         hold(other)
@@ -107,6 +107,6 @@ def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_o
     assert is_pinned(records)
 
 
-def test_records_closed_in_a_snapshot_say_so_as_ever(records: Records) -> None:
+def test_records_closed_in_a_snapshot_raise_the_usual_error(records: Records) -> None:
     with pytest.raises(RecordsError), records.snapshot():
         records.close()

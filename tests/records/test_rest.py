@@ -138,7 +138,7 @@ def test_a_step_and_its_outcome_change_places_in_one_commit(path: Path, records:
     reader.close()
 
 
-def test_only_the_newest_events_are_kept_and_their_numbers_go_on(records: Records) -> None:
+def test_only_the_newest_events_stay_and_their_numbers_go_on(records: Records) -> None:
     records.events.append_many(event("gvc/a", str(n)) for n in range(10))
     records.events.trim(3)
     assert [one.message for one in records.events.list()] == ["7", "8", "9"]
@@ -246,7 +246,7 @@ def test_a_key_added_while_its_status_is_written_is_written_again(records: Recor
     assert records.status_queue.count("main") == 1
 
 
-def test_a_number_that_was_cleared_is_never_given_out_again(records: Records) -> None:
+def test_a_cleared_number_is_never_used_again(records: Records) -> None:
     records.status_queue.add_many("main", ["gvc/a"])
     taken = records.status_queue.take("main")
     records.status_queue.clear("main", taken.keys, taken.upto)
@@ -279,7 +279,7 @@ def test_no_key_is_lost_however_adding_and_writing_mix(moves: list[str]) -> None
     records.close()
 
 
-def test_a_condition_tells_whether_it_changed_and_since_when_it_holds() -> None:
+def test_a_condition_reports_whether_it_changed_and_since_when_it_is_true() -> None:
     times = iter([1.0, 3.0, 5.0])
     records = Records.open(None, clock_now=lambda: next(times))
     conditions = records.conditions
@@ -310,7 +310,7 @@ def test_an_event_has_the_time_of_now_the_type_of_its_reason_and_one_line_of_tex
     assert (third.type, third.reason) == ("Normal", "Created")
 
 
-def test_a_failure_whose_reason_nobody_knows_any_more_is_a_failure(records: Records) -> None:
+def test_a_failure_with_an_unknown_reason_is_read_as_failed(records: Records) -> None:
     records.failures.put(failure("gvc/a"))
     records._database.write("UPDATE failures SET reason = 'OfLongAgo'")
     assert [each.reason for each in records.failures.all()] == [Reason.FAILED]

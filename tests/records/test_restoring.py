@@ -88,7 +88,7 @@ def test_records_become_what_the_backup_holds(path: Path, records: Records, back
     assert summarize(path).last_run == 500.0
 
 
-def test_a_second_restore_keeps_what_the_first_one_kept(path: Path, records: Records, backup: Path) -> None:
+def test_a_second_restore_does_not_overwrite_the_copy_of_the_first(path: Path, records: Records, backup: Path) -> None:
     records.applied.put(record("gvc/first"))
     records.close()
     first, second = restore(backup, path, force=True), restore(backup, path, force=True)
@@ -132,7 +132,7 @@ def test_the_digests_of_secrets_stay_comparable(path: Path, records: Records, tm
     restored.close()
 
 
-def test_what_is_only_in_the_log_of_the_former_records_is_kept_too(path: Path, backup: Path) -> None:
+def test_the_write_ahead_log_of_the_former_records_is_copied_too(path: Path, backup: Path) -> None:
     write = "import os, sys; from pathlib import Path; from reconciler.records.store import Records; "
     write += "from tests.records.samples import record; r = Records.open(Path(sys.argv[1])); "
     write += "r.applied.put(record('gvc/late')); os.kill(os.getpid(), 9)"
@@ -153,7 +153,7 @@ def test_a_copied_file_is_restored_with_the_log_beside_it(path: Path, records: R
     assert keys(path) == ["gvc/late"]
 
 
-def test_records_that_are_damaged_are_replaced_and_kept(path: Path, records: Records, backup: Path) -> None:
+def test_damaged_records_are_replaced_and_set_aside(path: Path, records: Records, backup: Path) -> None:
     records.close()
     path.write_bytes(b"not a database" * 1000)
     path.with_name(f"{path.name}-wal").write_bytes(b"a log of something")

@@ -109,7 +109,7 @@ def test_records_of_an_older_program_are_brought_forward(path: Path) -> None:
     database.close()
 
 
-def test_what_was_followed_is_known_of_older_records_but_for_sources_that_are_held(path: Path) -> None:
+def test_a_migration_fills_the_followed_ref_except_for_pinned_sources(path: Path) -> None:
     before = MIGRATIONS[: MIGRATIONS.index(FOLLOWED)]
     older = Database.open(path, before)
     for name, ref in (("main", "release"), ("held", "c1")):
@@ -176,7 +176,7 @@ except RecordsError as error:
 """
 
 
-def test_another_user_who_may_not_read_is_told_what_to_do(path: Path, records: Records) -> None:
+def test_a_user_without_permission_is_advised_which_user_to_become(path: Path, records: Records) -> None:
     path.parent.chmod(0)
     try:
         result = subprocess.run(
@@ -263,7 +263,9 @@ def fill(records: Records) -> None:
             records.documents.put_many([(str(n), bytes(20_000))])
 
 
-def test_a_full_disk_says_so_loses_nothing_and_goes_on_when_there_is_room(path: Path, records: Records) -> None:
+def test_a_full_disk_is_reported_loses_nothing_and_writes_go_on_when_there_is_room(
+    path: Path, records: Records
+) -> None:
     records._database.write(f"PRAGMA max_page_count = {records._database.value('PRAGMA page_count') + 20}")
     with pytest.raises(DiskFull, match="the disk is full") as caught:
         fill(records)

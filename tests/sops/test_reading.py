@@ -59,7 +59,7 @@ def test_without_the_identity_nothing_is_opened(path: Path, required: bool) -> N
         assert not any("correct horse" in str(value) for value in (each.value, each.troubles))
 
 
-def test_the_wrong_identity_is_told_who_could() -> None:
+def test_the_message_for_a_wrong_identity_names_the_recipients() -> None:
     (trouble,) = opened((CASES / "files" / "data-only.yaml").read_bytes(), keyring("second", required=True))[0].troubles
     assert trouble.rule == KEY_WRONG
     assert "age1" in trouble.message
@@ -124,13 +124,13 @@ def test_the_mac_is_over_all_documents_of_a_file() -> None:
      (rb"(encrypted_regex: ).*", rb"\1'('"), (rb"(encrypted_regex: .*)", rb"\1\n    encrypted_suffix: x"),
      (rb"(encrypted_regex: .*)", rb"\1\n    key_groups: x"), (rb"recipient: ", b"for: ")],
 )  # fmt: skip
-def test_odd_metadata_is_told(old: bytes, new: bytes) -> None:
+def test_faulty_metadata_is_reported(old: bytes, new: bytes) -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     changed = re.sub(old, new, raw, count=1)
     assert changed != raw
     assert rules(changed, "identity") == {METADATA}
 
 
-def test_aliases_in_an_encrypted_document_are_told() -> None:
+def test_aliases_in_an_encrypted_document_are_reported() -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     assert rules(raw.replace(b"name: db", b"name: &a db\ndescription2: *a"), "identity") == {METADATA}

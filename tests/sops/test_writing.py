@@ -203,12 +203,12 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
      ("kind: secret\nname: a", "nothing to encrypt"), ("kind: &a secret\ndata: {x: *a}", "aliases"),
      ("data: {a: b}\nsops: {}", "already")],
 )  # fmt: skip
-def test_what_cannot_be_encrypted_is_said(text: str, why: str) -> None:
+def test_a_text_that_cannot_be_encrypted_is_refused(text: str, why: str) -> None:
     with pytest.raises(SecretFileError, match=why):
         encrypt(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)
 
 
-def test_what_cannot_be_opened_or_rotated_is_said() -> None:
+def test_a_file_that_cannot_be_decrypted_or_rotated_is_refused() -> None:
     identity, recipient = fresh()
     raw = encrypt(b"kind: secret\ndata: {a: b}\n", [recipient], EncryptionRules(), MOMENT)
     ring = Keyring((identity,))

@@ -136,7 +136,7 @@ def test_a_path_without_manifests_is_empty_and_no_wish_to_delete_all(
         made(files, **settings).revision()
 
 
-def test_size_is_known_without_the_content_and_missing_objects_are_said(repo: GitRepo, opener: Opener) -> None:
+def test_size_is_known_without_the_content_and_missing_objects_are_errors(repo: GitRepo, opener: Opener) -> None:
     repo.commit({"large.yaml": b"x" * 3_000_000})
     source = opener(repo.path)
     blob = repo.git("rev-parse", "main:large.yaml")

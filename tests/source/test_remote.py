@@ -100,7 +100,7 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, server: Https
         opener(server.url("manifests.git"), credentials=credentials).refresh()
 
 
-def test_a_certificate_nobody_vouches_for_is_unreachable(https: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_an_untrusted_certificate_is_unreachable(https: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GIT_SSL_CAINFO")
     with pytest.raises(SourceUnreachable, match="certificate"):
         https().refresh()
@@ -191,7 +191,7 @@ def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypa
     assert not [line for line in shown if TOKEN in line]
 
 
-def test_nobody_listening_is_unreachable(opener: Opener) -> None:
+def test_an_address_without_a_listener_is_unreachable(opener: Opener) -> None:
     with pytest.raises(SourceUnreachable, match="127"):
         opener("https://127.0.0.1:1/m.git").refresh()
 
@@ -225,7 +225,7 @@ def _commit(mirror: Mirror, parent: str) -> str:
     )
 
 
-def test_a_push_that_the_remote_declines_says_so(repo: GitRepo, https: Opener) -> None:
+def test_a_push_that_the_remote_declines_is_an_error(repo: GitRepo, https: Opener) -> None:
     hook = repo.path / "hooks/pre-receive"
     hook.write_text("#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)

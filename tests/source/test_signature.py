@@ -59,7 +59,7 @@ def test_a_commit_of_an_allowed_signer_is_taken(repo: GitRepo, keys: Keys, verif
     assert verified().revision().commit == commit
 
 
-def test_a_commit_that_nobody_signed_is_refused(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
+def test_an_unsigned_commit_is_refused(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     keys.ssh("ada")
     source = verified()
     assert refusal(source).endswith("is not accepted: it is not signed; nothing of it is read")
@@ -69,7 +69,7 @@ def test_a_commit_that_nobody_signed_is_refused(repo: GitRepo, keys: Keys, verif
     assert f"commit {bad[:12]}" in refusal(source)
 
 
-def test_nothing_is_looked_for_in_an_unsigned_commit(repo: GitRepo, verified: SourceOf) -> None:
+def test_an_unsigned_commit_is_not_searched(repo: GitRepo, verified: SourceOf) -> None:
     repo.commit({"b.txt": ""}, whole=True)
     assert "not signed" in refusal(verified(path="nowhere"))
 
@@ -122,7 +122,7 @@ def test_keys_are_rotated_without_a_gap(repo: GitRepo, keys: Keys, verified: Sou
     assert source.revision().commit == commit
 
 
-def test_a_file_of_keys_that_is_gone_trusts_nobody(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
+def test_a_missing_file_of_keys_trusts_no_key(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     keys.ssh("ada")
     keys.commit(repo, "a.yaml", "a", "ada")
     source = verified()
@@ -144,7 +144,7 @@ def test_a_signature_that_was_moved_to_other_content_is_refused(repo: GitRepo, k
     assert "does not match the content" in refusal(verified())
 
 
-def test_the_repository_has_no_say_in_its_own_verification(
+def test_the_repository_cannot_influence_its_own_verification(
     tmp_path: Path, repo: GitRepo, keys: Keys, verified: SourceOf
 ) -> None:
     keys.ssh("ada")

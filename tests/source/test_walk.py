@@ -147,7 +147,7 @@ def test_what_stands_where_a_manifest_would_and_is_none_is_a_finding(made: Opene
     assert all(finding.suggestion for finding in comparison.findings)
 
 
-def test_a_finding_is_settled_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, opener: Opener) -> None:
+def test_a_finding_ends_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, opener: Opener) -> None:
     source = opener(repo.path)
     odd: dict[str, File] = {"a.yaml": Symlink("x"), "b.yaml": Symlink("x"), "c/d.yaml": "d"}
     repo.commit(odd)

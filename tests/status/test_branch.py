@@ -245,7 +245,7 @@ def test_a_bare_repository_may_have_it_as_its_default_branch(tmp_path: Path) -> 
     assert files(repo) == {"a.yaml": "2"}
 
 
-def test_a_branch_whose_name_is_taken_by_a_directory_says_so(repo: GitRepo) -> None:
+def test_a_branch_whose_name_is_taken_by_a_directory_is_an_error(repo: GitRepo) -> None:
     repo.commit({"a": "1"}, branch="reconciler")
     with pytest.raises(SourceError, match="cannot be written"):
         commit(repo, {"a.yaml": b"1\n"})
@@ -256,7 +256,7 @@ def test_a_name_that_no_branch_can_have_is_refused(repo: GitRepo) -> None:
         StatusBranch(repo.path, "a..b")
 
 
-def test_a_tip_without_its_objects_is_told(repo: GitRepo) -> None:
+def test_a_tip_without_its_objects_is_an_error(repo: GitRepo) -> None:
     (repo.path / "refs/heads/reconciler").mkdir()
     (repo.path / "refs/heads" / BRANCH).write_text("1" * 40 + "\n")
     with pytest.raises(SourceError, match="cannot be written"):

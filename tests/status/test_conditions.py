@@ -69,7 +69,7 @@ def test_the_worst_location_speaks_for_the_resource(health: Health, reason: str,
     assert ("Reconciling" in found) is at_work
 
 
-def test_what_engines_say_about_a_way_that_is_not_over_is_passed_on() -> None:
+def test_messages_of_engines_about_a_rollout_appear_in_conditions() -> None:
     far = state("1 of 2 replicas updated, 0 available")
     slow = record(location="here", health=Health.LOADING, state=far)
     message = "loading at here: 1 of 2 replicas updated, 0 available"
@@ -83,7 +83,7 @@ def test_what_engines_say_about_a_way_that_is_not_over_is_passed_on() -> None:
     assert len(conditions_of(records=(endless,))["Ready"][2]) == 500
 
 
-def test_what_is_not_enforced_is_told_and_keeps_nothing_from_being_ready() -> None:
+def test_what_is_not_enforced_is_a_condition_and_does_not_prevent_ready() -> None:
     one = [record(location=place, state=state("", "no limits")) for place in ("there", "here")]
     other = record(location="far", state=state("", "no limits; no firewall"))
     found = conditions_of(records=(*one, other))
@@ -118,7 +118,7 @@ def test_without_a_limit_of_attempts_only_what_cannot_be_tried_again_is_stalled(
     assert "Stalled" not in conditions_of(failures=(failure(attempts=99),), attempts=0)
 
 
-def test_what_waits_says_for_what() -> None:
+def test_a_resource_that_waits_names_the_reason() -> None:
     assert conditions_of(digest="", records=(HERE,), wait=WAITS_FOR_APPROVAL)["Ready"] == (
         False,
         WAITS_FOR_APPROVAL.reason,
@@ -127,7 +127,7 @@ def test_what_waits_says_for_what() -> None:
     assert conditions_of(digest="", records=(HERE,), wait=WAITS_FOR_APPROVAL)["Reconciling"][0]
 
 
-def test_what_is_kept_stays_ready_and_says_why() -> None:
+def test_a_retained_resource_stays_ready_and_names_the_reason() -> None:
     assert conditions_of(digest="", records=(HERE,), wait=RETAINED) == {"Ready": (True, "Retained", RETAINED.message)}
     ill = (record(location="here", health=Health.UNHEALTHY),)
     assert conditions_of(digest="", records=ill, wait=RETAINED)["Ready"][1] == "Unhealthy"
@@ -141,19 +141,19 @@ def test_what_git_no_longer_asks_for_is_on_its_way_out() -> None:
     )
 
 
-def test_a_location_that_this_host_does_not_bind_is_told_and_holds_nothing_back() -> None:
+def test_an_unbound_location_is_reported_and_does_not_prevent_ready() -> None:
     found = conditions_of(records=(HERE,), unbound=("there",))
     assert found["Ready"][0]
     assert found["Placed"] == (False, "LocationNotBound", "this host binds no location there")
 
 
-def test_a_resource_whose_every_location_is_elsewhere_is_not_ready_here() -> None:
+def test_a_resource_without_a_bound_location_is_not_ready() -> None:
     found = conditions_of(records=(record(),), unbound=("there", "elsewhere"))
     assert found["Ready"] == (False, "LocationNotBound", "this host binds no location elsewhere, there")
     assert "Reconciling" not in found
 
 
-def test_of_what_is_gone_there_is_nothing_to_say() -> None:
+def test_a_deleted_resource_has_no_conditions() -> None:
     assert conditions_of(digest="") == {}
     assert conditions_of(digest="", failures=(failure(),)) == {}
 

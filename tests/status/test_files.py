@@ -99,7 +99,7 @@ def parsed(content: bytes, schema: str) -> Any:
 
 
 @pytest.mark.parametrize("facts", [WELL, GVC, FAILED, VOLUMES])
-def test_a_status_file_reads_back_as_its_schema_says(facts: ResourceFacts) -> None:
+def test_a_status_file_matches_its_schema(facts: ResourceFacts) -> None:
     found = parsed(resource_file(facts), "status")
     assert found["key"] == str(facts.key)
     assert found["health"] == facts.health
@@ -108,13 +108,13 @@ def test_a_status_file_reads_back_as_its_schema_says(facts: ResourceFacts) -> No
 
 
 @pytest.mark.parametrize("overview", [TROUBLED, EMPTY])
-def test_the_file_of_the_source_reads_back_as_its_schema_says(overview: Overview) -> None:
+def test_the_file_of_the_source_matches_its_schema(overview: Overview) -> None:
     found = parsed(run_file(overview), "run-status")
     assert found["notReady"] == overview.unready == unready_in(run_file(overview))
     assert found["resources"] == overview.total
 
 
-def test_a_file_that_does_not_say_how_many_are_not_ready_is_no_answer() -> None:
+def test_a_file_without_the_number_of_unready_resources_gives_none() -> None:
     assert unready_in(None) is None
     assert unready_in(b"by: hand\n") is None
 

@@ -206,7 +206,7 @@ def test_a_restart_knows_what_was_not_ready_before(world: World) -> None:
     assert value(before["_org/gvc/shop.yaml"])["health"] == "Loading"
 
 
-def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
+def test_a_waiting_step_has_a_reason_until_it_is_done(world: World) -> None:
     world.shop()
     world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
     outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
@@ -225,7 +225,7 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     assert waiting.wait_reason(world.records, outcome.id.key) is None
 
 
-def test_a_location_that_nothing_is_bound_to_is_told(world: World) -> None:
+def test_an_unbound_location_is_reported(world: World) -> None:
     world.shop(1)
     world.writer().flush()
     placed = value(world.files()["shop/workload/w0.yaml"])["conditions"][1]
@@ -245,7 +245,7 @@ def test_a_branch_that_was_taken_away_is_written_whole_again(world: World) -> No
     assert world.commits() == 1
 
 
-def test_a_new_revision_is_told_though_no_resource_changed(world: World) -> None:
+def test_a_new_revision_is_published_although_no_resource_changed(world: World) -> None:
     world.shop()
     writer = world.writer()
     writer.flush()
@@ -495,7 +495,7 @@ def _crash(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_only_what_belongs_to_the_source_is_told(world: World) -> None:
+def test_only_resources_of_the_source_are_published(world: World) -> None:
     world.shop()
     world.records.desired.replace("other", [], [entry("secret/theirs", source="other")])
     world.records.applied.put(record("secret/theirs", source="other"))

@@ -48,7 +48,7 @@ def test_timers_call_again_and_again_until_cancelled() -> None:
     assert asyncio.run(story()) == [10.0]
 
 
-def test_a_stopped_clock_calls_nobody() -> None:
+def test_a_stopped_clock_calls_no_timer() -> None:
     async def story() -> list[float]:
         clock, called = FakeClock(), []
         clock.start()

@@ -36,7 +36,7 @@ def test_a_clock_that_was_set_is_a_condition() -> None:
     assert [(each.type, each.message) for each in deployment.status.conditions] == [("ClockJumped", "set by +60 s")]
 
 
-def test_what_a_replica_waits_for_is_said() -> None:
+def test_a_replica_names_what_it_waits_for() -> None:
     started = apply_action(new_replica(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
     assert message(started) == "the postStart hook of main runs"
     assert message(hook_finished(started, "main", "post_start", "", 2.0)) == ""

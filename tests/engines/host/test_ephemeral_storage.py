@@ -89,7 +89,7 @@ def test_files_without_content_and_endless_depth_count_too(tmp_path: Path) -> No
     remove(tmp_path / ("d" * 200))
 
 
-def test_a_look_at_a_hundred_replicas_takes_half_a_percent_of_a_core_at_most(tmp_path: Path) -> None:
+def test_measuring_a_hundred_replicas_takes_half_a_percent_of_a_core_at_most(tmp_path: Path) -> None:
     replicas = [replica(50, name=f"web-{number}") for number in range(100)]
     for each in replicas:
         for name in ("home", "scratch", "volumes"):

@@ -39,7 +39,7 @@ def names(path: Path) -> list[str]:
     return [each["name"] for each in json.loads(path.read_bytes())["replicas"]]
 
 
-def test_endpoints_on_a_full_disk_name_nobody_who_is_not_ready(tmp_path: Path) -> None:
+def test_endpoints_on_a_full_disk_name_only_ready_replicas(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "size=1m") as disk:
         endpoints, path = Endpoints(disk / "endpoints"), disk / "endpoints" / "shop" / "web.json"
         endpoints.publish(WEB, ready(2))

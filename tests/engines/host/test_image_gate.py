@@ -101,7 +101,7 @@ def played(path: Path, story: Any) -> None:
 
 
 @pytest.mark.parametrize(("answer", "waits"), [(True, 45.0), (False, 0.0), (None, 45.0)])
-def test_an_image_without_sleep_is_told_to_end_at_once(tmp_path: Path, answer: bool | None, waits: float) -> None:
+def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: bool | None, waits: float) -> None:
     class Sleepless(ImageRuntime):
         async def can_sleep(self, place: ContainerId) -> bool:
             self._programs.note("sleep?", place.replica, place.container)
@@ -117,9 +117,9 @@ def test_an_image_without_sleep_is_told_to_end_at_once(tmp_path: Path, answer: b
         host.engine.news()
         while "applied" not in set((await host.delete()).values()):
             await host.time.advance(5.0)
-        asked, told, *_ = [each for each in host.programs.told if each.verb in ("sleep?", "terminate")]
-        assert (asked.verb, told.verb) == ("sleep?", "terminate")
-        assert waits <= told.at - asked.at < waits + 5.0
+        asked, ended, *_ = [each for each in host.programs.calls if each.verb in ("sleep?", "terminate")]
+        assert (asked.verb, ended.verb) == ("sleep?", "terminate")
+        assert waits <= ended.at - asked.at < waits + 5.0
         assert Reason.PRE_STOP_FAILED not in {each.reason for each in host.engine.news()}
 
     played(tmp_path, story)

@@ -50,7 +50,7 @@ async def _alone() -> None:
         await asyncio.sleep(0)
 
 
-def test_who_gives_up_holds_nobody_back() -> None:
+def test_a_cancelled_turn_delays_no_other() -> None:
     assert asyncio.run(_without_two()) == ["0", "3"]
 
 

@@ -22,7 +22,7 @@ async def apply(host: Host, version: int, memory: str, image: str = "plain", cpu
 
 
 def verbs(host: Host) -> list[str]:
-    return [each.verb for each in host.programs.told]
+    return [each.verb for each in host.programs.calls]
 
 
 def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class SetClock(FakeClock):
         return super().now() + self.ahead
 
 
-def test_a_clock_that_is_set_is_told_once_and_holds_for_an_hour(tmp_path: Path) -> None:
+def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
     events: list[EngineEvent] = []
     upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)

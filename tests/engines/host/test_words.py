@@ -90,7 +90,7 @@ def test_a_replica_that_ends_as_it_should_fails_nothing() -> None:
     assert health_at(suspended, [], 30.0) is Health.HEALTHY
 
 
-def test_the_end_of_a_container_says_how_and_why() -> None:
+def test_the_message_of_an_end_has_code_and_reason() -> None:
     assert exit_words(Ended(137, 1.0, "OutOfMemory")) == "ended with 137 (OutOfMemory)"
 
 
@@ -101,7 +101,7 @@ def test_the_end_of_a_container_says_how_and_why() -> None:
         ("dead", "ended with 143 (LivenessFailed): the liveness probe failed: HTTP 503"),
     ],
 )
-def test_the_event_of_an_end_says_how_and_why(tmp_path: Path, verb: str, message: str) -> None:
+def test_the_event_of_an_end_has_code_and_reason(tmp_path: Path, verb: str, message: str) -> None:
     async def story() -> list[EngineEvent]:
         stage = Stage(tmp_path, Schedule())
         await stage.open()
@@ -147,7 +147,7 @@ class Immovable(FakeRuntime):
         raise EngineError("its files cannot be removed", reason=Reason.PERMISSION_DENIED)
 
 
-def test_a_delete_that_cannot_finish_says_why_to_whoever_waits(tmp_path: Path) -> None:
+def test_a_delete_that_cannot_finish_reports_the_reason_while_it_waits(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.apply(1)
         assert await host.delete() == {WEB: "waiting/Terminating"}
@@ -174,7 +174,7 @@ class Script:
         self.clock = clock
 
 
-def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
+def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)

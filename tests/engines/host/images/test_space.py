@@ -246,7 +246,7 @@ def test_nothing_is_removed_during_a_pull(tmp_path: Path) -> None:
     played(tmp_path, story)
 
 
-def test_a_pull_that_a_crash_interrupted_leaves_nothing_that_nobody_removes(tmp_path: Path) -> None:
+def test_images_of_a_pull_that_a_crash_interrupted_are_removed(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         def arrives(reference: str) -> None:
             stage.store.add(reference)

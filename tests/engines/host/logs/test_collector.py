@@ -271,7 +271,7 @@ def test_a_segment_is_followed_by_another_after_a_day_and_when_it_is_large(locat
     assert location.lines('{gvc="shop"} |~ "^[a-z]{3,5}$"') == ["one", "two", "three", "four"]
 
 
-def test_segments_that_somebody_removes_are_missed_by_nobody(location: Location) -> None:
+def test_collection_goes_on_after_segments_were_deleted(location: Location) -> None:
     location.taken("one\n")
     (gone,) = location.segments()
     gone.unlink()

@@ -231,7 +231,7 @@ def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Locatio
     assert len(small.written()) == 4_000_000
 
 
-def test_output_that_cannot_be_read_is_told_and_holds_nobody_back(location: Location) -> None:
+def test_unreadable_output_is_reported_and_delays_no_other(location: Location) -> None:
     location.write("x\n", place("bad"))
     location.output(place("bad")).unlink()
     location.output(place("bad")).mkdir()

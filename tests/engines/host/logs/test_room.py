@@ -52,7 +52,7 @@ def test_what_is_followed_loses_old_lines_and_not_its_place(tmp_path: Path) -> N
     assert location.lines('{workload="quiet"}') == ["half and half"]
 
 
-def test_a_place_is_kept_also_where_a_restart_comes_between(tmp_path: Path) -> None:
+def test_a_container_keeps_its_segments_over_a_restart(tmp_path: Path) -> None:
     location = Location(tmp_path, budget=2 * MIB)
     location.taken("early\n", place("quiet", "quiet-1"))
     for number in range(6):

@@ -122,7 +122,7 @@ def test_a_stream_that_begins_anew_while_it_is_followed_is_seen(location: Locati
     assert texts(search.more()) == ["in the first segment"]
 
 
-def test_locations_are_merged_and_told_apart(location: Location) -> None:
+def test_lines_of_locations_are_merged_and_carry_their_location(location: Location) -> None:
     shutil.copytree(location.root, location.state / "host" / "there" / "logs")
     assert len(location.lines()) == 40
     assert location.lines(limit=4) == ["9 first", "9 second"] * 2

@@ -472,7 +472,7 @@ def test_a_podman_that_is_too_old_is_named(tmp_path: Path, version: str) -> None
     asyncio.run(story())
 
 
-def test_a_rootless_podman_on_cgroups_v1_limits_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_rootless_podman_on_cgroups_v1_reports_that_it_limits_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         host_info: dict[str, Any] = {**INFO["host"], "cgroupVersion": "v1"}
         host_info["security"] = {"rootless": True, "seccompEnabled": False}

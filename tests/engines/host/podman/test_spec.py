@@ -40,7 +40,7 @@ def launch_of(fields: dict[str, Any]) -> ContainerStart:
 
 
 @pytest.mark.parametrize("case", cases("podman/containers.yaml"))
-def test_a_container_is_asked_for_as_its_manifest_says(case: dict[str, Any]) -> None:
+def test_the_request_for_a_container_follows_its_manifest(case: dict[str, Any]) -> None:
     body = container_body(launch_of({**case["launch"]}), AROUND, "box", PATHS, "n1")
     body = msgspec.json.decode(msgspec.json.encode(body))
     assert {name: body.get(name) for name in case["body"]} == case["body"]
@@ -92,7 +92,7 @@ def test_limits_that_this_podman_cannot_set_are_not_asked_for() -> None:
     assert "cgroup_parent" not in body
 
 
-def test_labels_say_everything_that_an_adoption_needs() -> None:
+def test_labels_carry_everything_that_an_adoption_needs() -> None:
     start = launch(version=3, config_hash="a/b", index=2, ports={80: 25001}, replica_ports={80: 25001, 90: 25002})
     found = LABELS.read(LABELS.container(start, "n1"))
     assert found is not None

@@ -82,7 +82,7 @@ def answer(form: dict[str, Any], port: int, *further: int, **tunables: int) -> P
 
 
 @pytest.mark.parametrize("case", cases("probes/http.yaml"))
-def test_http_is_well_where_the_status_says_so(case: dict[str, Any]) -> None:
+def test_the_http_status_decides_a_probe(case: dict[str, Any]) -> None:
     sends = case["sends"].encode() + b"x" * case.get("padding", 0)
     with speaker(sends, case.get("open", False)) as port:
         message = case.get("message", "")
@@ -95,7 +95,7 @@ def web() -> Iterator[ThreadingHTTPServer]:
         yield server
 
 
-def test_http_asks_as_the_manifest_says(web: ThreadingHTTPServer) -> None:
+def test_http_requests_follow_the_manifest(web: ThreadingHTTPServer) -> None:
     headers = [{"name": "Host", "value": "shop.example.com"}, {"name": "x-token", "value": "ä b"}]
     form = {"httpGet": {"path": "/200/a b?c=d e&f=%20#part", "port": DECLARED, "httpHeaders": headers}}
     assert answer(form, web.server_port) == ProbeResult(True)
@@ -146,14 +146,14 @@ def test_https_takes_any_host_header(name: str, tmp_path: Path) -> None:
         assert answer(form, server.server_port, timeoutSeconds=30) == ProbeResult(True)
 
 
-def test_https_says_where_there_is_no_tls(web: ThreadingHTTPServer) -> None:
+def test_https_reports_a_server_without_tls(web: ThreadingHTTPServer) -> None:
     answered = answer({"httpGet": {"scheme": "HTTPS"}}, web.server_port, timeoutSeconds=30)
     assert not answered.ok
     assert answered.message.startswith("TLS failed: ")
 
 
 @pytest.mark.parametrize("form", [{"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}}], ids=lambda form: next(iter(form)))
-def test_a_port_that_nobody_listens_at_refuses(form: dict[str, Any]) -> None:
+def test_a_port_without_a_listener_refuses(form: dict[str, Any]) -> None:
     assert answer(form, closed_port(), timeoutSeconds=30) == ProbeResult(False, "connection refused")
 
 
@@ -202,7 +202,7 @@ def test_grpc_is_well_where_the_server_serves(status: Any, message: str) -> None
     ],
     ids=["nothing", "HTTP/1", "a frame at the wrong place", "stream refused"],
 )  # fmt: skip
-def test_grpc_says_where_there_is_none(sends: bytes, message: str) -> None:
+def test_grpc_reports_a_server_without_grpc(sends: bytes, message: str) -> None:
     with speaker(sends) as port:
         assert answer({"grpc": {}}, port, timeoutSeconds=30) == ProbeResult(False, message)
 
@@ -222,7 +222,7 @@ def test_an_answer_of_grpc_is_read_as_it_was_written(status: Any) -> None:
 @example(b"\x00\x00")
 @example(b"\x08\x00\x08\x01")
 @example(b"\x12\x01a\x08\x01\x1d\x00\x00\x00\x00")
-def test_an_answer_of_grpc_is_well_only_where_its_own_library_says_so(message: bytes) -> None:
+def test_an_answer_of_grpc_is_healthy_only_where_its_own_library_agrees(message: bytes) -> None:
     with suppress(ProbeError):
         if serving_status(b"\x00" + len(message).to_bytes(4, "big") + message) == HEALTH("SERVING"):
             with suppress(DecodeError):
@@ -251,11 +251,11 @@ def test_a_program_is_well_where_it_ends_with_0(command: list[str], message: str
     assert answer({"exec": {"command": command}}, 1) == ProbeResult(not message, message)
 
 
-def test_a_runtime_that_cannot_ask_says_nothing_about_the_container() -> None:
+def test_a_runtime_that_cannot_probe_gives_no_verdict() -> None:
     assert answer({"exec": {"command": ["no-such-program"]}}, 1) == ProbeResult(None, "not asked: ExecFailed")
 
 
-def test_a_host_without_files_left_says_nothing_about_the_container() -> None:
+def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def scenario(port: int) -> list[ProbeResult]:
@@ -271,7 +271,7 @@ def test_a_host_without_files_left_says_nothing_about_the_container() -> None:
     assert answers == [ProbeResult(None, "too many open files")] * 3
 
 
-def test_a_daemon_that_was_held_up_says_nothing_about_the_container() -> None:
+def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
     async def scenario(port: int) -> ProbeResult:
         asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
         return await run_probe(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
@@ -280,7 +280,7 @@ def test_a_daemon_that_was_held_up_says_nothing_about_the_container() -> None:
         assert asyncio.run(scenario(port)) == ProbeResult(None, "this host was too busy to ask")
 
 
-def test_no_look_leaves_a_file_open() -> None:
+def test_no_probe_leaves_a_file_open() -> None:
     forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
 
     async def open_files() -> int:
@@ -296,7 +296,7 @@ def test_no_look_leaves_a_file_open() -> None:
     asyncio.run(scenario())
 
 
-def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone() -> None:
+def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_gone() -> None:
     verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
 

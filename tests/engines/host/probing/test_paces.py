@@ -44,7 +44,7 @@ def answering(case: dict[str, Any]) -> Callable[[float], bool | None]:
 
 
 @pytest.mark.parametrize("case", cases("probes/paces.yaml"))
-def test_a_probe_asks_when_it_should_and_says_what_it_should(case: dict[str, Any]) -> None:
+def test_a_probe_runs_and_gives_verdicts_at_the_expected_times(case: dict[str, Any]) -> None:
     probe, well = probe_of(case), answering(case)
     state = initial(ProbeKind(case["kind"]), case.get("ready", False))
     now, asked, verdicts = float(case.get("from", 0)), [], []
@@ -95,7 +95,7 @@ FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.value
 
 
 @pytest.mark.parametrize("case", FRESH)
-def test_a_prober_does_what_the_pure_functions_say(case: dict[str, Any]) -> None:
+def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None:
     async def scenario() -> None:
         clock = FakeClock()
         runtime, listener = Scripted(clock, answering(case)), Listener(clock)
@@ -139,7 +139,7 @@ def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> 
     asyncio.run(scenario())
 
 
-def test_nothing_is_told_of_a_container_that_is_forgotten() -> None:
+def test_a_forgotten_container_gets_no_verdict() -> None:
     async def scenario() -> None:
         clock, runtime, listener, prober = watching(lambda now: False, Container("main"), CHECK)
         await clock.advance(5)

@@ -68,7 +68,7 @@ def test_what_runs_is_found_and_not_restarted(tmp_path: Path, limited: bool) -> 
     asyncio.run(story())
 
 
-def test_how_it_ended_while_nobody_looked_is_known(tmp_path: Path) -> None:
+def test_the_exit_code_of_an_end_without_a_daemon_is_known(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, keep=True) as first:
             await first.runtime.start(shell(f"echo up; until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 9"))
@@ -86,7 +86,7 @@ def test_how_it_ended_while_nobody_looked_is_known(tmp_path: Path) -> None:
 
 
 @both_ways
-def test_a_wrapper_that_died_while_nobody_looked_takes_its_program_along(tmp_path: Path, limited: bool) -> None:
+def test_a_wrapper_that_died_without_a_daemon_takes_its_program_along(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
         async with opened(tmp_path, limited=limited, keep=True) as first:
             await first.runtime.start(shell("echo $$; exec sleep 1000"))
@@ -168,7 +168,7 @@ def test_strays_without_a_wrapper_or_a_record_are_ended(tmp_path: Path) -> None:
 
 
 @with_groups
-def test_a_process_that_only_its_group_still_tells_of_is_ended(tmp_path: Path) -> None:
+def test_a_process_that_is_known_only_by_its_cgroup_is_ended(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, keep=True) as first:
             await first.runtime.start(shell("exec env -i setsid sh -c 'echo $$; sleep 1000'"))
@@ -210,7 +210,7 @@ def test_another_process_of_the_same_number_is_not_taken_for_it(tmp_path: Path, 
     asyncio.run(story())
 
 
-def test_a_dead_process_that_nobody_has_reaped_is_dead(tmp_path: Path) -> None:
+def test_a_zombie_is_dead(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, keep=True) as first:
             await first.runtime.start(shell("echo up; exec sleep 1000"))
@@ -278,7 +278,7 @@ def die(root: Path, when: str) -> None:
     assert ended.returncode == -signal.SIGKILL
 
 
-def test_a_daemon_that_dies_before_it_says_go_leaves_nothing(tmp_path: Path) -> None:
+def test_a_daemon_that_dies_before_the_start_signal_leaves_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         die(tmp_path, "before")
         await until(lambda: not marked(tmp_path), "the end of the wrapper")
@@ -305,7 +305,7 @@ def test_a_daemon_that_dies_leaves_what_runs_to_the_next_which_has_its_secrets_f
     asyncio.run(story())
 
 
-def test_nothing_is_told_after_the_close(tmp_path: Path) -> None:
+def test_no_end_is_reported_after_the_close(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, keep=True) as first:
             await first.runtime.start(launch("sleep", "1000"))

@@ -168,7 +168,7 @@ def test_what_forks_without_end_ends(tmp_path: Path, limited: bool) -> None:
     asyncio.run(story())
 
 
-def test_what_is_not_there_can_be_told_to_end(tmp_path: Path) -> None:
+def test_a_signal_to_a_missing_container_does_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.signal(place(), signal.SIGTERM)
@@ -240,7 +240,7 @@ def children_of_this() -> list[int]:
     return sorted(each.pid for each in seen if each.parent == os.getpid())
 
 
-def test_ends_are_noticed_where_the_kernel_cannot_tell_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_are_noticed_without_pidfds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(pid: int, flags: int = 0) -> int:
         raise OSError(38, "Function not implemented")
 

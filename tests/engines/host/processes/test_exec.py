@@ -44,7 +44,7 @@ def test_arguments_arrive_as_they_are_and_there_is_nothing_to_read(tmp_path: Pat
 
 
 @both_ways
-def test_the_end_of_its_output_is_kept(tmp_path: Path, limited: bool) -> None:
+def test_the_last_part_of_the_output_is_returned(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
         async with opened(tmp_path, limited=limited) as host:
             await host.runtime.start(launch("sleep", "1000"))

@@ -26,7 +26,7 @@ EATS = "kept = []\nwhile True:\n    kept.append(bytearray(b'x' * 1_000_000))\n"
 
 
 @with_groups
-def test_a_container_that_needs_more_memory_than_it_may_is_ended_and_says_so(tmp_path: Path) -> None:
+def test_a_container_over_its_memory_limit_is_ended_with_a_reason(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": EATS}, cpu=2000))

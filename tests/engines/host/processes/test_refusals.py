@@ -93,12 +93,12 @@ def test_arguments_that_are_more_than_the_kernel_takes(tmp_path: Path) -> None:
     assert (error.reason, str(error)) == ("StartFailed", "main cannot be started: Argument list too long")
 
 
-def test_text_that_no_program_can_be_given(tmp_path: Path) -> None:
+def test_a_text_that_no_program_can_receive_is_refused(tmp_path: Path) -> None:
     error = refused(tmp_path, launch("echo", "a\0b", env=SECRET))
     assert (error.reason, error.retry) == ("StartFailed", False)
 
 
-def test_a_full_disk_is_told_and_the_start_works_when_there_is_room(tmp_path: Path) -> None:
+def test_a_start_fails_on_a_full_disk_and_works_when_there_is_room(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             folder = host.runtime.output(place()).parent

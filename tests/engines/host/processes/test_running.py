@@ -26,7 +26,7 @@ from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, 
         ("kill -KILL $$", 128 + signal.SIGKILL, "Error"),
     ],
 )
-def test_how_a_program_ended_is_told(tmp_path: Path, script: str, code: int, reason: str) -> None:
+def test_the_runtime_reports_how_a_program_ended(tmp_path: Path, script: str, code: int, reason: str) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.start(shell(script))
@@ -193,7 +193,7 @@ def test_a_start_that_is_repeated_starts_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_start_goes_through_whoever_stops_waiting_for_it(tmp_path: Path) -> None:
+def test_a_start_completes_although_its_caller_is_cancelled(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             waiting = asyncio.create_task(host.runtime.start(shell("echo $$; exec sleep 1000")))
@@ -206,7 +206,7 @@ def test_a_start_goes_through_whoever_stops_waiting_for_it(tmp_path: Path) -> No
 
 
 @both_ways
-def test_containers_of_a_replica_are_told_apart(tmp_path: Path, limited: bool) -> None:
+def test_containers_of_a_replica_are_separate(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
         async with opened(tmp_path, limited=limited) as host:
             web, side = place(container="web"), place(container="side")

@@ -283,7 +283,7 @@ def test_nothing_is_entered_that_does_not_run(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_programs_that_are_given_up_before_they_begin_end(tmp_path: Path) -> None:
+def test_programs_that_are_cancelled_before_they_begin_end(tmp_path: Path) -> None:
     async def story() -> None:
         async with container(tmp_path) as host:
             await until(lambda: len(marked(tmp_path)) == 2)

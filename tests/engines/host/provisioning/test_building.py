@@ -39,7 +39,7 @@ def container(found: ContainerSpec) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
-def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
+def test_the_workload_spec_is_as_its_case_expects(case: dict[str, Any]) -> None:
     spec = read_specification(body(case["spec"]))
     wanted = workload_spec(AppliedWorkload(WEB, case.get("at", "here"), spec, 4, "digest", 2), "hash")
     wanted = at_scale(wanted, spec, case["replicas"]) if "replicas" in case else wanted

@@ -38,7 +38,7 @@ def found(case: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", cases("environment/variables.yaml"))
-def test_the_environment_is_as_the_case_says(case: dict[str, Any]) -> None:
+def test_the_environment_is_as_its_case_expects(case: dict[str, Any]) -> None:
     if "error" in case:
         with pytest.raises(EngineError) as caught:
             found(case)
@@ -61,7 +61,7 @@ def test_nothing_of_the_daemons_own_environment_comes_in(monkeypatch: pytest.Mon
     assert CANARY not in shown
 
 
-def test_a_variable_longer_than_programs_can_be_given_is_told_by_name() -> None:
+def test_a_variable_that_is_too_long_for_programs_is_named() -> None:
     secrets = {"s": {"type": "opaque", "data": {"payload": "x" * (1 << 17)}}}
     with pytest.raises(EngineError, match=r"^the variable LONG is longer than 128 KiB"):
         found({"container": {"env": [{"name": "LONG", "value": "platform://secret/s"}]}, "secrets": secrets})
@@ -89,14 +89,14 @@ def test_what_holds_secrets_does_not_show_them() -> None:
         ("edge", {"provider": "gcp", "region": "us-east1"}, ("gcp", "us-east1")),
     ],
 )
-def test_provider_and_region_are_what_the_location_says(
+def test_provider_and_region_come_from_the_location(
     location: str, fields: dict[str, str] | None, expected: tuple[str, str]
 ) -> None:
     body = None if fields is None else manifest({"kind": "location", "name": location, **fields}).body
     assert provider_and_region(location, body) == expected
 
 
-def test_a_namespace_looks_random_and_is_kept() -> None:
+def test_a_namespace_appears_random_and_is_stable() -> None:
     assert namespace_of("acme", "shop") == namespace_of("acme", "shop")
     found = {namespace_of("acme", gvc) for gvc in ("shop", "ops", "a", "b")}
     assert len(found) == 4
@@ -126,7 +126,7 @@ def naive(name: str, written: dict[str, str], fixed: dict[str, str], within: fro
 
 
 @given(VALUES)
-def test_variables_within_variables_are_what_the_rule_says(written: dict[str, str]) -> None:
+def test_variables_within_variables_follow_the_rule(written: dict[str, str]) -> None:
     fixed = {"FIXED": "$(A)$$"}
     result = expand_variables(written, fixed)
     assert list(result) == list(written)

@@ -87,7 +87,7 @@ def tree(view: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", cases("environment/mounts.yaml"))
-def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -> None:
+def test_the_mounts_are_as_their_case_expects(tmp_path: Path, case: dict[str, Any]) -> None:
     scheme = case.get("scheme", "platform")
     files = Files(tmp_path, vault(case.get("secrets", {})), scheme, memory=None)
     container = container_of({"volumes": case["volumes"]}, scheme)
@@ -257,7 +257,7 @@ def test_a_state_directory_that_is_gone_is_not_made_anew(tmp_path: Path) -> None
         set_locked(state, False)
 
 
-def test_names_that_lead_elsewhere_make_nothing(tmp_path: Path) -> None:
+def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     files = on_disk(tmp_path / "root")
     for name in ("..", "", "a/b", "../../x"):
         with pytest.raises(EngineError, match="is not the name of a file"):
@@ -275,7 +275,7 @@ def test_a_link_in_the_place_of_a_volume_is_not_followed(tmp_path: Path) -> None
         give(files, {"uri": "platform://volumeset/data", "path": "/data"})
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_half_made(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_partial_files(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=24m") as disk:
         large = {"s": {"type": "opaque", "data": {"payload": "x" * (512 << 10)}}}
         files = Files(disk, vault(large), memory=None)
@@ -348,7 +348,7 @@ def test_a_volume_changes_hands_with_all_that_is_in_it_and_nothing_else(tmp_path
 
 
 @as_root
-def test_a_user_that_cannot_get_there_is_told(tmp_path: Path) -> None:
+def test_a_user_that_cannot_reach_its_files_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     give(on_disk(tmp_path / "host"), owner=Owner(USER))
     sentence = f"user {USER} cannot reach its files: {closed(tmp_path)} does not let others through."

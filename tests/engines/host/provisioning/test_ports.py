@@ -43,11 +43,11 @@ def test_every_declared_port_gets_one_that_can_be_bound() -> None:
         listening("0.0.0.0", port).close()
 
 
-def test_nothing_is_given_for_nothing() -> None:
+def test_no_ports_are_allocated_for_none() -> None:
     assert free_ports([], (), "web-1") == {}
 
 
-def test_what_another_replica_was_given_is_not_given_again() -> None:
+def test_replicas_get_different_ports() -> None:
     taken: set[int] = set()
     for number in range(50):
         ports = set(free_ports([8080, 9000, 9001], taken, f"web-{number}", LOCAL).values())
@@ -56,7 +56,7 @@ def test_what_another_replica_was_given_is_not_given_again() -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "127.0.0.2", "::", "::1"])
-def test_where_somebody_listens_nobody_else_is_sent(address: str) -> None:
+def test_a_port_with_a_listener_is_not_allocated(address: str) -> None:
     if ":" in address and not socket.has_ipv6:
         pytest.skip("a host without IPv6")
     try:
@@ -85,7 +85,7 @@ def test_what_is_left_of_a_connection_keeps_no_program_from_its_own_port() -> No
         free_ports([8080], (), among=range(port, port + 1))
 
 
-def test_replicas_begin_to_look_in_different_places_and_each_always_in_the_same() -> None:
+def test_each_replica_searches_ports_from_a_stable_start_of_its_own() -> None:
     first = {name: free_ports([8080], (), name, LOCAL)[8080] for name in ("a", "b", "c", "d")}
     assert len(set(first.values())) > 1
     assert free_ports([8080], (), "a", LOCAL) == {8080: first["a"]}
@@ -104,7 +104,7 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     assert not all(distance == -1 for distance in beside), "each begins where the other did"
 
 
-def test_blocked_ports_are_never_given() -> None:
+def test_blocked_ports_are_never_allocated() -> None:
     with pytest.raises(EngineError, match="between 9090 and 9091"):
         free_ports([8080], (), among=range(9090, 9092))
 

@@ -40,7 +40,7 @@ def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
     assert Tokens(tmp_path).of(WEB)
 
 
-def test_where_none_can_be_kept_none_is_given(tmp_path: Path) -> None:
+def test_a_token_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "shop").write_text("in the way")
     with pytest.raises(EngineError):
         Tokens(tmp_path).of(WEB)

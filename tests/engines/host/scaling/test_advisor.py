@@ -34,7 +34,7 @@ def taught(advisor: CapacityRecommender, minutes: int, begin: float = 0.0) -> Ca
     return advisor
 
 
-def test_each_container_is_told_what_its_busiest_replica_needs(tmp_path: Path) -> None:
+def test_each_container_is_recommended_what_its_busiest_replica_needs(tmp_path: Path) -> None:
     assert taught(CapacityRecommender(tmp_path), 55).recommendations(WANTED) == {}
     assert taught(CapacityRecommender(tmp_path), 60).recommendations(WANTED) == ADVICE
 
@@ -54,7 +54,7 @@ def test_another_version_of_the_workload_knows_nothing(tmp_path: Path) -> None:
     assert advisor.recommendations(changed) == advisor.recommendations(WANTED) == {}
 
 
-def test_a_workload_without_capacity_ai_is_told_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_workload_without_capacity_ai_gets_no_recommendation_and_leaves_no_file(tmp_path: Path) -> None:
     advisor = taught(CapacityRecommender(tmp_path), 60)
     off = msgspec.structs.replace(WANTED, options=msgspec.structs.replace(WANTED.options, capacity_ai=False))
     assert advisor.recommendations(off) == {}

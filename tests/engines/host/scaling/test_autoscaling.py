@@ -81,7 +81,7 @@ def test_standard_workloads_are_decided_upon_every_15_seconds_and_serverless_one
 
 
 @pytest.mark.parametrize(("metric", "seconds"), [("cpu", 15), ("rps", 60), ("latency", 60)])
-def test_values_are_averaged_over_what_the_document_says(metric: str, seconds: float) -> None:
+def test_values_are_averaged_over_the_documented_period(metric: str, seconds: float) -> None:
     assert averaging_period(ScaleState(1), wanted_of("standard", Autoscaling(metric=metric)), 0) == seconds
 
 

@@ -51,7 +51,7 @@ def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None
         ("cron", "", None, False),
     ],
 )
-def test_it_is_on_where_nobody_says_but_not_with_cpu_and_not_on_cron(
+def test_it_is_on_by_default_but_not_with_cpu_and_not_on_cron(
     type_: str, metric: str, setting: bool | None, on: bool
 ) -> None:
     assert applies(wanted_of(type_, Autoscaling(metric), setting)) is on

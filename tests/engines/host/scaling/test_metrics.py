@@ -58,14 +58,14 @@ FIRST = {("a", "main"): 10.0, ("a", "side"): 1.0, ("b", "main"): 20.0, ("b", "si
 BUSY = {("a", "main"): 13.0, ("a", "side"): 1.75, ("b", "main"): 26.0, ("b", "side"): 2.75}
 
 
-def test_the_value_is_the_average_over_replicas_of_what_their_containers_are_given() -> None:
+def test_the_value_is_the_average_use_of_the_limits_over_replicas() -> None:
     metric = sampled(FIRST, BUSY)
     assert metric.read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
     assert metric.read(WANTED, {"a", "b"}) == MetricReading(pytest.approx((50 + 90) / 2), 2, 30)
     assert metric.usage(KEY)[ContainerId(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
 
 
-def test_a_single_sample_tells_nothing() -> None:
+def test_a_single_sample_gives_no_value() -> None:
     assert sampled(FIRST).read(WANTED, {"a", "b"}) is None
 
 
@@ -102,7 +102,7 @@ def test_a_sample_that_fails_leaves_what_is_known() -> None:
     assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
 
 
-def test_a_failure_to_sample_is_told() -> None:
+def test_a_failure_to_sample_is_an_error() -> None:
     with pytest.raises(EngineError):
         asyncio.run(CpuMetric(Counters(), FakeClock()).collect())
 

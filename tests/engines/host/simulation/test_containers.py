@@ -44,4 +44,4 @@ def test_a_week_is_carried_out_as_decided(tmp_path: Path, kind: str, parallel: b
 def test_hours_are_carried_out_as_decided(tmp_path: Path) -> None:
     day = days_of(1, "standard", parallel=False)
     stage = check(tmp_path, msgspec.structs.replace(day, events=day.events[:20]), 2000.0)
-    assert len(stage.programs.told) > 20
+    assert len(stage.programs.calls) > 20
