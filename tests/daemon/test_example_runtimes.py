@@ -32,6 +32,7 @@ EXAMPLE = {str(path.relative_to(ROOT / "examples/repo")): path.read_text() for p
 
 MEANT = {
     r"deployments workload/(\S+) status\.versions\.0\.containers\.\w+\.image": "Podman runs the digest of the tag",
+    r"deployments workload/(\S+) workload\.resolvedImages\..*": "processes use no images",
     r"deployments workload/(\S+) status\.conditions\.0\.message": "each runtime lacks something else",
     r"status \S+/workload/\S+ conditions\.\d\.message": "the same sentences",
 }
