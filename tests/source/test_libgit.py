@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from reconciler.source.libgit import CACHE_BYTES, open_git
 from reconciler.source.source import open_source
 from reconciler.status.branch.branch import StatusBranch
 from tests.support.git import GitRepo
+from tests.support.heap import heap
 
 
 def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) -> None:
@@ -61,19 +61,6 @@ def test_a_commit_of_the_status_leaves_nothing_in_memory(tmp_path: Path) -> None
     assert left_behind(commit, 200) < 100
 
 
-class Heap(ctypes.Structure):
-    """``struct mallinfo2`` of the C library: ten numbers of bytes."""
-
-    _fields_ = (("values", ctypes.c_size_t * 10),)
-
-
-def heap_in_use() -> int:
-    """Bytes that malloc has handed out (uordblks), to libgit2 too; small objects of Python are not among them."""
-    libc = ctypes.CDLL(None)
-    libc.mallinfo2.restype = Heap
-    return int(libc.mallinfo2().values[7])
-
-
 def test_memory_levels_off_after_a_few_hundred_commits_of_the_status(tmp_path: Path) -> None:
     repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "kind: gvc\n"})
     branch = StatusBranch(repo.path, "reconciler/status")
@@ -85,7 +72,7 @@ def test_memory_levels_off_after_a_few_hundred_commits_of_the_status(tmp_path: P
     gc.collect()  # what earlier tests cached would be freed in between
     for number in range(400):
         commit(number)
-    before = heap_in_use()
+    before = heap().in_use
     for number in range(400, 520):
         commit(number)
-    assert heap_in_use() - before < 150 * 1024
+    assert heap().in_use - before < 150 * 1024
