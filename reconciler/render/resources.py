@@ -138,9 +138,10 @@ def _ready_words(found: Sequence[Condition]) -> str:
 
 
 def _endpoint(record: Record) -> str:
-    """The endpoint of ``record``, "" if there is none."""
+    """The endpoint of ``record``, and where it is served if that differs; "" if there is none."""
     status = msgspec.json.decode(record.state).get("status")
-    return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
+    shown = [status.get("endpoint"), status.get("address")] if isinstance(status, dict) else []
+    return ", served at ".join(str(each) for each in shown if each)
 
 
 def _replicas(record: Record) -> Iterator[tuple[str, ...]]:

@@ -33,6 +33,7 @@ class _Version(msgspec.Struct):
 
 class _Deployment(msgspec.Struct):
     endpoint: str = ""
+    address: str = ""
     expected: int = msgspec.field(default=0, name="expectedDeploymentVersion")
     versions: list[_Version] = []
 
@@ -115,7 +116,8 @@ def _deployment(status: _Deployment) -> str:
     if counts:
         expected = max(each.replicas for each in counts)
         text = f"\n    replicas: {{ready: {min(each.replicas_ready for each in counts)}, expected: {expected}}}"
-    return f"{text}\n    endpoint: {quoted(status.endpoint)}" if status.endpoint else text
+    named = (("endpoint", status.endpoint), ("address", status.address))
+    return text + "".join(f"\n    {name}: {quoted(value)}" for name, value in named if value)
 
 
 def _safe(name: str) -> str:

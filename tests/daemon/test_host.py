@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -141,11 +141,11 @@ def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSit
 
 
 class Client(threading.Thread):
-    """Asks the pool for a ready replica and then the replica, some hundred times a second."""
+    """Asks for the addresses of a workload and then one of them, some hundred times a second."""
 
-    def __init__(self, site: HostSite, rate: float) -> None:
+    def __init__(self, addresses: Callable[[], list[str]], rate: float) -> None:
         super().__init__(daemon=True)
-        self.site = site
+        self.addresses = addresses
         self.pause = 1 / rate
         self.over = threading.Event()
         self.asked = 0
@@ -155,9 +155,9 @@ class Client(threading.Thread):
     def run(self) -> None:
         due = time.monotonic()
         while not self.over.is_set():
-            ready = self.site.ready("web")
+            found = self.addresses()
             try:
-                self.answers.add(fetch(ready[self.asked % len(ready)]))
+                self.answers.add(fetch(found[self.asked % len(found)]))
             except (OSError, ZeroDivisionError) as error:
                 self.lost.append(repr(error))
             self.asked += 1
@@ -169,7 +169,9 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "old"})}
     with host_site(tmp_path, files) as site, site.daemon():
         wait(site.healthy)
-        clients = [Client(site, 125) for _ in range(4)]
+        address = site.address()
+        clients = [Client(lambda: site.ready("web"), 125) for _ in range(2)]
+        clients += [Client(lambda: [address], 125) for _ in range(2)]
         for client in clients:
             client.start()
         site.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
@@ -178,7 +180,11 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
             client.over.set()
             client.join(20)
         assert [lost for client in clients for lost in client.lost] == []
-        assert {"old", "new"} <= set().union(*(client.answers for client in clients))
+        assert {"old", "new"} <= set().union(*(client.answers for client in clients[:2]))
+        assert {"old", "new"} <= set().union(*(client.answers for client in clients[2:]))
+        assert site.address() == address
+        assert f'address: "{address}"' in site.status("shop/workload/web.yaml")
+        assert f", served at {address}" in site.run("describe", "workload/shop/web").stdout
 
 
 @pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])

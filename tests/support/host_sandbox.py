@@ -96,6 +96,10 @@ class HostSite(Site):
         record = self.recorded().get(key)
         return str(json.loads(record.state)["status"]["message"]) if record is not None else ""
 
+    def address(self, key: str = "workload/shop/web@here") -> str:
+        """Where the workload is served."""
+        return str(json.loads(self.recorded()[key].state)["status"]["address"])
+
     def programs(self) -> dict[int, str]:
         """Every process that replicas of this site have started, wrappers left out: its command by its pid."""
         return dict(marked(self.state))
