@@ -38,8 +38,8 @@ def in_time(work: Callable[[], Any], seconds: float, spent: float = 0.0) -> tupl
         began = time.process_time()
         found = work()
         took = time.process_time() - began
-        if spent + took >= seconds:
-            took /= slowness()
+        if spent + took >= seconds / 2:  # less is less on the quiet machine too, and near no limit
+            took = on_quiet_machine(took)
         if spent + took < seconds:
             return found, spent + took
     raise AssertionError(f"took {spent + took:.2f} s, more than {seconds:.2f}")
