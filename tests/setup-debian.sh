@@ -49,6 +49,8 @@ tools)
     need catatonit command_exists catatonit
     need busybox-static busybox_is_static
     need docker-registry command_exists docker-registry
+    need rclone command_exists rclone
+    need fuse3 command_exists fusermount3
     ;;
 soak)
     need debootstrap command_exists debootstrap

@@ -18,6 +18,8 @@ SCRATCH_URI = f"{SCRATCH}://"
 
 STORE_PROVIDERS = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
 """Schemes of object stores and file shares, each with its cloud provider."""
+FILE_SHARE_URI = "azurefs://"
+"""The beginning of the URI of a file share, the only one of these that can be written to."""
 STORE_URIS = tuple(f"{scheme}://" for scheme in STORE_PROVIDERS)
 
 MOUNT_SCHEMES = frozenset({SPELLING, *STORE_PROVIDERS, SCRATCH})

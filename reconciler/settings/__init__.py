@@ -10,6 +10,7 @@ from reconciler.settings.loader import (
     settings_path,
 )
 from reconciler.settings.types import (
+    CloudAccountSettings,
     Credentials,
     EventSettings,
     HoldSettings,
@@ -33,6 +34,7 @@ __all__ = [
     "DEFAULT_PATH",
     "ENVIRONMENT",
     "RULES",
+    "CloudAccountSettings",
     "Credentials",
     "EventSettings",
     "HoldSettings",

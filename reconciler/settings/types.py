@@ -120,6 +120,18 @@ class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
     credentials: Path | None = None
 
 
+class CloudAccountSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """How this host reads the object stores of a cloud account.
+
+    ``secret`` is the name of the secret with its keys, "" for the one that the account itself names. ``endpoint`` and
+    ``region`` are "" for those of the provider.
+    """
+
+    secret: str = ""
+    endpoint: str = ""
+    region: str = ""
+
+
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
     """When a failed step is tried again; ``base`` and ``cap`` in seconds."""
 
@@ -184,6 +196,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     host: HostSettings = HostSettings()
     podman: PodmanSettings = PodmanSettings()
     images: ImageSettings = ImageSettings()
+    cloud_accounts: dict[str, CloudAccountSettings] = {}
     log: LogSettings = LogSettings()
 
 

@@ -354,6 +354,7 @@ def _platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSetting
         settings.scheme,
         runtime.name,
         runtime.resizes,
+        settings.cloud_accounts,
         uses_images=runtime.image_store is not None,
     )
 

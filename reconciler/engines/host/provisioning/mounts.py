@@ -73,8 +73,13 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     return found
 
 
+def normal_path(path: str) -> str:
+    """``path`` as an absolute path without ``.``, ``..`` and repeated slashes."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
 def _plan(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
-    path = posixpath.normpath(f"/{volume.path.lstrip('/')}")
+    path = normal_path(volume.path)
     if volume.uri.startswith(SECRET_URI):
         return _secret(volume.uri, path, reveal, scheme)
     if volume.uri.startswith(VOLUMESET_URI):

@@ -11,6 +11,7 @@ from itertools import chain
 
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica, container_of
@@ -109,11 +110,13 @@ class Provisioner:
             mounts=files.mounts,
             replica_ports=replica.ports,
             siblings=tuple(each.name for each in template.desired.containers),
+            stores=store_mounts(spec, template.access, self._reveal) if self._runtime.mounts_stores else (),
         )
 
     def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:
         """A sentence for each thing that the containers of a workload cannot get from any runtime."""
-        return tuple(unset_variables(template.spec, template.env_context))
+        stores = unmounted_stores(template.spec, template.access) if self._runtime.mounts_stores else ()
+        return (*unset_variables(template.spec, template.env_context), *stores)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.environment import PlatformEnvContext, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.revision_hash import HashInputs, base_hash, config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
+from reconciler.engines.host.provisioning.stores import CloudAccess, cloud_access, store_secrets
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.names import make_alias
@@ -22,6 +23,7 @@ from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Record
 from reconciler.records.store import Records
+from reconciler.settings import CloudAccountSettings
 from reconciler.times import iso
 
 _gvc = msgspec.json.Decoder(Gvc)
@@ -30,8 +32,8 @@ _gvc = msgspec.json.Decoder(Gvc)
 class ReplicaTemplate(msgspec.Struct, frozen=True):
     """The specification with the least number of replicas, its source, and the platform's variables.
 
-    ``created`` is when this version of the workload was made, ISO 8601. ``pull_secrets`` are those of its GVC. It names
-    secrets and never contains their values.
+    ``created`` is when this version of the workload was made, ISO 8601. ``pull_secrets`` are those of its GVC.
+    ``access`` is that of its identity to object stores, by provider. It names secrets and never contains their values.
     """
 
     desired: WorkloadSpec
@@ -39,6 +41,7 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
     env_context: PlatformEnvContext
     created: str = ""
     pull_secrets: tuple[Key, ...] = ()
+    access: dict[str, CloudAccess] = {}
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """The specification with ``replicas``, unless the workload is suspended."""
@@ -61,6 +64,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     scheme: str
     runtime: str
     resizes: bool = False
+    cloud_accounts: Mapping[str, CloudAccountSettings] = {}
     uses_images: bool = False
 
 
@@ -84,7 +88,9 @@ class TemplateBuilder:
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
         shared = _gvc.decode(gvc.body).spec if gvc is not None else GvcSpecification()
         variables = shared.env
-        digests = {secret: self._digest(secret) for secret in secrets_used(spec, variables)}
+        access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
+        used = (*secrets_used(spec, variables), *store_secrets(access))
+        digests = {secret: self._digest(secret) for secret in used}
         inputs = HashInputs(variables, digests, self._records.restarts.count(key), fixed.runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
@@ -108,7 +114,7 @@ class TemplateBuilder:
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
         desired = self._with_runtime(workload_spec(applied, hashed), spec)
-        return ReplicaTemplate(desired, spec, context, created, logins)
+        return ReplicaTemplate(desired, spec, context, created, logins, access)
 
     def _with_runtime(self, desired: WorkloadSpec, spec: Specification) -> WorkloadSpec:
         """``desired`` with what depends on the runtime of the location."""
@@ -124,6 +130,10 @@ class TemplateBuilder:
         versions = deployment.status.versions if deployment is not None else ()
         recorded = (each.created for each in versions if each.workload == version and each.created)
         return next(recorded, "") or iso(self._clock.now())
+
+    def _body(self, key: Key) -> bytes | None:
+        record = self._binding.record(key, "")
+        return record.body if record is not None else None
 
     def _digest(self, secret: Key) -> str:
         record = self._binding.record(secret, "")

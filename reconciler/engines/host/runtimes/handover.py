@@ -38,6 +38,7 @@ class HandoverRuntime:
     def __init__(self, current: Runtime, former: Sequence[Runtime], idle: Sequence[Runtime] = ()) -> None:
         self.name = current.name
         self.resizes = current.resizes
+        self.mounts_stores = current.mounts_stores
         self.image_store = current.image_store
         stores = (each.image_store for each in (*former, *idle))
         self.idle_store = next((store for store in stores if store is not None), None)

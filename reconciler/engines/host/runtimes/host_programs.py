@@ -15,6 +15,7 @@ class HostPrograms:
     """A runtime without images and networks (see Runtime for the methods)."""
 
     resizes = False
+    mounts_stores = False
     image_store: ImageStore | None = None
     idle_store: ImageStore | None = None
 

@@ -34,6 +34,23 @@ class Mount(msgspec.Struct, frozen=True):
     read_only: bool = True
 
 
+class StoreMount(msgspec.Struct, frozen=True):
+    """The object store ``uri``, which a container sees read-only at ``path``.
+
+    ``place`` is the bucket or container. ``options`` are those of a remote of rclone, ``principal`` the content of its
+    file with an account, or "". ``repr`` hides both, which have secrets.
+    """
+
+    uri: str
+    path: str
+    place: str
+    options: dict[str, str]
+    principal: str = ""
+
+    def __repr__(self) -> str:
+        return f"StoreMount(uri={self.uri!r}, path={self.path!r})"
+
+
 class ContainerFiles(msgspec.Struct, frozen=True):
     """The files of a container on this host, made for its next start; those of its mounts belong to ``owner``.
 
@@ -70,9 +87,9 @@ class ContainerStart(msgspec.Struct, frozen=True):
     ``replica_ports`` are those of all containers of the replica, and ``siblings`` the names of all its containers: they
     share a network if the replica has its own. ``command`` is "" for that of the image.
 
-    ``env`` and the files behind ``mounts`` may contain secrets: neither is ever logged. ``cpu`` is in millicores,
-    ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the replica's:
-    ``list`` returns them and ``ports``.
+    ``env``, ``stores`` and the files behind ``mounts`` may contain secrets: none is ever logged. ``cpu`` is in
+    millicores, ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the
+    replica's: ``list`` returns them and ``ports``.
     """
 
     place: ContainerId
@@ -93,6 +110,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
     replica_ports: dict[int, int] = {}
     siblings: tuple[str, ...] = ()
+    stores: tuple[StoreMount, ...] = ()
 
 
 class RunningContainer(msgspec.Struct, frozen=True):
@@ -144,6 +162,8 @@ class Runtime(Protocol):
     name: str
     resizes: bool
     """Whether the limits of a running container can change."""
+    mounts_stores: bool
+    """Whether containers see object stores, if this host has what that needs."""
     image_store: ImageStore | None
     """Holds the images of containers; None in a runtime without images."""
     idle_store: ImageStore | None
@@ -180,8 +200,7 @@ class Runtime(Protocol):
     def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
         """Where containers reach declared ports of a replica, as ``address:port``; other ports are left out.
 
-        ``ports`` maps them to the assigned ones. None if containers share the network of this host, and so its
-        addresses.
+        ``ports`` maps them to the assigned ones. None if containers share the network of this host.
         """
 
     async def start(self, launch: ContainerStart) -> None:

@@ -30,7 +30,7 @@ from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
-from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
 from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
@@ -50,6 +50,8 @@ from tests.support.podman import (
     groups_of,
     podman_service,
 )
+from tests.support.programs import tool
+from tests.support.s3 import ACCESS_KEY, SECRET_KEY, s3
 
 pytestmark = pytest.mark.xdist_group("podman")
 
@@ -159,6 +161,25 @@ def limits(host: Host) -> dict[str, str]:
     names = ("memory.limit_in_bytes", "memory.max", "cpu.cfs_quota_us", "cpu.max", "pids.max")
     paths = [Path(group, name) for group in host.tracked(place()).groups for name in names]
     return {path.name: path.read_text().split()[0] for path in paths if path.exists()}
+
+
+def test_a_container_reads_an_object_store(tmp_path: Path, service: PodmanService) -> None:
+    for name in ("rclone", "fusermount3"):
+        tool(name, "rclone fuse3")
+
+    async def story(store: StoreMount) -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            if lacking := connected(host).service.capabilities.lacks_for_stores:
+                pytest.skip(lacking)
+            script = "cat /s3/a.txt; echo x 2>/dev/null >/s3/b.txt || echo read-only; echo end"
+            await host.runtime.start(shell(script, image=APP_IMAGE, stores=(store,)))
+            assert await host.wrote("end\n") == "picture\nread-only\nend\n"
+
+    with s3(pictures={"a.txt": b"picture\n"}) as server:
+        options = {"type": "s3", "provider": "Other", "endpoint": server.endpoint, "region": "eu-central-1"}
+        options |= {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+        asyncio.run(story(StoreMount("s3://pictures", "/s3", "pictures", options)))
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
 def test_how_containers_end_is_reported(tmp_path: Path, service: PodmanService) -> None:

@@ -19,6 +19,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, rea
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
+from reconciler.engines.host.runtimes.podman.stores import missing_for_stores
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -54,7 +55,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
     control groups and network namespaces of the containers itself, as it and Podman are root on this host, and nothing
-    confines it.
+    confines it. ``lacks_for_stores`` is why object stores cannot be mounted, "" if they can.
     """
 
     version: str
@@ -68,6 +69,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     runtime_path: str
     seccomp: bool
     ulimits: Ulimits
+    lacks_for_stores: str = ""
 
     @property
     def runtime_root(self) -> str:
@@ -114,6 +116,7 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         runtime_path=host.oci_runtime.path,
         seccomp=host.security.seccomp_enabled,
         ulimits=await asyncio.to_thread(_ulimits, path),
+        lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
     )
 
 
@@ -152,6 +155,14 @@ def _ulimits(path: Path) -> Ulimits:
         for name, text in _LIMIT.findall(Path(f"/proc/{_peer(path)}/limits").read_text(encoding="ascii")):
             bounded[name] = min(bounded[name], int(text)) if text.isdecimal() else bounded[name]
     return Ulimits(bounded["open files"], bounded["processes"])
+
+
+def _lacks_for_stores(path: Path) -> str:
+    try:
+        service = _peer(path)
+    except OSError:
+        service = 0
+    return missing_for_stores(service)
 
 
 def _peer(path: Path) -> int:

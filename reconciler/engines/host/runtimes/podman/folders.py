@@ -18,12 +18,13 @@ from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.ownership import chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_file
+from reconciler.engines.host.runtimes.podman.stores import unmount_below
 from reconciler.engines.host.runtimes.podman.tracked import HostProcess, Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount, RuntimeSnapshot, Usage
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
-_TOP, _OUTPUT, _HOSTS, _RECORD = "podman", "output", "hosts", "container.json"
+_TOP, _OUTPUT, _HOSTS, _STORES, _RECORD = "podman", "output", "hosts", "stores", "container.json"
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
@@ -60,6 +61,10 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def output(self, place: ContainerId) -> Path:
         """The output file of a container."""
         return self._of(place) / _OUTPUT
+
+    def stores(self, place: ContainerId) -> Path:
+        """The directory of the mounts of object stores of a container."""
+        return self._of(place) / _STORES
 
     def prepare(self, launch: ContainerStart, paths: ContainerPaths) -> None:
         """Make the files of the next start. The output of the last one stays. Raises OSError."""
@@ -103,6 +108,8 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         """Delete the directories of a replica, and of its workload and GVC if they are empty. Raises OSError."""
         folder = self.top / key.gvc / key.name / replica
         if folder.exists():
+            if any(folder.glob(f"*/{_STORES}")):
+                unmount_below(folder)
             shutil.rmtree(folder)
         for parent in (folder.parent, folder.parent.parent, self.top):
             with suppress(OSError):

@@ -6,6 +6,8 @@ import asyncio
 import time
 from contextlib import suppress
 
+import msgspec
+
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
@@ -16,6 +18,7 @@ from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
+from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
@@ -50,6 +53,7 @@ class Launcher:
         paths = self._folders.paths(launch.place, self._folders.root / CONTAINER_ENDPOINTS)
         try:
             await asyncio.to_thread(self._folders.prepare, launch, paths)
+            seen = await asyncio.to_thread(self._with_stores, launch)
         except OSError as error:
             place = launch.place
             raise write_error(
@@ -60,7 +64,7 @@ class Launcher:
             await self._prepare(launch, sandbox, container)
 
         found = await service.starter.run(
-            lambda around, nonce: container_body(launch, around, sandbox.id, paths, nonce), prepare
+            lambda around, nonce: container_body(seen, around, sandbox.id, paths, nonce), prepare
         )
         await self._limit(launch, found.id)
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
@@ -78,6 +82,13 @@ class Launcher:
                 await asyncio.to_thread(_give, launch, user)
         if user == RESTRICTED_USER and sandbox.program.pid:
             await self._service.sandboxes.restrict(sandbox.program.pid)
+
+    def _with_stores(self, launch: ContainerStart) -> ContainerStart:
+        """``launch`` with its object stores mounted, if this host can. Raises EngineError. Blocks."""
+        if not launch.stores or self._service.capabilities.lacks_for_stores:
+            return launch
+        mounts = mount_stores(launch.stores, self._folders.stores(launch.place))
+        return msgspec.structs.replace(launch, mounts=(*launch.mounts, *mounts))
 
     async def _limit(self, launch: ContainerStart, container: str) -> None:
         """Set the quota of CPU. A container without it does not stay. Raises EngineError."""

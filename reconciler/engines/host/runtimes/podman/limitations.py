@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.runtimes.limitations import object_stores, schedule
+from reconciler.engines.host.runtimes.limitations import schedule
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.model.platform import FILE_SHARE_URI
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
@@ -37,7 +38,7 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
         "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "
         "at the same location."
     )
-    yield from object_stores(wanted)
+    yield from _stores(wanted, known)
 
 
 def _limits(known: Capabilities) -> Iterator[str]:
@@ -63,6 +64,14 @@ def _rights(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
         )
     if wanted.group and os.geteuid() != 0:
         yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root may give them."
+
+
+def _stores(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[str]:
+    for at in wanted.stores:
+        if at.uri.startswith(FILE_SHARE_URI):
+            yield f"{at.uri} is not mounted at {at.path}: this runtime mounts object stores, but no file shares."
+        elif known is not None and known.lacks_for_stores:
+            yield f"{at.uri} is not mounted at {at.path}: {known.lacks_for_stores}."
 
 
 def _runs_programs(container: ContainerSpec) -> bool:

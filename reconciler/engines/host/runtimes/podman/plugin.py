@@ -75,6 +75,9 @@ class PodmanPlugin:
         if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None:
             message = "nft is not installed: a container that runs as user 1337 has a network"
             yield HostProblem(message, "apt-get install nftables")
+        if shutil.which("rclone") is None or shutil.which("fusermount3") is None:
+            message = "rclone or fuse3 is not installed: containers see no object stores"
+            yield HostProblem(message, "apt-get install rclone fuse3")
         message = "everybody who may use Podman's socket can read secrets in variables of containers (podman inspect)"
         yield HostProblem(message, "mount secrets as files instead, with `volumes` (docs/containers.md)")
 

@@ -65,6 +65,7 @@ class PodmanRuntime:
 
     name = "podman"
     resizes = True
+    mounts_stores = True
     idle_store: ImageStore | None = None
 
     def __init__(
