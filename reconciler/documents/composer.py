@@ -102,7 +102,6 @@ class Composer:
         self._key_lines = key_lines
         self._every_key = key_lines or b"\\" in raw or may_hide(raw)
         self._file_nodes = 0
-        self._begin()
 
     def documents(self) -> Iterator[tuple[Document, list[Fault]]]:
         """Each document with its faults; empty ones are not counted.

@@ -58,8 +58,11 @@ def read_within(path: str | os.PathLike[str], limit: int = LIMITS.file_bytes) ->
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(limit + 1) if size <= limit else b""
-    # The size of a file that grows, or of a pipe or device, is not known before.
+        # Not ``limit``: reading allocates as much as it may return, 50 µs for 16 MiB.
+        content = file.read(size + 1) if size <= limit else b""
+        if len(content) > size:
+            # It grows, or it is a pipe or device, whose size is not known before.
+            content += file.read(limit + 1 - len(content))
     if size > limit or len(content) > limit:
         raise UsageError(f"{os.fspath(path)} is larger than {shown_size(limit)}, so it is not read")
     return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,25 +47,21 @@ def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] 
 
     No fault depends on a torn value, and there are at most ``MOST_FAULTS``.
     """
-    flaws: list[tuple[Rule, Flaw]] = []
-    questions: list[LookupRequest] = []
-    for rule, found in _results(kind, value, torn):
-        if isinstance(found, Lookup):
-            questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
-        else:
-            flaws.append((rule, found))
-        if len(flaws) > MOST_FAULTS:
-            break
-    return RuleResult(flaws, questions)
-
-
-def _results(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue]) -> Iterator[tuple[Rule, Flaw | Lookup]]:
     rules = rules_of(kind)
     view = _view(value, rules.view)
+    flaws: list[tuple[Rule, Flaw]] = []
+    questions: list[LookupRequest] = []
     for rule, check in rules.entries if view is not None else ():
         for found in check(view):
-            if not torn or not any(_overlap(found, each.at) for each in torn):
-                yield rule, found
+            if torn and any(_overlap(found, each.at) for each in torn):
+                continue
+            if isinstance(found, Lookup):
+                questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
+                continue
+            flaws.append((rule, found))
+            if len(flaws) > MOST_FAULTS:
+                return RuleResult(flaws, questions)
+    return RuleResult(flaws, questions)
 
 
 @lru_cache(maxsize=4096)

@@ -205,7 +205,7 @@ class _Check:
         """Decode files; with ``keep``, cache them for the next check."""
         fresh: list[FileChange] = []
         for change in wanted:
-            if (known := self._decoded.get(os.path.abspath(_path(base, change.after)))) is not None:
+            if self._decoded and (known := self._decoded.get(os.path.abspath(_path(base, change.after)))):
                 yield change, known
             else:
                 fresh.append(change)

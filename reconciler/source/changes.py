@@ -58,9 +58,13 @@ class TreeChanges(msgspec.Struct, frozen=True):
 
 
 class _Side(msgspec.Struct, frozen=True, gc=False):
-    path: str
+    path: str = ""
     blob: str = ""
     finding: Finding | None = None
+
+
+_NOTHING = _Side()
+"""No entry, or one that is not read."""
 
 
 def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) -> TreeChanges:
@@ -72,7 +76,7 @@ def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) ->
         old = _side(difference.path, difference.before, takes)
         new = _side(difference.path, difference.after, takes)
         if old.blob != new.blob:
-            changes.append(FileChange(new.path, old.blob, new.blob))
+            changes.append(FileChange(new.path or old.path, old.blob, new.blob))
         if old.finding != new.finding:
             findings.extend([new.finding] if new.finding else [])
             resolved.extend([old.finding] if old.finding else [])
@@ -85,11 +89,12 @@ def is_manifest(difference: Difference, takes: Callable[[str], bool]) -> bool:
 
 
 def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
+    if entry is None:
+        return _NOTHING
     name = raw.decode("utf-8", "backslashreplace")
+    if not takes(f"{name}/x.yaml" if entry.submodule else name):
+        return _NOTHING
     path = CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], name)
-    judged = f"{name}/x.yaml" if entry is not None and entry.submodule else name
-    if entry is None or not takes(judged):
-        return _Side(path)
     fault = _oddity(entry, odd_name=path.encode() != raw)
     if fault is None:
         return _Side(path, entry.id.hex())

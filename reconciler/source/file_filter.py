@@ -69,9 +69,9 @@ class FileFilter:
 
     def matches(self, path: str) -> bool:
         """Whether the file at ``path`` is read as a manifest."""
-        names = path.split("/")
-        if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names):
+        if not path.endswith(SUFFIXES) or path.startswith(".") or "/." in path:
             return False
+        names = path.split("/")
         if self._include and not any(pattern.covers(names) for pattern in self._include):
             return False
         if any(pattern.covers(names) for pattern in self._exclude):

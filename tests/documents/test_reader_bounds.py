@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import os
+import tracemalloc
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.limits import LIMITS, Limits, read_within
 from reconciler.documents.locator import locate
 from reconciler.documents.reader import read
+from reconciler.errors import UsageError
 from tests.support.pace import in_time
 
 
@@ -119,3 +124,30 @@ def test_a_file_may_have_as_many_documents_as_it_may_and_ordinary_ones() -> None
     assert [(fault.rule, fault.message) for fault in read(wide).faults] == [
         ("too-many-nodes", "this file has more than 250,300 values in its first 3 documents")
     ]
+
+
+def test_a_small_file_is_read_without_memory_for_a_large_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"kind: gvc\n")
+    tracemalloc.start()
+    try:
+        assert read_within(path) == b"kind: gvc\n"
+        assert tracemalloc.get_traced_memory()[1] < LIMITS.file_bytes / 10
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 101])
+def test_a_pipe_is_read_within_the_limit_too(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_bytes, args=(b"x" * size,))
+    writer.start()
+    try:
+        if size > 100:
+            with pytest.raises(UsageError):
+                read_within(path, 100)
+        else:
+            assert read_within(path, 100) == b"x" * size
+    finally:
+        writer.join()
