@@ -19,6 +19,8 @@ from urllib.parse import parse_qs, unquote
 
 import httpx2
 
+from tests.support.threads import Life
+
 API = "/v4.0.0/libpod/"
 INFO = {
     "host": {
@@ -76,15 +78,6 @@ class Refusal(Exception):
         self.answer = httpx2.Response(status, json={"cause": cause, "message": message or cause, "response": status})
 
 
-class Life:
-    """The rest of a daemon's life: so many ``requests`` are answered; the next one may still arrive."""
-
-    def __init__(self, requests: int, *, last_arrives: bool) -> None:
-        self.requests = requests
-        self.last_arrives = last_arrives
-        self.over = asyncio.Event()
-
-
 class Libpod:
     """The service; ``requests`` are those that arrived, as METHOD path.
 
@@ -110,17 +103,14 @@ class Libpod:
         return httpx2.MockTransport(self.handle)
 
     def dying(self, life: Life) -> httpx2.MockTransport:
-        """The same for a daemon that dies at one of its requests."""
+        """The same for a daemon that dies."""
 
         async def handle(request: httpx2.Request) -> httpx2.Response:
-            life.requests -= 1
-            if life.requests >= 0:
-                return await self.handle(request)
-            if life.requests == -1 and life.last_arrives:
-                await self.handle(request)
-            life.over.set()
-            await asyncio.Event().wait()
-            raise AssertionError
+            answer = await self.handle(request) if life.take() else None
+            if answer is None or life.ended:
+                await asyncio.Event().wait()
+            assert answer is not None
+            return answer
 
         return httpx2.MockTransport(handle)
 
@@ -177,7 +167,7 @@ class Libpod:
         for pattern, method in ROUTES:
             if match := re.fullmatch(pattern, name):
                 parts = [unquote(each) for each in match.groups()]
-                found = method(self, query, body, *parts)
+                found = getattr(self, method.__name__)(query, body, *parts)
                 return found if isinstance(found, httpx2.Response) else httpx2.Response(200, json=found)
         raise AssertionError(f"no such request: {name}")
 
@@ -209,6 +199,14 @@ class Libpod:
 
     def _list_images(self, query: dict[str, str], body: dict[str, Any]) -> Any:
         return [{"Id": name, "RepoTags": [name]} for name in self.images]
+
+    def _pull(self, query: dict[str, str], body: dict[str, Any]) -> Any:
+        self.images[query["reference"]] = ""
+        return httpx2.Response(200, content=json.dumps({"id": query["reference"]}) + "\n")
+
+    def _untag(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        self.images.pop(name, None)
+        return {"Deleted": [], "Untagged": [name]}
 
     def _tag(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         self.images[f"{query['repo']}:{query['tag']}"] = self.images.get(name, "")
@@ -370,7 +368,9 @@ ROUTES: list[tuple[str, Callable[..., Any]]] = [
     ("GET /_ping", Libpod._get_info),
     ("GET info", Libpod._get_info),
     ("GET images/json", Libpod._list_images),
+    ("POST images/pull", Libpod._pull),
     (f"POST images/{ONE}/tag", Libpod._tag),
+    (f"DELETE images/{ONE}", Libpod._untag),
     (f"GET images/{ONE}/exists", Libpod._image_exists),
     (f"GET images/{ONE}/json", Libpod._inspect_image),
     ("POST images/load", Libpod._load),

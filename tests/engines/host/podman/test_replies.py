@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, until
-from tests.engines.host.podman.libpod import INFO, Libpod, Life, Refusal
+from tests.engines.host.podman.libpod import INFO, Libpod, Refusal
 from tests.support.clock import FakeClock
 
 STEPS = [
@@ -61,57 +59,6 @@ def test_a_service_that_dies_during_a_start_leaves_one_container_and_no_half(
             assert running(service) == ["r", "r-main", "r-side"]
             assert len(service.boxes) == 3
         assert (service.boxes, service.networks) == ({}, {})
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("last_arrives", [False, True])
-def test_a_daemon_that_dies_at_any_request_leaves_what_the_next_one_puts_right(
-    tmp_path: Path, last_arrives: bool
-) -> None:
-    async def live(service: Libpod, requests: int) -> bool:
-        """Start, restart and remove containers until the death; whether it came."""
-        threads = ThreadPoolExecutor()
-        asyncio.get_running_loop().set_default_executor(threads)
-        life = Life(10**6, last_arrives=last_arrives)
-        doomed = Host(tmp_path, tmp_path / "socket", service.dying(life), FakeClock())
-        await doomed.runtime.open(doomed.ended.append)
-
-        async def work() -> None:
-            await doomed.runtime.start(launch())
-            await doomed.runtime.start(launch(at=place(container="side")))
-            await doomed.runtime.remove(KEY, "r")
-            life.over.set()
-
-        life.requests = requests
-        task = asyncio.create_task(work())
-        await life.over.wait()
-        died = not task.done()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # Threads end with a daemon; one that removes files here would remove those of the next daemon.
-        threads.shutdown()
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-        return died
-
-    async def story() -> None:
-        for requests in itertools.count():
-            service = Libpod()
-            died = await live(service, requests)
-            async with host(tmp_path, service) as heir:
-                await heir.runtime.prune({(KEY, "r")})
-                await heir.runtime.start(launch())
-                await heir.runtime.start(launch(at=place(container="side")))
-                assert running(service) == ["r", "r-main", "r-side"], requests
-                assert len(service.boxes) == 3, requests
-                limited = [box for box in service.boxes.values() if box.body["netns"]["nsmode"] == "container"]
-                assert all(box.updates for box in limited), requests
-            assert (service.boxes, service.networks) == ({}, {}), requests
-            if not died:
-                assert requests > 15
-                return
 
     asyncio.run(story())
 

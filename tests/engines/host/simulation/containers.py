@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels, labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
@@ -23,22 +21,7 @@ from tests.engines.host.podman.libpod import Box, Libpod, Refusal
 from tests.engines.host.simulation.behaviour import BEHAVIOURS
 from tests.engines.host.simulation.schedule import Schedule
 from tests.engines.host.simulation.stage import Stage
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class AtOnce(ThreadPoolExecutor):
-    """Does work for threads at once: the time of a test must not pass meanwhile."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The result of ``fn``, which has ended already."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001
-            future.set_exception(error)
-        return future
+from tests.support.threads import AtOnce
 
 
 class ScriptedLibpod(Libpod):
