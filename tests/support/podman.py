@@ -99,6 +99,26 @@ class PodmanService:
         self.kill()
         self.start()
 
+    def reboot(self) -> None:
+        """As if the machine had started again: no process, mount, network interface or state of a run is left."""
+        spaces = [self.request("GET", f"containers/{each['Id']}/json") for each in self.containers()]
+        self.kill()
+        for pid in self.monitors():
+            os.kill(pid, signal.SIGKILL)
+        for each in self.oci_states():
+            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
+            subprocess.run(command, capture_output=True, check=True)
+        paths = {each["NetworkSettings"]["SandboxKey"] for each in spaces} - {""}
+        self._unmount()
+        for path in paths:
+            subprocess.run(["umount", path], check=False, capture_output=True)
+            Path(path).unlink(missing_ok=True)
+        for name in self.bridges():
+            subprocess.run(["ip", "link", "delete", name], check=True)
+        for name in ("run", "tmp"):
+            shutil.rmtree(self.folder / name)
+        self.start()
+
     def request(self, method: str, path: str, content: bytes = b"", kind: str = "application/json") -> Any:
         """The answer to one request, without the client of the project."""
         command = ["curl", "-sS", "--unix-socket", str(self.socket), "-X", method, "-H", f"Content-Type: {kind}"]
@@ -170,10 +190,13 @@ class PodmanService:
         for pid in self.monitors():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._unmount()
+        shutil.rmtree(self.folder)
+
+    def _unmount(self) -> None:
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for mount in sorted((each for each in mounts if each.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", mount], check=False)
-        shutil.rmtree(self.folder)
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:

@@ -44,7 +44,7 @@ async def work(host: Host) -> None:
 
 async def heir_puts_right(root: Path, service: Libpod, what: str) -> None:
     """The next daemon has just the containers that it wants, the untouched one is the same, and nothing is left."""
-    kept = service.named("-r-main").id
+    former = service.named("-r-main").id
     async with opened(root, root / "socket", service.transport()) as heir:
         await heir.runtime.prune({(KEY, "r")})
         found = {each.place: each for each in await heir.runtime.list()}
@@ -54,7 +54,7 @@ async def heir_puts_right(root: Path, service: Libpod, what: str) -> None:
         names = sorted(box.body["name"].partition(".")[0][17:] for box in service.boxes.values())
         assert names == ["r", "r-main", "r-side"], what
         assert all(box.state == "running" for box in service.boxes.values()), what
-        assert service.named("-r-main").id == kept, what
+        assert service.named("-r-main").id == former, what
         members = [box for box in service.boxes.values() if box.body["netns"]["nsmode"] == "container"]
         assert all(box.updates for box in members), what
         folders = {path.name for path in (root / "podman").glob("*/*/*")}

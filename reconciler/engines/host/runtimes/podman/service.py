@@ -62,7 +62,7 @@ async def adopt(service: Service, clock: Clock) -> list[Tracked]:
 
     A container without a sandbox that runs has lost its network: its whole replica is ended.
     """
-    await service.sweeper.delete_namespaces()
+    await service.sweeper.delete_network_parts()
     listed = await service.sweeper.list_containers()
     pairs = [(each, labelled) for each in listed if (labelled := service.labels.read(each.labels)) is not None]
     found = await asyncio.gather(*(_adopt_one(service, clock, each, labelled) for each, labelled in pairs))

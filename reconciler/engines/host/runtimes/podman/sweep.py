@@ -20,6 +20,11 @@ from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkI
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
+from reconciler.engines.host.runtimes.podman.network.port_rules import (
+    port_rules,
+    remove_lost_rules,
+    remove_network_rules,
+)
 from reconciler.engines.host.runtimes.podman.programs import (
     lost_namespaces,
     oci_command,
@@ -63,7 +68,7 @@ class Sweeper:
         self._capabilities = capabilities
         self._labels = labels
         self._unresolved: set[tuple[str, str]] = set()
-        self._interrupted = False
+        self._interruptions = 0
         self._lost: set[Path] = set()
 
     async def list_containers(self, labels: Sequence[str] = ()) -> list[Listed]:
@@ -95,12 +100,13 @@ class Sweeper:
         If Podman does not answer, ``retry`` deletes it later. Raises PodmanError.
         """
         self._unresolved.add((nonce, name))
-        self._interrupted = self._interrupted or lost
         found = await self.list_containers([*self._labels.all_of_location(), f"{NONCE}={nonce}"])
         running = next((each for each in found if each.running and each.pid), None) if lost else None
         if running is None:
             await self.delete_wholly([each.id for each in found])
             await self.delete(name)
+            if lost and self._capabilities.direct:
+                await self._delete_port_rules()
         self._unresolved.discard((nonce, name))
         return running
 
@@ -108,9 +114,9 @@ class Sweeper:
         """Retry the deletions that failed before. Raises PodmanError."""
         for nonce, name in sorted(self._unresolved):
             await self.resolve_start(nonce, name, lost=False)
-        if self._interrupted or self._lost:
-            self._interrupted = False
-            await self.delete_namespaces()
+        if self._interruptions != self._client.interruptions or self._lost:
+            self._interruptions = self._client.interruptions
+            await self.delete_network_parts()
 
     async def delete_replica(self, key: Key, replica: str) -> None:
         """Delete all containers of a replica, and then its sandbox.
@@ -154,27 +160,38 @@ class Sweeper:
             if names and each.id not in known and not each.labels:
                 await self.delete(each.id)
 
-    async def delete_namespaces(self) -> None:
-        """Remove the network namespaces that Podman forgot and that the last call found, too. Raises PodmanError."""
+    async def delete_network_parts(self) -> None:
+        """Remove rules of ports and network namespaces that Podman forgot; of these, what the last call found too.
+
+        Raises PodmanError.
+        """
         if not self._capabilities.direct:
             return
+        await self._delete_port_rules()
         subnets = [each.subnet for network in await self._networks() for each in network.subnets or ()]
         found = await asyncio.to_thread(lost_namespaces, subnets)
         for path in found & self._lost:
             await asyncio.to_thread(remove_namespace, path)
         self._lost = found - self._lost
 
+    async def _delete_port_rules(self) -> None:
+        # The rules first: a container that is created meanwhile is in the list before its rules exist.
+        listing = await asyncio.to_thread(port_rules)
+        known = {each.id for each in await self.list_containers()}
+        await asyncio.to_thread(remove_lost_rules, listing, self._labels.network, known)
+
     async def release(self) -> None:
         """Remove the network and the control group of the location; both stay while anything uses them."""
         with contextlib.suppress(PodmanError):
-            await self.delete_namespaces()
+            await self.delete_network_parts()
             if self._lost:
                 await asyncio.sleep(_CERTAIN_SECONDS)
-                await self.delete_namespaces()
+                await self.delete_network_parts()
             for each in await self._networks():
                 await self._client.delete(f"networks/{segment(each.name)}")
                 if self._capabilities.direct:
                     await asyncio.to_thread(remove_bridge, each.network_interface)
+                    await asyncio.to_thread(remove_network_rules, each.name)
         await asyncio.to_thread(self._remove_parents)
 
     async def _networks(self) -> list[NetworkInfo]:

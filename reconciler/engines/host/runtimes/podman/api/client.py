@@ -64,9 +64,13 @@ def segment(name: str) -> str:
 
 
 class PodmanClient:
-    """Requests to the service at ``socket``; ``transport`` replaces the socket in tests."""
+    """Requests to the service at ``socket``; ``transport`` replaces the socket in tests.
+
+    ``interruptions`` counts the requests that the service did not answer: it may have left something half done.
+    """
 
     def __init__(self, socket: Path, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        self.interruptions = 0
         self._socket = socket
         limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8)
         # Without ``verify=False`` the transport loads all certificates of this host, for a socket without TLS.
@@ -115,6 +119,7 @@ class PodmanClient:
             try:
                 answer = await self._http.request(request.method, request.url, **_content(request))
             except httpx2.TransportError as error:
+                self.interruptions += 1
                 again = safe or request.method == "GET" or isinstance(error, _UNSENT)
                 late = time.monotonic() + pause > deadline
                 if late or not again or isinstance(error, httpx2.ReadTimeout):

@@ -1,0 +1,113 @@
+"""A daemon with real containers, while everything around it is killed: nothing is doubled, lost or left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service
+from tests.support.sandbox import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("podman")]
+
+wait = partial(eventually, patience=120.0)
+SERVE = "trap 'exit 0' TERM; httpd -f -p 8080 -h /etc & wait"
+NAMES = ("steady", "web")
+REPLICAS = 2
+
+
+@pytest.fixture
+def service() -> Iterator[PodmanService]:
+    with podman_service() as service:
+        yield service
+
+
+@pytest.fixture
+def site(tmp_path: Path, service: PodmanService) -> Iterator[HostSite]:
+    places = {"here": {"engine": "host", "runtime": "podman"}}
+    files = {f"shop/{name}.yaml": manifest(name) for name in NAMES}
+    settings: dict[str, Any] = {"podman": {"socket": str(service.socket)}, "prune": {"percent": 100}}
+    with host_site(tmp_path, files, locations=places, **settings) as site:
+        yield site
+
+
+def manifest(name: str, version: int = 1) -> str:
+    """A workload that serves; each version restarts all its replicas."""
+    readiness = {"httpGet": {"path": "/passwd"}, "periodSeconds": 1}
+    plain = served(name, replicas=REPLICAS, command="/bin/sh", args=["-c", SERVE], readinessProbe=readiness,
+                   env={"VERSION": str(version)})  # fmt: skip
+    return plain.replace('"image": "none"', f'"image": "{IMAGE}"')
+
+
+def is_at_rest(site: HostSite, service: PodmanService, version: int) -> bool:
+    """Whether just the wanted replicas run, all of them ready, and Podman has no other container."""
+    record = site.recorded().get("workload/shop/web@here")
+    replicas = [each for name in NAMES for each in site.replicas(name).values()]
+    if (
+        record is None
+        or record.version != version
+        or not all(site.healthy(f"workload/shop/{name}@here") for name in NAMES)
+    ):
+        return False
+    wanted = {each.name for each in replicas if each.ready and each.ending is None}
+    found = Counter(each["Labels"]["io.gitops-reconciler.replica"] for each in service.containers() if each["Labels"])
+    states = {each["State"] for each in service.containers()}
+    return len(replicas) == len(wanted) == 2 * REPLICAS and found == dict.fromkeys(wanted, 2) and states == {"running"}
+
+
+def containers_of(service: PodmanService, name: str) -> set[str]:
+    """The IDs of the containers of a workload."""
+    key = "io.gitops-reconciler.workload"
+    return {each["Id"] for each in service.containers() if (each["Labels"] or {}).get(key) == name}
+
+
+def test_whatever_is_killed_during_rollouts_nothing_is_doubled_restarted_or_left(
+    site: HostSite, service: PodmanService
+) -> None:
+    rng, version = random.Random(7), 1
+    with site.daemon() as daemon:
+        wait(partial(is_at_rest, site, service, version), "the first version runs")
+        steady = containers_of(service, "steady")
+        for _ in range(20):
+            version += 1
+            site.repo.commit({"shop/web.yaml": manifest("web", version)})
+            time.sleep(rng.uniform(0.0, 2.0))  # any moment of the rollout
+            service.restart()
+            wait(partial(is_at_rest, site, service, version), f"version {version} runs")
+            assert containers_of(service, "steady") == steady
+        assert [each.containers[0].restarts for each in site.replicas("steady").values()] == [0] * REPLICAS
+        daemon.kill()
+    owners = {each["Labels"]["io.gitops-reconciler.owner"] for each in service.containers()}
+    for _ in range(5):
+        version += 1
+        site.repo.commit({"shop/web.yaml": manifest("web", version)})
+        with site.daemon() as daemon:
+            time.sleep(rng.uniform(0.0, 2.0))
+            daemon.kill()
+        with site.daemon():
+            wait(partial(is_at_rest, site, service, version), f"version {version} runs after the daemon died")
+            assert containers_of(service, "steady") == steady
+    with site.daemon():
+        for process in service.monitors()[:2]:
+            os.kill(process, signal.SIGKILL)
+        wait(partial(is_at_rest, site, service, version), "what lost its monitor runs again")
+    service.reboot()
+    with site.daemon():
+        wait(partial(is_at_rest, site, service, version), "everything runs again after a restart of the machine")
+        assert not containers_of(service, "steady") & steady
+        site.repo.commit({f"shop/{name}.yaml": None for name in NAMES})
+        wait(lambda: service.containers() == [], "all containers are gone")
+        wait(lambda: not any(site.replicas(name) for name in NAMES), "all replicas are gone")
+    assert not [*(site.state / "host" / "here" / "podman").glob("*/*/*")]
+    assert service.oci_states() == []
+    assert [group for owner in owners for group in groups_of(owner) if [*group.glob("libpod-*")]] == []

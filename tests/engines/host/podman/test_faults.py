@@ -1,0 +1,72 @@
+"""Faults of the machine under real containers: it starts again, and Podman's own state is in use by others."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.provisioning.provisioner import free_ports
+from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
+from tests.engines.host.podman.kit import KEY, place, shell
+from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, fetch, hosted, service
+from tests.support.podman import PodmanService
+from tests.support.programs import tool
+
+pytestmark = pytest.mark.xdist_group("podman")
+__all__ = ["_nothing_is_left", "service"]
+
+
+def test_a_machine_that_starts_again_has_lost_its_containers_and_starts_each_once(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    async def story() -> None:
+        side = place(container="side")
+        async with hosted(tmp_path / "state", service, keep=True) as host:
+            for at in (place(), side, place("s")):
+                await host.runtime.start(shell(SLEEP, at=at))
+        await asyncio.to_thread(service.reboot)
+        async with hosted(tmp_path / "state", service) as second:
+            found = {each.place: (each.alive, each.code) for each in await second.runtime.list()}
+            assert found == dict.fromkeys((place(), side, place("s")), (False, None))
+            for at in (place(), side):
+                await second.runtime.start(shell(SLEEP, at=at))
+            assert await second.wrote("ready") == "ready\nready\n"
+            await second.runtime.remove(KEY, "s")
+            assert [each["State"] for each in service.containers()] == ["running"] * 3
+
+    asyncio.run(story())
+
+
+def test_rules_of_a_port_that_a_killed_service_left_are_removed(tmp_path: Path, service: PodmanService) -> None:
+    ports, lost = free_ports([8080], ()), "f" * 64
+    serve = f"httpd -p 8080 -h /etc; {SLEEP}"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service, keep=True) as host:
+            await host.runtime.start(shell(serve, replica_ports=ports))
+            await host.wrote("ready")
+            container = host.tracked(place(container="")).id
+        name = service.networks()[0]
+        ours = [rule for rule in port_rules() if f"--dport {ports[8080]} " in rule]
+        # As if the service had been killed during another start with this port: the first rule counts.
+        stale = [re.sub(r"(--to-destination )\S+", r"\g<1>10.213.255.250:8080", rule) for rule in ours]
+        stale = [rule.replace(container, lost) for rule in stale if "SETMARK" not in rule]
+        lines = [re.sub(r"^-A (\S+)", r"-I \1", rule) for rule in stale]
+        restore("*nat", *lines, "COMMIT")
+        assert len([rule for rule in port_rules() if f"--dport {ports[8080]} " in rule]) == len(ours) + 2
+        async with hosted(tmp_path / "state", service):
+            assert [rule for rule in port_rules() if f"--dport {ports[8080]} " in rule] == ours
+            assert await asyncio.to_thread(fetch, ports[8080], "passwd")
+        assert not [rule for rule in port_rules() if name in rule]
+
+    asyncio.run(story())
+
+
+def restore(*lines: str) -> None:
+    """Change the rules of this host."""
+    command = [tool("iptables-restore", "iptables"), "-w", "--noflush"]
+    subprocess.run(command, input="\n".join([*lines, ""]), text=True, check=True)
