@@ -305,7 +305,9 @@ class Reason(StrEnum):
     SECRET_UNAVAILABLE = "SecretUnavailable", _workload("The values of a secret cannot be read on this host.")
     SECRET_UNUSABLE = "SecretUnusable", _workload("A secret has no such key, or its value is not text.")
     MOUNT_REFUSED = "MountRefused", _workload("A volume names nothing that can be mounted, or lies inside another one.")
-    STORE_MOUNT_FAILED = "StoreMountFailed", _workload("An object store cannot be read, so it is not mounted.")
+    STORE_MOUNT_FAILED = ("StoreMountFailed",
+        _workload("An object store cannot be read, so it is not mounted."),
+        _container("The mount of an object store was lost, so it was killed."))
     ARGUMENT_TOO_LONG = "ArgumentTooLong", _workload("An argument is too long once its references are replaced.")
     VARIABLE_TOO_LONG = "VariableTooLong", _workload("A variable is too long once its references are replaced.")
     USER_NOT_FOUND = "UserNotFound", _workload("This host, or an image, has no user of the required name.")

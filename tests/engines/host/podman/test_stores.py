@@ -18,12 +18,14 @@ import pytest
 from reconciler.engines.host.runtimes.podman import stores
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.stores import FUSE, mount_stores, unmount_below
+from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.engines.host.runtimes.protocol import StoreMount
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.podman.kit import KEY, launch, opened, place, until
 from tests.engines.host.podman.libpod import Libpod
 from tests.engines.host.podman.test_plugin import PODMAN, sentences
+from tests.support.clock import FakeClock
 from tests.support.programs import only_root, tool
 from tests.support.s3 import ACCESS_KEY, S3, SECRET_KEY, s3
 
@@ -112,8 +114,8 @@ def mount_points(folder: Path) -> list[str]:
 
 def test_a_replica_has_its_stores_until_it_is_removed(tmp_path: Path) -> None:
     async def story(server: S3) -> None:
-        service = Libpod()
-        async with opened(tmp_path, tmp_path / "socket", service.transport()) as one:
+        service, clock = Libpod(), FakeClock()
+        async with opened(tmp_path, tmp_path / "socket", service.transport(), clock=clock) as one:
             opened_now = one.runtime._open
             assert opened_now is not None
             known = opened_now.service.capabilities
@@ -125,6 +127,17 @@ def test_a_replica_has_its_stores_until_it_is_removed(tmp_path: Path) -> None:
             source = Path(at["source"])
             assert (source / "a.txt").read_bytes() == b"picture\n"
             assert source.is_relative_to(ContainerFolders(tmp_path).stores(place()))
+            [pid] = programs(tmp_path)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not programs(tmp_path), "the end of rclone")
+            await clock.advance(REFRESH_SECONDS)
+            await until(lambda: one.ended, "the end of the container, which cannot read")
+            ended = await one.running()
+            assert (ended.code, ended.reason) == (137, Reason.STORE_MOUNT_FAILED)
+            await one.runtime.start(launch(stores=(store(server),)))
+            assert (source / "a.txt").read_bytes() == b"picture\n"
+            await clock.advance(REFRESH_SECONDS)
+            assert (await one.running()).alive
             await one.runtime.remove(KEY, "r")
             assert not source.exists()
             assert mount_points(tmp_path) == []

@@ -53,7 +53,7 @@ class _Opened:
     def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
         self.service = service
         self.launcher = Launcher(service, folders, clock)
-        self.containers = TrackedContainers(service, clock, on_end)
+        self.containers = TrackedContainers(service, folders, clock, on_end)
 
 
 class PodmanRuntime:

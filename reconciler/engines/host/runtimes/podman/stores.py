@@ -57,6 +57,11 @@ def mount_stores(stores: tuple[StoreMount, ...], folder: Path) -> tuple[Mount, .
     return tuple(mounts)
 
 
+def has_dead_mounts(folder: Path) -> bool:
+    """Whether the rclone of a mount below ``folder`` has ended: a container that sees it cannot read there. Blocks."""
+    return folder.exists() and not all(map(_answers, _mount_points(folder)))
+
+
 def unmount_below(folder: Path) -> None:
     """Unmount everything at and below ``folder``; containers that run keep what they see. Blocks."""
     for path in sorted(_mount_points(folder), reverse=True):

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from signal import SIGKILL
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.podman.api.answers import Event
 from reconciler.engines.host.runtimes.podman.api.client import Request
 from reconciler.engines.host.runtimes.podman.ends import EndWatcher
+from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.service import Service
+from reconciler.engines.host.runtimes.podman.stores import has_dead_mounts
 from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
 REFRESH_SECONDS = 30.0
@@ -35,15 +40,17 @@ class TrackedContainers:
     ends.
     """
 
-    def __init__(self, service: Service, clock: Clock, on_end: OnEnd) -> None:
+    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
         self._locks: WeakValueDictionary[tuple[Key, str], asyncio.Lock] = WeakValueDictionary()
         self._service = service
+        self._folders = folders
         self._clock = clock
         self._on_end: OnEnd | None = on_end
         self._watcher = EndWatcher(service.starter, service.sweeper, service.capabilities.direct, self.suspect)
         self._by_place: dict[ContainerId, Tracked] = {}
         self._by_id: dict[str, ContainerId] = {}
         self._killed: set[str] = set()
+        self._without_stores: set[str] = set()
         self._checking: set[str] = set()
         self._again: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,6 +109,7 @@ class TrackedContainers:
             self._watcher.forget(tracked)
             self._by_id.pop(tracked.id, None)
             self._killed.discard(tracked.id)
+            self._without_stores.discard(tracked.id)
 
     def note_kill(self, tracked: Tracked) -> None:
         """Remember that we kill a container, so that its end is not put down to its memory."""
@@ -143,7 +151,11 @@ class TrackedContainers:
         self._watcher.forget(tracked)
         place, killed = tracked.running.place, tracked.id in self._killed
         self._killed.discard(tracked.id)
-        self._by_place[place] = tracked.ended(outcome, killed=killed)
+        ended = tracked.ended(outcome, killed=killed)
+        if tracked.id in self._without_stores:
+            self._without_stores.discard(tracked.id)
+            ended = replace(ended, running=replace(ended.running, reason=Reason.STORE_MOUNT_FAILED))
+        self._by_place[place] = ended
         self._report(place)
 
     async def _lose(self, sandbox: Tracked) -> None:
@@ -177,6 +189,20 @@ class TrackedContainers:
                 for tracked in list(self._by_place.values()):
                     if tracked.running.alive and tracked.id not in running:
                         self.suspect(tracked.id)
+                for tracked in await asyncio.to_thread(self._find_without_stores, self.all()):
+                    await self._end_without_stores(tracked)
+
+    def _find_without_stores(self, known: list[Tracked]) -> list[Tracked]:
+        return [
+            each for each in known if each.running.alive and has_dead_mounts(self._folders.stores(each.running.place))
+        ]
+
+    async def _end_without_stores(self, tracked: Tracked) -> None:
+        """End a container whose object stores are lost: only its next start sees new mounts. Raises EngineError."""
+        self._without_stores.add(tracked.id)
+        self.note_kill(tracked)
+        request = Request("POST", f"containers/{tracked.id}/kill", {"signal": str(int(SIGKILL))})
+        await self._service.client.send(request, safe=True)
 
     async def _follow_events(self) -> None:
         """Check containers that Podman reports as ended; events may be missing, and none is required."""
