@@ -30,8 +30,8 @@ from reconciler.settings import Settings
 STATE_CHECK_SECONDS = 1.0
 """Seconds between checks that the state directory still exists; each round of the loop checks too."""
 
-MMAP_THRESHOLD = 512 * 1024
-"""Bytes from which malloc maps a block on its own and unmaps it when it is freed, see ``fix_mmap_threshold``."""
+MMAP_THRESHOLD = 128 * 1024
+"""Bytes from which malloc maps a block on its own, and unmaps it when it is freed: the value that glibc starts with."""
 _M_MMAP_THRESHOLD = -3
 
 
@@ -169,7 +169,8 @@ def fix_mmap_threshold() -> None:
 
     By default, the first free of a large block makes glibc take blocks of that size from the heap. Python replaces its
     table of interned strings (2 MB) every few thousand paths. In the heap, small blocks soon occupy the hole of the old
-    table, so that the next table extends the heap: by 2 MB every five minutes of commits.
+    table, so that the next table extends the heap: by 2 MB every five minutes of commits. asyncio's buffers for reads
+    (256 KB) leave smaller holes.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -15,12 +15,12 @@ from reconciler.daemon.service import serve
 from reconciler.settings import load_settings, settings_path
 from tests.support.heap import heap
 
-BLOCK = 2 << 20
-"""Bytes, as of Python's table of interned strings."""
+BLOCK = 256 << 10
+"""Bytes, as of asyncio's buffer for a read; Python's table of interned strings is larger."""
 
 
 def write_growth(file: Path) -> None:
-    """Allocate and free a block, as that table when it is replaced, and write where malloc takes the next ones from."""
+    """Allocate and free a large block, and write from where malloc takes the next ones."""
     bytes(2 * BLOCK)
     before = heap()
     blocks = [bytes(BLOCK) for _ in range(4)]
