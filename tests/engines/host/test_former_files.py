@@ -109,6 +109,10 @@ RECORD = StartRecord(
 """What cases/host-files/former-start-record.json says."""
 
 
+LATER = {"base_hash", "own_sleep"}
+"""Fields that are newer than the current names; a file without them has their defaults."""
+
+
 def former(name: str, path: Path) -> Path:
     """The file ``name`` of an older program at ``path``."""
     path.parent.mkdir(parents=True)
@@ -122,7 +126,11 @@ def test_the_file_of_a_replica_is_read_in_its_former_form_and_written_in_that_of
     assert store.load() == ([REPLICA], [])
     migrate_state(tmp_path)
     assert store.load() == ([REPLICA], [])
-    assert file.read_bytes() == msgspec.json.encode({"boot": "BOOT", "replica": REPLICA})
+    today = msgspec.json.decode(msgspec.json.encode({"boot": "BOOT", "replica": REPLICA}))
+    for later in (today["replica"], *(each["wanted"] for each in today["replica"]["containers"])):
+        for name in LATER & later.keys():
+            del later[name]
+    assert msgspec.json.decode(file.read_bytes()) == today
 
 
 def test_the_record_of_a_start_is_read_in_its_former_form_and_written_in_that_of_today(tmp_path: Path) -> None:
