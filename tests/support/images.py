@@ -14,7 +14,8 @@ from tests.support.registry import FakeRegistry
 class FakeImageStore:
     """Pulls what ``registry`` has. ``hold`` makes every pull wait; ``fail`` may raise in its place.
 
-    ``pulls`` lists the references in the order in which pulls began, ``most`` is how many ran at once.
+    ``pulls`` lists the references in the order in which pulls began, ``most`` is how many ran at once,
+    ``most_inspected`` how many inspections.
     """
 
     def __init__(self, registry: FakeRegistry) -> None:
@@ -25,6 +26,8 @@ class FakeImageStore:
         self.in_use: set[str] = set()
         self.running = 0
         self.most = 0
+        self.inspected = 0
+        self.most_inspected = 0
         self.hold: asyncio.Event | None = None
         self.fail: Callable[[str], None] = lambda reference: None
         self.architecture = "amd64"
@@ -62,7 +65,10 @@ class FakeImageStore:
 
     async def inspect(self, reference: str) -> ImageInfo | None:
         """The image, if it is here."""
+        self.inspected += 1
+        self.most_inspected = max(self.most_inspected, self.inspected)
         await asyncio.sleep(0)
+        self.inspected -= 1
         return self.images.get(reference)
 
     async def list(self) -> list[ImageInfo]:

@@ -108,4 +108,5 @@ def _rebuild_container(found: RunningContainer, wanted: ContainerSpec, serves: b
     phase = Phase.RUNNING if found.alive else Phase.ENDED
     last = None if found.alive else how_ended(found, now)
     ready = found.alive and (serves or wanted.readiness is None)
+    wanted = replace(wanted, image=found.image or wanted.image)
     return Container(found.place.container, phase, started=found.started, ready=ready, last=last, wanted=wanted)

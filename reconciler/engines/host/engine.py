@@ -119,6 +119,7 @@ class HostEngine:
             rng=random.Random(),
             append_event=self._append_event,
             changed=self._changed.set,
+            image_missing=lambda key: self._images.provide_again(key),
         )
 
     async def open(self) -> None:
@@ -286,7 +287,8 @@ class HostEngine:
         else:
             self._dataplane.withdraw(key)
         wanted = self._scaling.spec_at_scale(template, replicas)
-        self._controller.want(key, self._images.admit(template, wanted, {each.version for each in replicas}))
+        versions, images = {each.version for each in replicas}, self._controller.images_of(key, wanted.version)
+        self._controller.want(key, self._images.admit(template, wanted, versions, images))
 
     def _forget(self, key: Key) -> None:
         self._images.forget(key)

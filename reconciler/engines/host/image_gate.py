@@ -102,10 +102,13 @@ class ImageGate:
         found = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
         return ResolvedImages(tuple(dict.fromkeys(found)), iso(pins.resolved), errors)
 
-    def admit(self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int]) -> WorkloadSpec:
+    def admit(
+        self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int], images_now: Mapping[str, str]
+    ) -> WorkloadSpec:
         """``wanted`` with pinned images; pending until they are on this host.
 
-        ``running`` are the versions of existing replicas: their digests stay pinned.
+        ``running`` are the versions of existing replicas: their digests stay pinned. ``images_now`` are the images by
+        container of those of the wanted version, which pin it if the pins were lost.
         """
         if self._service is not None and not self._pulls:
             self._service.forget(wanted.key, {*running, wanted.version})
@@ -115,12 +118,19 @@ class ImageGate:
         containers = {each.name: each.image for each in template.spec.containers}
         images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
         if self._images.get(wanted.key) != images:
+            self._service.adopt(images, images_now)
             self._begin(images, {*running, wanted.version})
         pinned = self._pinned(wanted.key, wanted.version)
         if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
             return msgspec.structs.replace(wanted, pending=_pending(containers))
         members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
         return msgspec.structs.replace(wanted, containers=tuple(members))
+
+    def provide_again(self, key: Key) -> None:
+        """Pull the images of a workload again, unless that is under way: one that was here is gone."""
+        images = self._images.get(key)
+        if images is not None and key in self._ready:
+            self._start(images)
 
     def _moved(self, tag: WatchedTag, digest: str) -> None:
         """Pull what a tag means now; when it is here, a rollout to it begins."""

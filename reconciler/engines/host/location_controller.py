@@ -92,6 +92,15 @@ class LocationController:
         controller = self.workloads.get(key)
         return (*(controller.replicas.values() if controller is not None else ()), *self._adoptable.get(key, ()))
 
+    def images_of(self, key: Key, version: int) -> dict[str, str]:
+        """The image by container of the replicas of a version, as the newest one has it, or the labels without one."""
+        replicas = sorted((each for each in self.replicas(key) if each.version == version), key=lambda it: it.created)
+        listed = [
+            (each.place.container, each.image) for each in self._untracked.get(key, ()) if each.version == version
+        ]
+        members = [(each.name, each.wanted.image) for replica in replicas for each in replica.containers]
+        return {name: image for name, image in (*listed, *members) if image}
+
     def images(self) -> set[str]:
         """The images of all replicas, the ending ones included."""
         keys = self.workloads.keys() | self._adoptable.keys()

@@ -69,7 +69,10 @@ class LogCollection(Protocol):
 
 
 class HostServices(msgspec.Struct, frozen=True):
-    """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers."""
+    """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers.
+
+    ``image_missing`` is called with a workload whose image is not on this host, although it was.
+    """
 
     runtime: Runtime
     provisioner: ContainerProvisioner
@@ -82,6 +85,7 @@ class HostServices(msgspec.Struct, frozen=True):
     rng: random.Random
     append_event: Callable[[EngineEvent], None]
     changed: Callable[[], None]
+    image_missing: Callable[[Key], None] = lambda _: None
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

@@ -230,6 +230,8 @@ class WorkloadController:
                 container_exited(self.replicas[act.replica], act.container, now, -1, Reason.START_FAILED, message)
             )
             self._append_exit_event(self.replicas[act.replica], act.container)
+            if error.reason == Reason.IMAGE_NOT_FOUND:
+                services.image_missing(self.key)
             return
         if container_of(self.replicas[act.replica], act.container).phase is Phase.RUNNING:
             self._watch(self.replicas[act.replica], act.container)

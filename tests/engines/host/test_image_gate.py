@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
-from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.engines.registry import ENGINES
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -36,17 +37,26 @@ HOST = "r.example"
 class ImageRuntime(FakeRuntime):
     """Runs any image that its store has, as a program that behaves plainly; ``images`` are those that it ran."""
 
-    def __init__(self, programs: Programs, store: FakeImageStore, images: list[str]) -> None:
+    def __init__(
+        self, programs: Programs, store: FakeImageStore, images: list[str], labels: dict[ContainerId, str]
+    ) -> None:
         super().__init__(programs)
         self.image_store = store
         self._images = images
+        self._labels = labels
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container whose image is here."""
         assert self.image_store is not None
-        assert await self.image_store.inspect(launch.image) is not None, f"{launch.image} is not here"
+        if await self.image_store.inspect(launch.image) is None:
+            raise EngineError(f"{launch.image} is not here", reason=Reason.IMAGE_NOT_FOUND)
         self._images.append(launch.image)
         await super().start(msgspec.structs.replace(launch, image="plain"))
+        self._labels[launch.place] = launch.image
+
+    async def list(self) -> list[RunningContainer]:
+        """All containers, with the images in their labels."""
+        return [msgspec.structs.replace(each, image=self._labels[each.place]) for each in await super().list()]
 
 
 class ImageHost(Host):
@@ -58,13 +68,14 @@ class ImageHost(Host):
             self.registry.push("team/app", tag, manifest(tag))
         self.store = FakeImageStore(self.registry)
         self.images: list[str] = []
+        self.labels: dict[ContainerId, str] = {}
         self.made: Callable[[], FakeRuntime] | None = None
         super().__init__(path)
 
     def _made(self) -> HostEngine:
         context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
         registry = Registry((), self.time, transport=self.registry.transport(HOST))
-        runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images)
+        runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images, self.labels)
         engine = HostEngine(context, self._path / "here", runtime, registry)
         self.engines["here"] = engine
         return engine
@@ -112,7 +123,7 @@ def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: boo
     async def story(host: ImageHost) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host._settings = msgspec.structs.replace(host._settings, host=HostSettings(termination_scale=1.0))
-        host.made = lambda: Sleepless(host.programs, host.store, host.images)
+        host.made = lambda: Sleepless(host.programs, host.store, host.images, host.labels)
         await host.restart()
         host.engine.news()
         while "applied" not in set((await host.delete()).values()):
@@ -285,5 +296,43 @@ def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> No
         host.store.hold.set()
         await host.time.advance(60.0)
         assert host.images == []
+
+    played(tmp_path, story)
+
+
+def test_a_version_that_runs_has_its_image_although_the_record_of_its_digest_is_lost(tmp_path: Path) -> None:
+    async def replace(host: ImageHost) -> None:
+        """Let a new replica take the place of the one that runs."""
+        [old] = host.engine._controller.live_replicas()
+        host.engine._controller.evict(old, "a test")
+        await host.until(lambda found: [each.name != old.name for each in found if each.ready] == [True])
+
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        host.registry.push("team/app", "1", manifest("another"))
+        shutil.rmtree(tmp_path / "here" / "images" / "digests")
+        await host.restart()
+        await replace(host)
+        assert host.images == [pinned("1")] * 2
+        await host.engine.close()
+        shutil.rmtree(tmp_path / "here" / "images" / "digests")
+        shutil.rmtree(tmp_path / "here" / "replicas")
+        await host.restart()
+        await replace(host)
+        assert host.images == [pinned("1")] * 3, "the labels of its containers name it too"
+
+    played(tmp_path, story)
+
+
+def test_an_image_that_is_gone_when_a_container_starts_is_pulled_at_once(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.apply(1, f"{HOST}/team/app:1")
+        del host.store.images[pinned("1")]
+        [place] = host.programs.places()
+        host.programs.end(place, 1)
+        await host.time.advance(30.0)
+        assert host.store.pulls == [pinned("1")] * 2
+        assert host.images == [pinned("1")] * 2
+        assert host.serving() == [1]
 
     played(tmp_path, story)

@@ -114,6 +114,22 @@ class ImageService:
         """The digests of a version, None before any is resolved. They need not be on this host."""
         return self._digests.get(key, version)
 
+    def adopt(self, wanted: WorkloadImages, running: Mapping[str, str]) -> None:
+        """Pin the images of a version that is ``running``, by container, if its pins were lost."""
+        known = self._digests.get(wanted.key, wanted.version)
+        lost = [
+            name for name in wanted.containers if name in running and name not in (known.containers if known else ())
+        ]
+        # What is not the name of an image, or cannot be written, is reported when the images are provided.
+        with suppress(EngineError):
+            pairs = {name: (self._parse(wanted.containers[name]), self._parse(running[name])) for name in lost}
+            pins = {
+                name: Pin(wanted.containers[name], str(reference), str(pinned), pulled=True)
+                for name, (reference, pinned) in pairs.items()
+                if pinned.digest and pinned.name == reference.name
+            }
+            self._pin(wanted, pins)
+
     def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
         """Forget the digests of versions that are not ``remaining``; follow no tag if none is. Raises EngineError."""
         if not remaining:
@@ -223,8 +239,7 @@ class ImageService:
             # If the store is unavailable or the disk is full, the start of containers reports it.
             with suppress(EngineError), contained("removal of images"):
                 await self._space.sweep(settings.keep, budget)
-                for wanted in list(self._ensured.values()):
-                    await self._restore(wanted)
+                await asyncio.gather(*map(self._restore, list(self._ensured.values())))
 
     async def _restore(self, wanted: WorkloadImages) -> None:
         """Pull images again that others removed by force: the next replica needs them."""
@@ -232,8 +247,8 @@ class ImageService:
         found = {name: pin for name, pin in pins.containers.items() if name in wanted.containers} if pins else {}
         with self._using({pin.pinned for pin in found.values()}):
             try:
-                for name, pin in found.items():
-                    await self._pull(wanted, name, _Resolved(pin))
+                pulls = (self._pull(wanted, name, _Resolved(pin)) for name, pin in found.items())
+                _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
             except EngineError as error:
                 if self._ensured.get(wanted.key) == wanted and self._reported.get(wanted.key) != str(error):
                     self._reported[wanted.key] = str(error)

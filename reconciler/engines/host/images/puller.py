@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from reconciler.engines.host.images.attempts import Attempts
@@ -90,7 +91,7 @@ class Puller:
 
     async def _inspect(self, reference: ImageReference) -> ImageInfo | None:
         name = str(reference)
-        async with self._removal:
+        async with self._without_removals():
             image = await self._store.inspect(name)
             if image is None:
                 self._claimed.discard(name)
@@ -98,6 +99,16 @@ class Puller:
             # Others may remove images that they pulled, so claim this one.
             self._pulled.add(name, pulled=False)
             return image if await self._claim(name) else None
+
+    @asynccontextmanager
+    async def _without_removals(self) -> AsyncIterator[None]:
+        """Let no image be removed within the block; any number of inspections and pulls go on at the same time."""
+        async with self._removal:
+            self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
 
     async def _claim(self, name: str) -> bool:
         """Claim an image that is here, once for each life of the daemon; whether it still is here."""
@@ -128,15 +139,11 @@ class Puller:
     async def _pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> ImageInfo:
         if check is not None:
             await check(reference, credentials)
-        async with self._removal:
-            self._running += 1
-        try:
+        async with self._without_removals():
             name = str(reference)
             self._pulled.add(name, pulled=True)
             await self._store.pull(name, credentials)
             image = await self._store.inspect(name) if await self._claim(name) else None
-        finally:
-            self._running -= 1
         if image is None:
             raise ImageError(f"the image {reference} was pulled and is not here: another program removed it")
         return image

@@ -116,7 +116,8 @@ class ContainerStart(msgspec.Struct, frozen=True):
 class RunningContainer(msgspec.Struct, frozen=True):
     """A container that the runtime knows: running, or ended with ``code`` (None if nothing recorded it).
 
-    ``started`` is in seconds of the monotonic clock. ``ports`` maps a declared port to the assigned one.
+    ``started`` is in seconds of the monotonic clock. ``ports`` maps a declared port to the assigned one. ``image`` is
+    what it runs, "" if nothing recorded it.
     """
 
     place: ContainerId
@@ -128,6 +129,7 @@ class RunningContainer(msgspec.Struct, frozen=True):
     code: int | None = None
     reason: str = ""
     ports: dict[int, int] = {}
+    image: str = ""
 
 
 class ExecResult(msgspec.Struct, frozen=True):

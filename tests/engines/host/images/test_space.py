@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
 from reconciler.engines.host.images.protocol import ImageError
+from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.images.kit import API, HOST, WEB, Stage, pinned, played
@@ -419,3 +420,22 @@ def test_a_full_disk_is_an_error_and_the_next_try_works(tmp_path: Path) -> None:
             assert stage.registry.count() == 1
 
         played(disk, story)
+
+
+def test_images_are_inspected_and_pulled_again_at_the_same_time(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        marks = ("v1", "v2", "v3")
+        for mark in marks:
+            stage.registry.push("team/app", mark, manifest(mark))
+        wanted = WorkloadImages(WEB, 1, {mark: f"{HOST}/team/app:{mark}" for mark in marks})
+        await stage.service.ensure(wanted)
+        stage.store.most = stage.store.most_inspected = 0
+        await stage.service.ensure(wanted)
+        assert stage.store.most_inspected == len(marks)
+        stage.store.images.clear()
+        stage.run()
+        await stage.clock.advance(SWEEP_SECONDS)
+        assert [*stage.store.images] == [pinned(mark) for mark in marks]
+        assert stage.store.most == len(marks)
+
+    played(tmp_path, story)

@@ -18,11 +18,11 @@ from reconciler.model.key import Key, Kind
 _PREFIX = "io.gitops-reconciler."
 OWNER = f"{_PREFIX}owner"
 """The daemon and location; nothing without this label, or with another one's, is ever touched."""
-LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, PORTS, CPU, NONCE = (
+LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, IMAGE, PORTS, CPU, NONCE = (
     f"{_PREFIX}{name}"
     for name in (
-        "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "ports",
-        "cpu", "nonce",
+        "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "image",
+        "ports", "cpu", "nonce",
     )
 )  # fmt: skip
 """Container is "" for a sandbox. Ports are JSON: declared to assigned. CPU is in millicores, 0 for a sandbox.
@@ -46,6 +46,7 @@ class Labelled(msgspec.Struct, frozen=True):
     index: int
     ports: dict[int, int]
     cpu: int = 0
+    image: str = ""
 
 
 class PodmanLabels(msgspec.Struct, frozen=True):
@@ -83,6 +84,7 @@ class PodmanLabels(msgspec.Struct, frozen=True):
         return self._labels(launch, nonce) | {
             CONTAINER: launch.place.container,
             DIGEST: digest,
+            IMAGE: launch.image,
             PORTS: _encode_ports(launch.ports),
             CPU: str(launch.cpu),
         }
@@ -90,7 +92,7 @@ class PodmanLabels(msgspec.Struct, frozen=True):
     def sandbox(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
         """The labels of the sandbox of the replica that ``launch`` belongs to."""
         ports = _encode_ports(launch.replica_ports)
-        return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", PORTS: ports, CPU: "0"}
+        return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", IMAGE: "", PORTS: ports, CPU: "0"}
 
     def _labels(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
         place = launch.place
@@ -121,7 +123,9 @@ class PodmanLabels(msgspec.Struct, frozen=True):
             return None
         gvc, workload, replica = names
         place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
-        return Labelled(place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, int(cpu))
+        return Labelled(
+            place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, int(cpu), found.get(IMAGE, "")
+        )
 
 
 def labels_of(root: Path, location: str) -> PodmanLabels:

@@ -112,7 +112,8 @@ class Launcher:
 
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports)
+    image = launch.image if place.container else ""
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, image=image)
 
 
 def _give(launch: ContainerStart, user: int) -> None:

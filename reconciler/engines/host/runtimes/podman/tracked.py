@@ -90,7 +90,7 @@ def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
 def running_container(labelled: Labelled, started: float) -> RunningContainer:
     """A container with these labels, which has run since ``started``."""
     names = (labelled.place, labelled.version, labelled.config_hash, labelled.index)
-    return RunningContainer(*names, alive=True, started=started, ports=labelled.ports)
+    return RunningContainer(*names, alive=True, started=started, ports=labelled.ports, image=labelled.image)
 
 
 def signal_program(container: str, pid: int, number: int) -> None:
