@@ -116,8 +116,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
 class RunningContainer(msgspec.Struct, frozen=True):
     """A container that the runtime knows: running, or ended with ``code`` (None if nothing recorded it).
 
-    ``started`` is in seconds of the monotonic clock. ``ports`` maps a declared port to the assigned one. ``image`` is
-    what it runs, "" if nothing recorded it.
+    ``started`` is in seconds of the monotonic clock. ``ports`` are as in ContainerStart; ``image`` is "" if unknown.
     """
 
     place: ContainerId
@@ -276,10 +275,7 @@ class HostProblem(NamedTuple):
 
 
 class RuntimePlugin(Protocol):
-    """What the package of a runtime provides, as ``PLUGIN`` in its module ``plugin``.
-
-    The settings name a runtime by its package.
-    """
+    """What the package of a runtime provides, as ``PLUGIN`` in its module ``plugin``; settings name the package."""
 
     uses_images: bool
 

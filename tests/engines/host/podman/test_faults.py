@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.engines.host.provisioning.provisioner import free_ports
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
+from reconciler.engines.host.runtimes.podman.network.sandbox import _wider
 from tests.engines.host.podman.kit import KEY, place, shell
 from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, fetch, hosted, service
 from tests.support.podman import PodmanService
@@ -70,3 +71,33 @@ def restore(*lines: str) -> None:
     """Change the rules of this host."""
     command = [tool("iptables-restore", "iptables"), "-w", "--noflush"]
     subprocess.run(command, input="\n".join([*lines, ""]), text=True, check=True)
+
+
+def test_a_location_has_addresses_for_more_than_two_hundred_replicas(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "a", service) as one, hosted(tmp_path / "b", service) as other:
+            for host in (one, other):
+                await host.runtime.start(shell(SLEEP))
+            found = [each["subnets"][0]["subnet"] for each in service.request("GET", "networks/json")]
+            assert sorted(each for each in found if each.startswith("10.213.")) == ["10.213.0.0/22", "10.213.4.0/22"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("subnets", "first", "count"),
+    [
+        (["10.89.0.0/24"], "10.89.0.0/22", 8),
+        (["10.89.7.0/24"], "10.89.4.0/22", 8),
+        (["10.255.252.0/24"], "10.255.252.0/22", 1),
+        (["10.88.0.0/24"], "", 0),
+        (["192.168.5.0/24"], "", 0),
+        (["10.89.0.0/16"], "", 0),
+        (["10.89.0.0/24", "fd00::/64"], "", 0),
+        (["fd00::/64"], "", 0),
+        ([], "", 0),
+    ],
+)
+def test_a_wider_network_is_near_the_one_that_podman_chooses(subnets: list[str], first: str, count: int) -> None:
+    found = [*_wider(subnets)]
+    assert (found[:1], len(found)) == ([first] if first else [], count)

@@ -7,8 +7,11 @@ the same network; if the sandbox itself ends, the whole replica is lost, since i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network
+from typing import Any
 
-from reconciler.engines.host.runtimes.podman.api.answers import Inspected, PodmanError
+from reconciler.engines.host.runtimes.podman.api.answers import Inspected, NetworkInfo, PodmanError, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
@@ -22,6 +25,13 @@ from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.reasons import Reason
 
 _ATTEMPTS = 4
+_POOLS = [
+    IPv4Network(each) for each in ("10.89.0.0/16", "10.90.0.0/15", "10.92.0.0/14", "10.96.0.0/11", "10.128.0.0/9")
+]
+"""Where Podman looks for networks by itself; an operator who has set other pools may mean just these addresses."""
+_WIDTH, _TRIES = 22, 8
+"""The bits of a network; a bridge has room for no more than its 1,021 replicas."""
+_IN_USE = "already used"
 _LACKING = ("network not found", "unable to find network", "image not known", "no such image")
 
 
@@ -79,7 +89,7 @@ class SandboxMaker:
             await self._client.send(Request("POST", "images/load", body=made.archive), safe=True)
 
     async def _make_network(self) -> None:
-        body = {
+        body: dict[str, Any] = {
             "name": self._labels.network,
             "driver": "bridge",
             "dns_enabled": False,
@@ -90,11 +100,25 @@ class SandboxMaker:
             if await self._exists(f"networks/{segment(self._labels.network)}"):
                 return
             try:
-                await self._client.post("networks/create", body)
+                await self._create_network(body)
             except PodmanError as error:
                 # If its reply is lost, the network may be there, or not.
                 if not error.lost or attempt == _ATTEMPTS - 1:
                     raise
+
+    async def _create_network(self, body: dict[str, Any]) -> None:
+        """Create a network with more addresses than Podman would give it, near those. Raises PodmanError."""
+        chosen = read(await self._client.post("networks/create", body), NetworkInfo)
+        for wider in _wider([each.subnet for each in chosen.subnets or ()]):
+            await self._client.delete(f"networks/{segment(self._labels.network)}")
+            try:
+                await self._client.post("networks/create", body | {"subnets": [{"subnet": wider}]})
+            except PodmanError as error:
+                if _IN_USE not in str(error):
+                    raise
+                await self._client.post("networks/create", body)
+            else:
+                return
 
     async def _exists(self, path: str) -> bool:
         try:
@@ -104,3 +128,15 @@ class SandboxMaker:
                 return False
             raise
         return True
+
+
+def _wider(subnets: Sequence[str]) -> Iterator[str]:
+    """Networks to try in place of the one with ``subnets`` that Podman has chosen; none in place of an unusual one."""
+    found = [IPv4Network(each) for each in subnets if ":" not in each]
+    if len(subnets) != 1 or not any(each.subnet_of(pool) for each in found for pool in _POOLS):
+        return
+    first = int(found[0].network_address) >> (32 - _WIDTH)
+    for number in range(first, first + _TRIES if found[0].prefixlen > _WIDTH else first):
+        wider = IPv4Network((number << (32 - _WIDTH), _WIDTH))
+        if any(wider.subnet_of(each) for each in _POOLS):
+            yield str(wider)
