@@ -1,1 +1,1 @@
-"""Everything that the reconciler is held to."""
+"""Tests of the reconciler."""

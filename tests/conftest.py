@@ -1,4 +1,4 @@
-"""Holds for every test: the number of examples of a property, and a garbage collector that leaves the tests alone."""
+"""Settings of every test: the number of examples of a property, and a garbage collector that skips the tests."""
 
 from __future__ import annotations
 

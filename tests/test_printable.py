@@ -1,4 +1,4 @@
-"""What is shown steers no terminal, hides nothing, and ends no code around it."""
+"""Printed text controls no terminal, hides nothing, and ends no markup around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings file: what it may say, what follows where it says nothing, and how its faults are told."""
+"""The settings file: its fields, their defaults, and the messages for its faults."""
 
 from __future__ import annotations
 

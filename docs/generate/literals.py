@@ -10,7 +10,7 @@ from tests.project.tree import modules
 
 
 def texts(*places: str) -> Iterator[str]:
-    """Every text in the modules whose path begins with one of ``places`` (all where none is given)."""
+    """Every text in the modules whose path begins with one of ``places`` (default: all)."""
     for path, module in modules().items():
         if path.startswith(places or ("",)):
             documentation = set(map(id, _bare(module)))

@@ -1,4 +1,4 @@
-"""`reconciler apply` and `approve`: one run, what it holds back, and how that is let go."""
+"""`reconciler apply` and `approve`: one run, the deletes that wait, and their approval."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_apply_lists_deletes_that_wait_and_applies_the_rest(tmp_path: Path) -> N
     assert versions(desk) == {"api": 1, "db": 1, "web": 2}
     assert "volumeset/shop/data" in desk.recorded()
     assert "ApprovalRequired" in desk.status("shop/volumeset/data.yaml")
-    assert desk.run("apply").code == 1, "it waits for as long as nobody approves"
+    assert desk.run("apply").code == 1, "it waits until somebody approves"
 
 
 @pytest.mark.parametrize("digest", ["digest", "hold_digest"])

@@ -1,4 +1,4 @@
-"""`reconciler apply --wait` where workloads really run: what it waits for, what it shows meanwhile, and in vain."""
+"""`reconciler apply --wait` where workloads really run: what it waits for, what it shows meanwhile, and its timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gated(gate: Path) -> str:
 
 
 def shown(site: HostSite, name: str = "api") -> Any:
-    """A workload as programs are told of it."""
+    """A workload as JSON shows it."""
     return json.loads(site.run("get", "workload", name, "-o", "json").stdout)["items"][0]
 
 
@@ -69,7 +69,7 @@ def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
     assert bad.endswith(": main: ended with 3 (Error)")
     message = bad.replace("  workload/shop/bad@here  ", "not healthy at here: ")
     assert shown(site, "bad")["conditions"][0]["message"] == message
-    assert message in site.status("shop/workload/bad.yaml"), "the last round has told it"
+    assert message in site.status("shop/workload/bad.yaml"), "the last round is in the status"
 
 
 @pytest.mark.parametrize("with_daemon", [False, True])

@@ -1,4 +1,4 @@
-"""However a secret's manifest is written and however it is broken, its values are in no form of its findings."""
+"""No finding of a secret's manifest, in any form, contains its values, however the manifest is written or broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler doctor`: every kind of trouble is found, named and given an advice; health is told too."""
+"""`reconciler doctor`: it finds and names every kind of trouble and gives advice; it reports health too."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def examined(desk: Desk, **environ: str) -> list[dict[str, str]]:
 
 
 def reported(desk: Desk, about: str, verdict: str, **environ: str) -> str:
-    """What is said of ``about`` with this verdict, all in one."""
+    """The messages about ``about`` with this verdict, in one text."""
     found = [each for each in examined(desk, **environ) if (each["about"], each["verdict"]) == (about, verdict)]
     return "\n".join(f"{each['message']} -> {each.get('advice', '')}" for each in found)
 
@@ -245,7 +245,7 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
         desk.repo.git("config", "http.receivepack", "true")
         configure(desk, **remote)
         assert "the remote answers and has refs/heads/main" in reported(desk, "source main", "ok", **trusts)
-        assert not (desk.state / "mirrors").exists(), "looking makes nothing"
+        assert not (desk.state / "mirrors").exists(), "a check creates nothing"
         assert desk.run("apply", **trusts).code == 0
         before = desk.repo.git("for-each-ref")
         assert "reconciler/status can be pushed" in reported(desk, "source main", "ok", **trusts)

@@ -1,4 +1,4 @@
-"""`reconciler drift` says what differs, since when, and how to let it."""
+"""`reconciler drift` shows what differs, since when, and how to ignore it."""
 
 from __future__ import annotations
 

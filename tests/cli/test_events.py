@@ -1,4 +1,4 @@
-"""`reconciler events` tells what happened, and goes on telling."""
+"""`reconciler events` lists what happened, and follows new events."""
 
 from __future__ import annotations
 

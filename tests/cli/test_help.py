@@ -1,4 +1,4 @@
-"""Every command explains itself, quickly, and says plainly what is wrong."""
+"""Every command has help, starts quickly, and reports wrong use plainly."""
 
 from __future__ import annotations
 

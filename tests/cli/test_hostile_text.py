@@ -1,4 +1,4 @@
-"""Texts of a repository that would steer a terminal, a review or a job reach none of them as they are."""
+"""Texts of a repository that would control a terminal, a review or a job are escaped in all output."""
 
 from __future__ import annotations
 

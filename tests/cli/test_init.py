@@ -1,4 +1,4 @@
-"""`reconciler init` leaves a repository that one can go on with."""
+"""`reconciler init` makes a repository that works as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler logs` shows what workloads wrote, newest last, and goes on with what comes."""
+"""`reconciler logs` shows what workloads wrote, newest last, and follows new lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves to another file, another workload or another source stays what it is, and nothing is lost on the way."""
+"""A resource that moves to another file, workload or source stays the same, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: De
         return {each["type"]: (each["status"], each["reason"]) for each in items[0]["conditions"]}
 
     desk.settings.write_text(SETTINGS)
-    assert state() == {"Ready": (True, "Orphaned")}, "the settings say so at once"
+    assert state() == {"Ready": (True, "Orphaned")}, "the new settings count at once"
     desk.applied()
     desk.applied()
     assert state() == {"Ready": (True, "Orphaned")}

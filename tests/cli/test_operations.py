@@ -1,4 +1,4 @@
-"""What operators say: suspend, resume, roll back, retry, orphan, adopt, review, and what comes of it."""
+"""Commands of operators and their effects: suspend, resume, roll back, retry, orphan, adopt, review."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_the_settings_decide_what_waits_for_approval(desk: Desk, mode: str, wait
     desk.run("apply")
     desk.run("apply")
     holds = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
-    assert len(holds) == (waiting > 0), "told once, until something else waits"
+    assert len(holds) == (waiting > 0), "reported once, until something else waits"
     assert not waiting or holds[0].endswith(f"for: reconciler approve {plan['hold_digest']}")
     assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
     if waiting:

@@ -44,7 +44,7 @@ def desk_with_changes(path: Path) -> Desk:
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Files below ``directory`` but for what SQLite itself keeps beside a database while somebody reads it."""
+    """Files below ``directory`` except what SQLite itself writes beside a database during a read."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm")))
     return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
 

@@ -1,4 +1,4 @@
-"""A plan says, before anything is applied, what a location on this host will not do."""
+"""A plan lists, before anything is applied, what a location on this host will not enforce."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def desk_with_host(path: Path) -> Desk:
 
 
 def lines(desk: Desk) -> list[str]:
-    """What the plan says is not enforced."""
+    """What the plan lists as not enforced."""
     return [line for line in desk.run("plan").out.splitlines() if line.startswith("Not enforced")]
 
 

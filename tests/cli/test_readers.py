@@ -1,4 +1,4 @@
-"""Members of the group `readers` look without any right to the records, and can do nothing else."""
+"""Members of the group `readers` can read without access to the records, and can do nothing else."""
 
 from __future__ import annotations
 
@@ -200,11 +200,11 @@ def test_readers_come_and_go_with_the_settings(site: Site) -> None:
         assert "become a member of the group root" in member(site, "get").stderr
         del site.settings["readers"]
         site.configure()
-        eventually(lambda: not (site.state / NAME).exists(), "nobody is let in")
+        eventually(lambda: not (site.state / NAME).exists(), "no reader is accepted")
         assert stat.S_IMODE(site.state.stat().st_mode) == 0o700
         assert member(site, "get").returncode == 1
         site.configure(readers="no-such-group")
-        eventually(lambda: daemon.logged("readers", group="no-such-group"), "a group that is not there is told")
+        eventually(lambda: daemon.logged("readers", group="no-such-group"), "a missing group is logged")
         assert daemon.stop() == 0
 
 

@@ -58,7 +58,7 @@ def test_only_what_has_replicas_on_this_host_is_restarted(tmp_path: Path) -> Non
 
 
 def workload(name: str, location: str, engine: str = "recorded", **spec: Any) -> Any:
-    """A record of one that runs, or ran, where it says."""
+    """A record of a replica that runs, or ran, at its location."""
     container = {"name": "main", "image": "none"}
     body = {"spec": {"type": "standard", "containers": [container], **spec}}
     return record(f"workload/shop/{name}", body, location, engine=engine)

@@ -1,4 +1,4 @@
-"""Where a source goes back to, what a revision's name means, and what is followed afterwards."""
+"""Rollbacks: which commit a source returns to, what a revision's name means, and what it follows afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.desk import Desk, workload
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """Three applied revisions of ``web``; what is checked out is another branch that nobody merged."""
+    """Three applied revisions of ``web``; another branch, never merged, is checked out."""
     desk = Desk(tmp_path)
     desk.applied()
     for tag in "23":
@@ -43,7 +43,7 @@ def image(desk: Desk) -> str:
 
 
 def pinned_at(desk: Desk) -> str:
-    """The commit that the source is held at, "" where it follows its branch."""
+    """The commit that the source is pinned to; "" where it follows its branch."""
     with closing(sqlite3.connect(desk.state / FILE)) as records:
         row = records.execute("SELECT commit_id FROM pins").fetchone()
     return str(row[0]) if row else ""

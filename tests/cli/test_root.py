@@ -23,7 +23,7 @@ pytestmark = only_root("only root can become another user")
 
 
 def by_root(settings: Path, *words: str) -> CommandResult:
-    """``reconciler WORDS`` for root, in a process that may import nothing any more: it may lie in a home of root."""
+    """``reconciler WORDS`` for root, in a process that imports nothing more: modules may lie in a home of root."""
     ended = processes.reconciler(*words, cwd=Path("/"), environ={"RECONCILER_SETTINGS": str(settings)})
     return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 

@@ -1,4 +1,4 @@
-"""`reconciler rules` lists what there is, `reconciler explain` tells all of one rule."""
+"""`reconciler rules` lists the rules, `reconciler explain` shows one in full."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ sys.addaudithook(_note)
 
 
 def all_output(desk: Desk) -> Iterator[str]:
-    """What every command says of what is there now, and what it starts other programs with."""
+    """The output of every command on the current state, and the arguments of programs that it starts."""
     forms = ("text", "json", "markdown")
     watched.append(True)
     for words in (
@@ -128,7 +128,7 @@ def test_what_is_not_in_git_as_text_is_not_in_the_records_either(tmp_path: Path,
     (tmp_path / "host" / ("age.txt" if form == "encrypted" else "db")).chmod(0o644)
     desk.commit({"secrets.yaml": secret(OLD) + b"# more\n"})
     output += all_output(desk)
-    assert any("others" in text for text in output), "what cannot be opened any more is told"
+    assert any("others" in text for text in output), "what can no longer be decrypted is reported"
     assert [text for text in output if CANARY in text or identity in text] == []
     assert [text for text in left_behind(desk, records=True) if CANARY.encode() in text] == []
     assert [each for each in STARTED if CANARY in each or identity in each] == []
@@ -191,7 +191,7 @@ def test_the_log_of_the_daemon_reveals_no_secret(tmp_path: Path) -> None:
 
 
 def follow(desk: Desk, commit: str, daemon: subprocess.Popen[bytes]) -> None:
-    """Return when the daemon has written in its log that it looked at ``commit``."""
+    """Return when the daemon has written in its log that it read ``commit``."""
     deadline = time.monotonic() + PATIENCE
     while commit.encode() not in (desk.path / "log").read_bytes():
         assert daemon.poll() is None, (desk.path / "log").read_text()

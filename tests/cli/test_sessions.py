@@ -1,4 +1,4 @@
-"""What every command says to people, kept as sessions in tests/cases/cli: what is typed, and what is answered."""
+"""Sessions in tests/cases/cli: every command with its output for people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VARYING = (
     (r"\d+ ok, \d+ warnings?", "<some> ok, <some> warnings"),
     (r"age1[a-z0-9]+…?", "<recipient>"),
 )
-"""What is never the same twice, and what is said instead."""
+"""Patterns of text that varies from run to run, and what replaces it."""
 
 
 def without_variation(path: Path, text: str) -> str:

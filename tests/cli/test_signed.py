@@ -1,4 +1,4 @@
-"""Signed history through the commands: what was pushed while a source was held is checked when it goes on."""
+"""Signed history through the commands: commits pushed while a source is pinned are verified on resume."""
 
 from __future__ import annotations
 

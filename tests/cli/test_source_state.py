@@ -1,4 +1,4 @@
-"""Is my commit live, and if not, why: `get`, `describe source/NAME`, `history` and events answer, and tell the end."""
+"""Is my commit live, and if not, why: `get`, `describe`, `history` and events answer, and report the recovery."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_describe_answers_whether_the_newest_commit_is_live(desk: Desk) -> None:
     assert live(desk).startswith(f"no: {bad[:12]} (Serve the new page, ")
     assert desk.run("describe", "source/main").out.count(bad[:12]) >= 3
     good = desk.commit({"shop/bad.yaml": None}, message="Mend it")
-    assert live(desk).startswith("no: "), "nobody has looked at it yet"
+    assert live(desk).startswith("no: "), "no run has read it yet"
     desk.applied()
     assert live(desk) == "yes"
     newer = desk.commit({"shop/web.yaml": workload("web", "3")}, message="Go on")

@@ -1,4 +1,4 @@
-"""Expected trouble is one line that says what to do; a traceback would be a bug."""
+"""An expected error is one line with a way out; a traceback would be a bug."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_settings_with_faults_are_named_with_their_places(tmp_path: Path, words:
     desk.settings.write_text("org: acme\nsorces: []\nsources: [{name: main, url: ./m, interval: soon}]\n")
     complaint = complaint_of(desk, words, 2)
     assert f"{desk.settings}:2:1: error: unknown field `sorces` [unknown-field]\n     2 | sorces: []\n" in complaint
-    assert f"{desk.settings}:3:" in complaint, "all faults are told at once"
+    assert f"{desk.settings}:3:" in complaint, "all faults are reported at once"
 
 
 @pytest.mark.parametrize("words", AND_THE_DAEMON, ids=lambda words: words[0])
@@ -101,7 +101,7 @@ def test_a_user_without_permission_gets_the_path_that_is_closed() -> None:
         desk = Desk(Path(folder))
         desk.applied()
         for words in ALL:
-            desk.run(*words)  # so that all is imported that somebody else might not be able to read
+            desk.run(*words)  # imports all modules that the other user may not be able to read
         desk.path.chmod(0o755)
         with as_somebody_else(desk.state):
             for words in ALL:
@@ -110,7 +110,7 @@ def test_a_user_without_permission_gets_the_path_that_is_closed() -> None:
 
 @contextmanager
 def as_somebody_else(private: Path) -> Iterator[None]:
-    """Without the right to look into ``private``; root becomes nobody, since it may always."""
+    """Without permission to read ``private``; root becomes another user, since root always may."""
     private.chmod(0)
     os.seteuid(STRANGER if os.getuid() == 0 else os.getuid())
     try:

@@ -1,4 +1,4 @@
-"""What does not exist is an error with the nearest name, for every command; what is deleted has its history."""
+"""What does not exist is an error with the nearest name, for every command; a deleted resource has its history."""
 
 from __future__ import annotations
 

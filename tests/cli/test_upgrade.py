@@ -18,7 +18,7 @@ from tests.support.cases import CASES
 from tests.support.desk import Desk, workload
 
 DIGEST = "10c7502c9083acbb4ce1a88c8130db43"
-"""Of the deletes that the first version held back."""
+"""The digest of the deletes that the first version put on hold."""
 
 
 @pytest.fixture

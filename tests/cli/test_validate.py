@@ -1,4 +1,4 @@
-"""`reconciler validate` says every fault of files as they lie there, or of a revision."""
+"""`reconciler validate` reports every fault of files on disk, or of a revision."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
 def test_links_with_the_own_org_are_followed_where_the_org_is_known(tmp_path: Path) -> None:
     full = workload(more="tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n")
     lay(tmp_path / "m", {"shop/gvc.yaml": SHOP["shop/gvc.yaml"], "shop/api.yaml": full})
-    assert validate(tmp_path, "m").code == 0, "another org's resources are not ours to look up"
+    assert validate(tmp_path, "m").code == 0, "links to another org are not followed"
     result = validate(tmp_path, "m", "--org", "acme")
     assert result.code == 1
     assert "workload/shop/gone, which does not exist" in result.out

@@ -1,6 +1,6 @@
-"""Kubernetes documents as people have them, and what becomes of them: a file for each sentence.
+"""Kubernetes documents as people write them, and their conversion: a file for each sentence.
 
-``REWRITE_CASES=1`` writes down what is said now; read it before it is committed.
+``REWRITE_CASES=1`` writes the present output into the cases; read it before you commit it.
 """
 
 from __future__ import annotations

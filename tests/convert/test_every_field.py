@@ -153,7 +153,7 @@ MOST_STEPS = 20
 
 
 class Search:
-    """Looks for fields of one resource that are dropped in silence, among others that it needs."""
+    """Finds fields of one resource that are dropped in silence, beside resources that it needs."""
 
     def __init__(self, value: Any, others: list[Any]) -> None:
         self.value = value
@@ -186,7 +186,7 @@ LEFT_OUT = ("left out", "no counterpart", "not among the files", "cannot be")
 
 
 def names(remark: ConversionNote, at: Pointer) -> bool:
-    """Whether ``remark`` says that what stands at ``at``, or what that is a part of, is left out."""
+    """Whether ``remark`` reports that the field at ``at``, or one around it, is left out."""
     if not any(words in remark.message for words in LEFT_OUT):
         return False
     beside = remark.at[:-1] == at[:-1] and f"`{at[-1]}`" in remark.message

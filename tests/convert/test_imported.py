@@ -1,4 +1,4 @@
-"""What is imported asks for the same as what was exported."""
+"""An imported manifest declares the same as the exported one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a document is carried over or told; nothing makes a conversion fail, no secret is told."""
+"""Every field of a document is converted or reported; no input makes a conversion fail or reveals a secret."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sources_of(file: Any) -> list[Source]:
 
 
 def mappings(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
-    """Where a field could be added that nobody knows."""
+    """Where an unknown field could be added."""
     if isinstance(value, dict):
         if value.get("kind") not in ONLY_INFORM:
             yield at
@@ -58,7 +58,7 @@ LEFT_OUT = ("left out", "no counterpart", "not among the files", "cannot be prob
 
 
 def reports(remarks: list[ConversionNote], position: int, at: Pointer) -> bool:
-    """Whether a field at ``at`` is named, or it is told that what it is part of is left out."""
+    """Whether a field at ``at`` is named, or a field around it is reported as left out."""
     here = [remark for remark in remarks if remark.index == position and remark.at]
     if any(NOVEL in remark.message and remark.at[: len(at)] == at for remark in here):
         return True
@@ -96,7 +96,7 @@ def is_named(remark: ConversionNote, at: Pointer) -> bool:
 
 
 def outcome(sources: list[Source]) -> tuple[str, frozenset[tuple[str, str]]]:
-    """What is written, and what is said about it."""
+    """What is written, and the remarks about it."""
     made = convert(sources)
     return stream(draft.body for draft in made.drafts), frozenset((each.rule, each.message) for each in made.remarks)
 
@@ -129,7 +129,7 @@ def form_of(kind: str, at: Pointer) -> str:
 
 
 def missed(file: Any) -> Iterator[tuple[str, bool]]:
-    """The form of each field in the documents of ``file``, and whether anything says that it is gone."""
+    """The form of each field in the documents of ``file``, and whether a remark reports its loss."""
     sources = sources_of(file)
     before, remarks = outcome(sources), convert(sources).remarks
     for number, source in enumerate(sources):
@@ -179,7 +179,7 @@ NOT_MISSED = {
     "ServiceAccount imagePullSecrets.#": "the pod names the same secret",
     "StorageClass provisioner": "the parameters say what sort of disk it is",
 }
-"""Fields of which nothing is said when they go, in any case, and why nothing is lost."""
+"""Fields whose loss is never reported, and why nothing is lost."""
 
 
 ODD: list[Any] = [None, True, -1, 1.5, 10**15, "", "x", "a b", "-", "99999", "1Gi", [], {}, ["x"], {"x": 1}, [[]], [{}]]

@@ -1,4 +1,4 @@
-"""Quantities and names: small tables and what holds for all."""
+"""Quantities and names: small tables and properties."""
 
 from __future__ import annotations
 

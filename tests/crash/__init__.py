@@ -1,1 +1,1 @@
-"""What holds when the daemon is killed, or its disk is full, in the middle of its work."""
+"""Guarantees when the daemon is killed, or its disk is full, during its work."""

@@ -29,7 +29,7 @@ others are those of the daemon with a ledger."""
 
 
 def lay_mines(death: Death) -> None:
-    """Tell ``death`` whenever the program comes to one of the POINTS."""
+    """Call ``death`` whenever the program reaches one of the POINTS."""
     daemon_with_ledger.lay_mines(death)
     _around(Store, "save", death, "save", "saved")
     _around(Store, "remove", death, "forget", "")

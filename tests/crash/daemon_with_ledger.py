@@ -48,7 +48,7 @@ class Death:
 
 
 class LedgerEngine:
-    """Performs a step by a line in a file that only grows; what there is to be seen, a recorded engine says.
+    """Performs a step by a line in a file that only grows; a recorded engine reports what is observed.
 
     The line is in the kernel's hands once written, which is enough to outlive a SIGKILL. At the location ``there``
     steps take a moment, so that some are always in flight.
@@ -99,7 +99,7 @@ def _around(owner: type, name: str, before: Callable[..., None], after: Callable
 
 
 def lay_mines(death: Death) -> None:
-    """Tell ``death`` whenever the program comes to one of the POINTS outside the engine."""
+    """Call ``death`` whenever the program reaches one of the POINTS outside the engine."""
 
     def nothing(*_: object) -> None:
         pass

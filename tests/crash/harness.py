@@ -1,4 +1,4 @@
-"""Runs the same three commits through daemons that die and daemons that do not, and tells what became of it."""
+"""Runs the same three commits through daemons that die and daemons that do not, and returns how each series ended."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class CrashSite:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
 
     def records(self) -> dict[str, tuple[object, ...]]:
-        """What is recorded, without when it was; nothing is under way, and nothing waits to be told."""
+        """What is recorded, without when it was; no step is open, and no status waits to be written."""
         with self.site.records() as records:
             assert records.journal.open() == []
             assert records.status_queue.count("main") == 0

@@ -1,4 +1,4 @@
-"""What an operator has approved stays approved when the run that does it is cut short, and only that."""
+"""An approval survives a run that is cut short, and covers nothing else."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undistu
     filler = fill(disk, room)
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it says that the disk is full")
+        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it logs the full disk")
         site.check(read_only=True)
         assert daemon.process.poll() is None
         filler.unlink()
@@ -80,11 +80,11 @@ def test_a_daemon_retries_by_itself_after_a_full_disk(tmp_path: Path, disk: Path
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
-        eventually(lambda: site.is_done(daemon), "all is applied and told")
+        eventually(lambda: site.is_done(daemon), "all is applied and published")
         give_back(disk)
         filler = fill(disk, 0)
         site.site.repo.commit(PHASES[1])
-        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it says that the disk is full")
+        eventually(lambda: daemon.logged("records", reason="DiskFull"), "it logs the full disk")
         filler.unlink()
         eventually(lambda: len(daemon.logged("reconciled", outcome="applied")) == 2, "it goes on")
         assert daemon.stop() == 0

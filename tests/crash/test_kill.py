@@ -1,4 +1,4 @@
-"""A daemon that is killed at any moment, as often as one likes, ends where one ends that is left in peace."""
+"""A daemon that is killed at any moment, any number of times, reaches the state of an undisturbed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that is killed amid rollouts, hooks and ends: what runs in the end is as if it had been left in peace."""
+"""A daemon that is killed amid rollouts, hooks and ends: in the end the same runs as with an undisturbed one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ENDINGS: Sequence[Mapping[str, tuple[int, int]]] = (
 
 
 def go_through(site: HostSite, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
-    """Commit, let daemons die, let one finish, and look how it ended; returns at which points they died."""
+    """Commit, let daemons die, let one finish, and check the outcome; returns the points at which they died."""
     died: Counter[str] = Counter()
     for files, deaths, ending in zip(PHASES, kills, ENDINGS, strict=True):
         site.repo.commit(files)

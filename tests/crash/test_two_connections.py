@@ -1,4 +1,4 @@
-"""Two connections of one process to the same records do not cost each other what they hold."""
+"""Two connections of one process to the same records do not release each other's locks."""
 
 from __future__ import annotations
 

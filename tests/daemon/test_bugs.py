@@ -91,7 +91,7 @@ def test_a_rule_that_raises_refuses_its_source_alone(stage: Stage) -> None:
         assert "in check" in bug["traceback"]
         assert len(stage.events("InternalError")) == 1
     after = stage.recorded()
-    assert after["workload/shop/api@here"] == before["workload/shop/api@here"], "the last good revision is kept"
+    assert after["workload/shop/api@here"] == before["workload/shop/api@here"], "the last good revision stays applied"
     assert after["workload/other/web@here"].version == 2
     assert SECRET not in str([logged, ended, stage.condition(), stage.records.events.list()])
 
@@ -262,8 +262,8 @@ def test_a_rule_that_raises_leaves_a_whole_daemon_at_work(tmp_path: Path) -> Non
     with site.daemon("-m", "tests.daemon.daemon_with_bug") as running:
         eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
         site.repo.commit({"shop/api.yaml": BUGGY})
-        eventually(lambda: site.condition("Ready") == "false InternalError", "the condition says so")
-        eventually(lambda: "InternalError" in site.status("reconciler.yaml"), "the branch says so")
+        eventually(lambda: site.condition("Ready") == "false InternalError", "the condition reports it")
+        eventually(lambda: "InternalError" in site.status("reconciler.yaml"), "the branch reports it")
         site.repo.commit({"shop/api.yaml": workload("api", 7003)})
         eventually(lambda: site.condition("Ready") == "true Applied", "it goes on")
         assert len(running.logged("bug")) == 1

@@ -25,7 +25,7 @@ wait = partial(eventually, patience=60.0)
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[HostSite]:
-    """Two replicas that say hello."""
+    """Two replicas that answer with a greeting."""
     with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
         yield site
 
@@ -131,7 +131,7 @@ def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSit
         wait(shop.healthy)
         old = set(shop.ready("web"))
         shop.repo.commit({"shop/web.yaml": served(env={"GREETING": "broken", "BROKEN": "yes"})})
-        wait(lambda: "HTTP 500" in shop.message(), "the rollout says why it does not go on")
+        wait(lambda: "HTTP 500" in shop.message(), "the rollout reports why it does not go on")
         assert set(shop.ready("web")) == old
         assert shop.greetings("web") == {"hello"}
         assert len(shop.replicas("web")) == 3

@@ -50,7 +50,7 @@ def replica_of(pid: int) -> str:
 
 
 def states(site: HostSite) -> dict[str, str]:
-    """What `top` says of each replica."""
+    """What `top` shows of each replica."""
     shown = json.loads(site.run("top", "-o", "json").stdout)
     return {each["replica"]: each["state"] for each in shown["replicas"]}
 
@@ -94,7 +94,7 @@ def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
         reserve = site.state / "reserve"
         assert reserve.stat().st_size == RESERVE_BYTES
         site.repo.commit({"shop/greedy.yaml": greedy})
-        wait(lambda: daemon.logged("disk", full=True), "it says that the disk is full")
+        wait(lambda: daemon.logged("disk", full=True), "it logs the full disk")
         wait(lambda: site.condition("DiskFull") == "true DiskFull")
         assert reserve.stat().st_size == 0
         site.repo.commit({"shop/greedy.yaml": None, "shop/more.yaml": served("more", replicas=1)})

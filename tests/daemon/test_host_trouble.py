@@ -1,4 +1,4 @@
-"""What goes wrong with programs and with the host: told, tried again, and no matter of anything else."""
+"""Failures of programs and of the host are reported, retried and contained."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_failed_start_is_reported_and_hurts_nothing_else(
 ) -> None:
     files = {"shop/good.yaml": GOOD, "shop/web.yaml": served(replicas=1, **wrong)}
     with host_site(tmp_path, files) as site, site.daemon() as daemon:
-        wait(lambda: message in site.message(), f"it says {message}")
+        wait(lambda: message in site.message(), f"it reports {message}")
         wait(partial(site.healthy, "workload/shop/good@here"))
         wait(lambda: site.recorded()["workload/shop/web@here"].health == "Unhealthy")
         assert {"StartFailed", "ContainerEnded"} & reasons(site)

@@ -1,4 +1,4 @@
-"""The daemon as its users meet it: a process that commits wake, signals end and commands talk to."""
+"""The daemon as a process: commits wake it, signals end it, commands send it requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_a_commit_is_applied_and_reported_on_the_status_branch(tmp_path: Path) -
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
         assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/api@there"]
         commit = site.repo.commit({"shop/api.yaml": workload("api", 8081), "shop/web.yaml": workload("web")})
-        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "the second is told")
+        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "the second is published")
         versions = {key: record.version for key, record in site.recorded().items()}
         assert (versions["workload/shop/api@here"], versions["workload/shop/web@there"]) == (2, 1)
-        eventually(lambda: commit in site.status("reconciler.yaml"), "the run is told")
+        eventually(lambda: commit in site.status("reconciler.yaml"), "the run is published")
         assert daemon.logged(
             "reconciled", source="main", outcome="applied", created=2, revision=f"main@sha1:{_first(site)}"
         )
@@ -35,7 +35,7 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
     ports = iter(range(7000, 7100))
     with site.daemon() as daemon:
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
-        # Only what is committed once the kernel watches is noticed, and when that is nobody says.
+        # A commit is noticed once the kernel watches; no event reports when that is.
         commits: list[str] = []
         while not any(_soon(lambda: site.applied(commits[-1])) for _ in commits[-1:]):
             commits.append(site.repo.commit({"shop/api.yaml": workload("api", next(ports))}))
@@ -54,7 +54,7 @@ def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Pa
         for commit in commits:
             main.set_target(commit)
         eventually(lambda: site.applied(commits[-1]), "the newest is applied")
-        eventually(lambda: commits[-1] in site.status("shop/workload/api.yaml"), "the newest is told")
+        eventually(lambda: commits[-1] in site.status("shop/workload/api.yaml"), "the newest is published")
         assert len(daemon.logged("reconciled")) <= 6
         assert site.recorded()["workload/shop/api@here"].version <= 6
 
@@ -141,7 +141,7 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
         [waiting] = eventually(lambda: daemon.logged("reconciled", outcome="waiting")[:1], "deletes wait")
         assert waiting["revision"] == f"main@sha1:{commit}"
         assert "workload/shop/w0@here" in site.recorded()
-        eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch says so")
+        eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch reports it")
         approved = site.run("approve", waiting["approve"])
         assert (approved.returncode, approved.stderr) == (0, "")
         assert "the daemon continues with it" in approved.stdout
@@ -156,11 +156,11 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
 def test_a_restart_finds_nothing_to_do(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with site.daemon() as daemon:
-        eventually(lambda: "Applied" in site.status("reconciler.yaml"), "all is applied and told")
+        eventually(lambda: "Applied" in site.status("reconciler.yaml"), "all is applied and published")
         assert daemon.stop() == 0
     before = site.recorded(), site.repo.git("rev-parse", "reconciler/status")
     with site.daemon() as daemon:
-        eventually(lambda: daemon.logged("reconciled", reason="start", outcome="unchanged"), "it looks")
+        eventually(lambda: daemon.logged("reconciled", reason="start", outcome="unchanged"), "it polls")
         assert daemon.stop() == 0
     assert (site.recorded(), site.repo.git("rev-parse", "reconciler/status")) == before
 

@@ -1,4 +1,4 @@
-"""What is changed at a location while the daemon runs: found, told on every way, brought back, and no fight."""
+"""Changes at a location while the daemon runs are detected, reported everywhere and healed, without a fight."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class World:
         return self.site.daemon(*self._command)
 
     def converged(self) -> bool:
-        """Whether what is there is what is recorded, and nothing else is told."""
+        """Whether the location is as recorded, and no drift is reported."""
         record = self.site.recorded().get(f"{KEY}@there")
         there = self.ledger.world().get(KEY)
         if record is None or there is None or (there["digest"], there["version"]) != (record.digest, record.version):
@@ -42,7 +42,7 @@ class World:
             return [each.reason for each in records.events.list() if each.reason.startswith("Drift")]
 
     def checked_at(self) -> float | None:
-        """When the locations were last looked at."""
+        """When the locations were last checked."""
         with self.site.records() as records:
             return records.drifts.checked()
 
@@ -60,7 +60,7 @@ def test_the_next_check_heals_drift(tmp_path: Path, way: str) -> None:
         eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
         assert daemon.logged("reconciled", source="main", reason="drift", outcome="applied")
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
-        eventually(lambda: "reason: Recorded" in world.status(), "the branch says that all is well")
+        eventually(lambda: "reason: Recorded" in world.status(), "the branch reports health")
         daemon.stop()
     with world.daemon():
         eventually(world.converged)
@@ -80,7 +80,7 @@ def test_a_sync_checks_the_locations_too(tmp_path: Path) -> None:
     world = World(tmp_path, interval="1h")
     with world.daemon():
         eventually(world.converged, "the first commit is applied")
-        eventually(lambda: world.checked_at() is not None, "the look at the start is over")
+        eventually(lambda: world.checked_at() is not None, "the check at the start is over")
         world.ledger.meddle(KEY)
         assert world.site.run("sync").returncode == 0
         eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
@@ -104,14 +104,14 @@ def test_a_drift_conflict_ends_and_the_command_shows_what_differs(tmp_path: Path
             eventually(world.converged, "it is brought back")
             world.ledger.meddle(KEY, digest="another")
             eventually(lambda: not world.converged() or world.reasons()[-1:] == ["DriftHealed"])
-        eventually(lambda: "DriftConflict" in world.reasons(), "it is given up")
-        eventually(lambda: "type: Stalled" in world.status(), "the branch says so")
+        eventually(lambda: "DriftConflict" in world.reasons(), "healing stops")
+        eventually(lambda: "type: Stalled" in world.status(), "the branch reports it")
         [found] = json.loads(world.site.run("drift", "-o", "json").stdout)["items"]
         assert (found["key"], found["location"], found["what"], found["in_conflict"]) == (KEY, "there", "changed", True)
         assert world.reasons().count("DriftConflict") == 1
         assert world.site.run("retry", KEY).returncode == 0
         eventually(world.converged, "it is taken up again")
-        eventually(lambda: "type: Stalled" not in world.status(), "the branch says so")
+        eventually(lambda: "type: Stalled" not in world.status(), "the branch reports it")
 
 
 def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path
     with world.daemon():
         eventually(world.converged, "the first commit is applied")
         world.ledger.meddle(KEY)
-        eventually(lambda: "reason: Drifted" in world.status(), "it is told")
+        eventually(lambda: "reason: Drifted" in world.status(), "it is reported")
         assert f"    - {{key: {KEY}}}" in world.site.run("drift").stdout
         world.site.configure(drift={**OFTEN, "heal": True, "ignore": [{"key": KEY}]})
-        eventually(lambda: "reason: Recorded" in world.status(), "it is no difference any more")
+        eventually(lambda: "reason: Recorded" in world.status(), "it no longer counts as drift")
         assert KEY not in world.ledger.world()
 
 
@@ -133,7 +133,7 @@ def test_an_unreachable_location_is_reported_once_and_so_is_its_return(tmp_path:
         file = tmp_path / "world" / "world.json"
         sound = file.read_text()
         file.write_text("{")
-        eventually(lambda: daemon.logged("location", location="there", reachable=False), "it is told")
+        eventually(lambda: daemon.logged("location", location="there", reachable=False), "it is reported")
         with world.site.records() as records:
             checked = records.drifts.checked()
         file.write_text(sound)

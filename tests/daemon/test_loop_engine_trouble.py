@@ -1,4 +1,4 @@
-"""An engine that fails or hangs: what the daemon does meanwhile, and what it tells."""
+"""An engine that fails or hangs: what the daemon does meanwhile, and what it reports."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def daemon(site: Site, **environ: str) -> AbstractContextManager[Running]:
 def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
     (site.path / "fail").touch()
     with daemon(site) as running:
-        eventually(lambda: "NoFreePort" in site.status("shop/workload/api.yaml"), "the branch says what fails")
+        eventually(lambda: "NoFreePort" in site.status("shop/workload/api.yaml"), "the branch names what fails")
         assert site.condition("Ready") == "false StepsFailed"
         assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
         eventually(lambda: len(running.logged("reconciled", reason="retry")) >= 2, "it tries again")
         (site.path / "fail").unlink()
         eventually(lambda: "workload/shop/web@there" in site.recorded(), "it works")
-        eventually(lambda: site.condition("Ready") == "true Applied", "the condition says so")
-        eventually(lambda: "NoFreePort" not in site.status("shop/workload/api.yaml"), "the branch says so")
+        eventually(lambda: site.condition("Ready") == "true Applied", "the condition reports it")
+        eventually(lambda: "NoFreePort" not in site.status("shop/workload/api.yaml"), "the branch reports it")
         with site.records() as records:
             assert records.failures.count() == 0
 

@@ -30,10 +30,10 @@ def test_an_unsigned_commit_is_reported_and_never_applied(tmp_path: Path, keys: 
     with site.daemon() as daemon:
         eventually(lambda: site.applied(good), "what ada signed is applied")
         bad = keys.commit(site.repo, "shop/api.yaml", workload("api", 6666), "eve")
-        eventually(lambda: site.condition("SourceReachable") == "false SourceUnverified", "the condition says so")
+        eventually(lambda: site.condition("SourceReachable") == "false SourceUnverified", "the condition reports it")
         message = site.condition_message("SourceReachable")
         assert f"commit {bad[:12]} is not accepted: no allowed signer has such a key" in message
-        eventually(lambda: "SourceUnverified" in site.status("reconciler.yaml"), "the status branch says so")
+        eventually(lambda: "SourceUnverified" in site.status("reconciler.yaml"), "the status branch reports it")
         site.repo.git("update-ref", "refs/heads/main", good)
         eventually(lambda: site.condition("SourceReachable") == "true Fetched", "the last good one goes on")
         best = keys.commit(site.repo, "shop/cart.yaml", workload("cart"), "ada")

@@ -1,4 +1,4 @@
-"""What goes wrong with a source never undoes what is applied, is told, and mends itself when the source does."""
+"""A failing source never undoes what is applied; the failure is reported and ends with its cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ API = ["gvc/shop", "workload/shop/api@here", "workload/shop/api@there"]
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """A shop whose source is looked at every second."""
+    """A shop whose source is polled every second."""
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1s")])
     return site
@@ -27,14 +27,16 @@ def site(tmp_path: Path) -> Site:
 def daemon(site: Site) -> Iterator[Running]:
     """A daemon that has applied the shop."""
     with site.daemon() as running:
-        eventually(lambda: sorted(site.recorded()) == API and site.status("README.md"), "the shop is applied and told")
+        eventually(
+            lambda: sorted(site.recorded()) == API and site.status("README.md"), "the shop is applied and published"
+        )
         yield running
 
 
 def test_a_refused_revision_leaves_the_last_good_one_applied(site: Site, daemon: Running) -> None:
     before = site.recorded()
     bad = site.repo.commit({"shop/api.yaml": BROKEN, "shop/web.yaml": workload("web")})
-    eventually(lambda: "InvalidRevision" in site.status("reconciler.yaml"), "the branch says so")
+    eventually(lambda: "InvalidRevision" in site.status("reconciler.yaml"), "the branch reports it")
     assert site.recorded() == before
     assert site.condition("Ready") == "false InvalidRevision"
     assert "shop/api.yaml:4:3" in site.status("reconciler.yaml")
@@ -53,8 +55,8 @@ def test_a_branch_that_goes_back_to_the_last_good_revision_is_well_again(site: S
     site.repo.commit({"shop/api.yaml": BROKEN})
     eventually(lambda: site.condition("Ready") == "false InvalidRevision", "it is refused")
     site.repo.git("update-ref", "refs/heads/main", good)
-    eventually(lambda: site.condition("Ready") == "true Applied", "the condition says so")
-    eventually(lambda: "InvalidRevision" not in site.status("README.md"), "the branch says so")
+    eventually(lambda: site.condition("Ready") == "true Applied", "the condition reports it")
+    eventually(lambda: "InvalidRevision" not in site.status("README.md"), "the branch reports it")
 
 
 def test_a_daemon_that_begins_with_a_refused_revision_reads_it_once(site: Site) -> None:
@@ -71,12 +73,12 @@ def test_a_branch_that_is_gone_deletes_nothing(site: Site, daemon: Running) -> N
     before = site.recorded()
     site.repo.git("update-ref", "refs/heads/kept", "main")
     site.repo.git("update-ref", "-d", "refs/heads/main")
-    eventually(lambda: site.condition("SourceReachable") == "false SourceNotFound", "the condition says so")
-    eventually(lambda: "SourceNotFound" in site.status("README.md"), "the branch says so")
+    eventually(lambda: site.condition("SourceReachable") == "false SourceNotFound", "the condition reports it")
+    eventually(lambda: "SourceNotFound" in site.status("README.md"), "the branch reports it")
     assert site.recorded() == before
     site.repo.git("update-ref", "refs/heads/main", "kept")
     eventually(lambda: site.condition("SourceReachable") == "true Fetched", "it is found again")
-    eventually(lambda: "SourceNotFound" not in site.status("README.md"), "the branch says so")
+    eventually(lambda: "SourceNotFound" not in site.status("README.md"), "the branch reports it")
     assert site.recorded() == before
 
 
@@ -86,16 +88,18 @@ def test_a_repository_that_is_moved_away_deletes_nothing(tmp_path: Path, bare: b
     site.configure(sources=[site.source(interval="1s")])
     away = site.path / "away.git"
     with site.daemon() as daemon:
-        eventually(lambda: sorted(site.recorded()) == API and site.status("README.md"), "the shop is applied and told")
+        eventually(
+            lambda: sorted(site.recorded()) == API and site.status("README.md"), "the shop is applied and published"
+        )
         before = site.recorded()
         site.repo.path.rename(away)
-        eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition says so")
+        eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition reports it")
         eventually(lambda: daemon.logged("status", pushed=False), "status finds no place to be written to")
         assert site.recorded() == before
         commit = GitRepo(away).commit({"shop/web.yaml": workload("web")})
         away.rename(site.repo.path)
         eventually(lambda: site.applied(commit), "it goes on when the repository is back")
-        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and tells")
+        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and reports")
         assert daemon.stop() == 0
 
 
@@ -105,14 +109,14 @@ def test_a_repository_that_is_replaced_by_a_clone_is_followed(site: Site, daemon
     clone.path.rename(site.repo.path)
     commit = GitRepo(site.repo.path).commit({"shop/web.yaml": workload("web")})
     eventually(lambda: site.applied(commit), "what is committed to the new one is applied")
-    eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and told there")
+    eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and reported there")
     assert daemon.stop() == 0
 
 
 def test_an_empty_tree_deletes_nothing(site: Site, daemon: Running) -> None:
     before = site.recorded()
     site.repo.commit({"README.md": "moved elsewhere"}, whole=True)
-    eventually(lambda: site.condition("SourceReachable") == "false SourceEmpty", "the condition says so")
+    eventually(lambda: site.condition("SourceReachable") == "false SourceEmpty", "the condition reports it")
     assert site.recorded() == before
 
 
@@ -127,7 +131,7 @@ def test_rewritten_history_is_followed_only_where_that_is_allowed(tmp_path: Path
         if allowed:
             eventually(lambda: site.applied(new), "it is followed")
             return
-        eventually(lambda: site.condition("SourceReachable") == "false SourceRewritten", "the condition says so")
+        eventually(lambda: site.condition("SourceReachable") == "false SourceRewritten", "the condition reports it")
         assert sorted(site.recorded()) == API
         site.repo.git("update-ref", "refs/heads/main", old)
         good = site.repo.commit({"shop/cart.yaml": workload("cart")})
@@ -142,7 +146,7 @@ def test_a_resource_in_two_sources_is_a_finding_in_the_second(tmp_path: Path) ->
         eventually(lambda: site.condition("Ready", "second") == "false InvalidRevision", "the second is refused")
         assert sorted(site.recorded()) == API
         assert {record.source for record in site.recorded().values()} == {"main"}
-        eventually(lambda: "workload/shop/api" in site.status("reconciler.yaml", second), "it says what")
+        eventually(lambda: "workload/shop/api" in site.status("reconciler.yaml", second), "it names the resource")
         assert "main" in site.condition_message("Ready", "second")
         site.repo.commit({"shop/api.yaml": None, "shop/web.yaml": workload("web")})
         second.commit({"more.yaml": workload("more", 7003, "gvc: shop\n")})
@@ -161,7 +165,7 @@ def test_on_invalid_skip_applies_the_rest(tmp_path: Path) -> None:
         eventually(lambda: commit in site.status("shop/workload/web.yaml"), "the rest is applied")
         recorded = site.recorded()
         assert recorded["workload/shop/api@here"].version == 1
-        eventually(lambda: "shop/api.yaml:" in site.status("README.md"), "what is left out is told on the branch")
+        eventually(lambda: "shop/api.yaml:" in site.status("README.md"), "the branch names what is left out")
         assert site.condition("Ready") == "false InvalidFiles"
         good = site.repo.commit({"shop/api.yaml": workload("api", 7001)})
         eventually(lambda: good in site.status("shop/workload/api.yaml"), "what was skipped comes later")
@@ -204,7 +208,7 @@ def test_a_remote_is_followed_from_push_to_pushed_status(remote: tuple[Site, Htt
         assert sorted(site.recorded()) == API
         server.trouble = ""
         eventually(lambda: site.applied(commit), "it goes on when the network is back")
-        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and tells")
+        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and reports")
         assert site.condition("SourceReachable") == "true Fetched"
         assert daemon.stop() == 0
         assert TOKEN not in daemon.log_file.read_text()
@@ -216,10 +220,10 @@ def test_a_push_that_fails_is_a_condition_and_never_a_failed_run(
     site, _, environ = remote
     site.repo.git("config", "http.receivepack", "false")
     with site.daemon(**environ) as daemon:
-        eventually(lambda: site.condition("StatusPushed").startswith("false "), "the condition says so")
+        eventually(lambda: site.condition("StatusPushed").startswith("false "), "the condition reports it")
         eventually(lambda: site.condition("Ready") == "true Applied", "the run is well")
         site.repo.git("config", "http.receivepack", "true")
         eventually(lambda: "health: Recorded" in site.status("shop/workload/api.yaml"), "it is pushed when it can be")
-        eventually(lambda: site.condition("StatusPushed") == "true Pushed", "and the condition says so")
+        eventually(lambda: site.condition("StatusPushed") == "true Pushed", "and the condition reports it")
         assert daemon.logged("reconciled", outcome="failed") == []
         assert STATUS in site.repo.git("for-each-ref", "--format=%(refname)")

@@ -1,4 +1,4 @@
-"""A state directory that is deleted or replaced under the daemon: it stops with words, and makes none anew."""
+"""A state directory that is deleted or replaced under the daemon: it stops with a message, and makes no new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators say to a daemon that runs: it goes by it at once, and by itself where a time was named."""
+"""Requests of operators to a running daemon: it obeys at once, and ends a timed one by itself."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def test_a_suspended_source_waits_and_goes_on_by_itself_when_its_time_is_over(tm
     with site.daemon():
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
         assert site.run("suspend", "main", "--until", "2s", "--reason", "a freeze").returncode == 0
-        eventually(lambda: site.condition("Suspended") == "true Suspended", "the daemon has heard it")
+        eventually(lambda: site.condition("Suspended") == "true Suspended", "the daemon has obeyed")
         assert "a freeze" in site.condition_message("Suspended")
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         assert site.run("sync").returncode == 0
         assert not site.applied(commit)
         eventually(lambda: site.applied(commit), "the suspension is over")
-        eventually(lambda: site.condition("Suspended") == "", "and told no more")
+        eventually(lambda: site.condition("Suspended") == "", "and no longer reported")
 
 
 def test_a_rollback_is_done_at_once_and_lasts_until_resume(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_rollback_is_done_at_once_and_lasts_until_resume(tmp_path: Path) -> No
         eventually(lambda: site.applied(commit), "the second commit is applied")
         assert site.run("rollback", "main", first).returncode == 0
         eventually(lambda: "workload/shop/web@here" not in site.recorded(), "the first commit is back")
-        eventually(lambda: site.applied(first), "and told")
+        eventually(lambda: site.applied(first), "and published")
         newer = site.repo.commit({"shop/web.yaml": workload("web", 9000)})
         site.run("sync")
         assert site.run("apply").returncode == 0

@@ -1,4 +1,4 @@
-"""A remote that is away for a day: it is asked ever less often, the log stays calm, and the first answer ends it."""
+"""A remote that is away for a day: it is asked ever less often, the log stays short, and the first answer ends it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Followed(Daemon):
         self.busy = False
 
     async def rests(self) -> None:
-        """Return once nothing is under way any more, in real time."""
+        """Return once nothing is in progress, in real time."""
         while self.busy or self.wakes.waiting():
             await asyncio.sleep(0.001)
 

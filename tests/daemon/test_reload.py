@@ -1,4 +1,4 @@
-"""Settings that change while the daemon runs: taken over whole, or not at all and said so."""
+"""Settings that change while the daemon runs are taken over whole, or refused and reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MORE = {"more/gvc.yaml": "kind: gvc\nname: more\nspec: {staticPlacement: {locati
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """A site with a second repository that nobody follows yet."""
+    """A site with a second repository that no source follows yet."""
     GitRepo.create(tmp_path / "more.git", MORE)
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
@@ -63,7 +63,7 @@ def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_r
         commit = site.repo.commit({"shop/api.yaml": None})
         daemon.signal(signal.SIGHUP)
         eventually(
-            lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a look at what is left"
+            lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a run over what is left"
         )
         assert "workload/shop/api@here" in site.recorded()
         assert not site.applied(commit)
@@ -85,7 +85,7 @@ def test_commits_to_an_added_source_wake_and_are_polled(site: Site) -> None:
 def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
     site.configure(locations={"here": {"engine": "recorded"}})
     with site.daemon() as daemon:
-        eventually(lambda: site.condition("Ready") == "false InvalidRevision", "nobody knows the other location")
+        eventually(lambda: site.condition("Ready") == "false InvalidRevision", "the other location is unknown")
         site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
         ready(site)
         eventually(
@@ -99,7 +99,7 @@ def test_faulty_settings_are_reported_once_and_the_former_ones_stay(site: Site) 
         ready(site)
         good = site.settings_file.read_text()
         site.configure(parallel=0)
-        eventually(lambda: host(site).startswith("false InvalidSettings"), "the condition says so")
+        eventually(lambda: host(site).startswith("false InvalidSettings"), "the condition reports it")
         assert "`0` is out of bounds" in host(site)
         for number in range(3):
             goes_on(site, daemon, site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
@@ -109,7 +109,7 @@ def test_faulty_settings_are_reported_once_and_the_former_ones_stay(site: Site) 
         assert len(events) == 1
         site.settings_file.write_text(good)
         eventually(lambda: host(site) == "true Loaded", "the former file is good again")
-        eventually(lambda: len(daemon.logged("settings", loaded=True)) == 1, "the log says so too")
+        eventually(lambda: len(daemon.logged("settings", loaded=True)) == 1, "the log reports it too")
 
 
 def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
@@ -117,9 +117,9 @@ def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
         ready(site)
         odd = site.source("odd", verify={"signed": "tag", "allowedSigners": "signers"})
         site.configure(sources=[site.source(interval="1h"), site.source("more"), odd])
-        eventually(lambda: "set its tag" in host(site), "the condition says so")
+        eventually(lambda: "set its tag" in host(site), "the condition reports it")
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a look")
+        eventually(lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a run")
         assert "gvc/more" not in site.recorded()
         assert daemon.logged("settings", loaded=True) == []
 
@@ -129,7 +129,9 @@ def test_the_state_directory_stays_where_it_is(site: Site) -> None:
         ready(site)
         former = site.state
         site.configure(state=str(site.path / "elsewhere"))
-        eventually(lambda: f"cannot change while the daemon runs ({former}): restart it" in host(site), "it is told")
+        eventually(
+            lambda: f"cannot change while the daemon runs ({former}): restart it" in host(site), "it is reported"
+        )
         assert not (site.path / "elsewhere").exists()
 
 
@@ -146,7 +148,7 @@ def test_sighup_reloads_the_settings_and_starts_a_run(site: Site) -> None:
         )
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: site.applied(commit), "it looks")
+        eventually(lambda: site.applied(commit), "it polls")
         assert daemon.logged("reconciled", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
         assert "STOPPING=1" not in systemd.notifications()
         assert daemon.stop() == 0
@@ -186,7 +188,7 @@ def make(records: Records) -> Callable[[Settings], Runner]:
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, records: Records, reload: Reload) -> None:
     file = tmp_path / "settings.yaml"
     whole = file.read_text()
-    assert reload.due(), "a change before the first look is not missed"
+    assert reload.due(), "a change before the first check is not missed"
     assert reload.try_reload(make(records)) is None
     for length in range(0, len(whole), 50):
         file.write_text(whole[:length])

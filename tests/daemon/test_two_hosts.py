@@ -42,7 +42,7 @@ def test_two_hosts_share_a_repository_without_conflicts(tmp_path: Path) -> None:
             commit = shared.commit(files) if files else shared.git("rev-parse", "main")
             for site, place in ((here, "here"), (there, "there")):
                 eventually(partial(site.applied, commit), f"{place} has it")
-                eventually(partial(is_reported, site, place, commit), f"{place} tells it")
+                eventually(partial(is_reported, site, place, commit), f"{place} reports it")
         assert {key for key in here.recorded() if "workload" in key} == {
             "workload/shop/api@here",
             "workload/shop/web@here",

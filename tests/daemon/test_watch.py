@@ -1,4 +1,4 @@
-"""A ref that moves on this machine is seen at once; what does not count wakes nobody. Real Git."""
+"""A ref that moves on this machine is seen at once; what does not count causes no wake-up. Real Git."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def watching(*paths: Path) -> AsyncIterator[list[Path]]:
 
 
 async def poked(file: Path, calls: list[Path]) -> None:
-    """Touch ``file`` until the watch is set up and says so, then let it fall silent."""
+    """Touch ``file`` until the watch is set up and reports it, then wait until it is silent."""
     before = len(calls)
     while len(calls) == before:
         file.touch()

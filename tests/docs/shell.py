@@ -18,7 +18,7 @@ OURS = frozenset({"PYTHONPATH", "RECONCILER_SETTINGS", "VIRTUAL_ENV", "EMAIL", "
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """That of a shell just opened by somebody whose home is ``home``."""
+    """The environment of a new shell of a user whose home is ``home``."""
     inherited = {name: value for name, value in os.environ.items() if name not in OURS and not name.startswith("GIT_")}
     return {**inherited, **NO_IDENTITY, "HOME": str(home), "NO_COLOR": "1", **more}
 

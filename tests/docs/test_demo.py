@@ -1,4 +1,4 @@
-"""What `make run` prints works as printed, in a second terminal, on a machine where Git knows nobody."""
+"""What `make run` prints works as printed, in a second terminal, on a machine where Git has no identity."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Trial(NamedTuple):
         return [line.strip() for line in self.log.read_text().splitlines() if line.startswith("    ")]
 
     def named(self) -> dict[str, str]:
-        """The first address of each workload, as it was told last."""
+        """The first address of each workload, as last printed."""
         found = re.findall(r"^  (\S+ at \S+): (http://[\d.:]+)", self.log.read_text(), re.M)
         return dict(found)
 
@@ -93,7 +93,7 @@ def running(place: Path) -> list[bytes]:
 
 
 def lines(text: str) -> set[str]:
-    """What ``text`` says, line by line, without what is different each time."""
+    """The lines of ``text`` without what varies from run to run."""
     for pattern, mark in VARIES:
         text = re.sub(pattern, mark, text)
     return set(text.splitlines())

@@ -18,7 +18,7 @@ from tests.docs.shell import blocks, typed
 from tests.project.tree import ROOT
 
 JOURNEY = ("docs/quickstart.md", "README.md", "docs/review.md", "docs/operations.md")
-"""Pages whose commands are run one after the other, in one shell, as by somebody who reads them in this order."""
+"""Pages whose commands are run one after the other, in one shell, as a reader would run them."""
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{name}" for name in GUIDES))
 EXCERPT, BLOCK = "@@ excerpt", "@@ block"
 """Lines that the script prints before each command of an excerpt, and before each block without output."""

@@ -1,4 +1,4 @@
-"""The reference pages say what the program knows: all of it, nothing else, and as it is now."""
+"""The reference pages describe the program: all of it, nothing else, and as it is now."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from reconciler.rulebook import rulebook, sections
 from tests.project.tree import modules
 
 NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
-"""Modules that are not looked through for rules: they are programs, or have a book of their own."""
+"""Modules that are not searched for rules: they are programs, or have a rulebook of their own."""
 
 FAULTY = {"Fault", "Finding", "Problem", "Refusal", "_fault", "add", "end", "NormalizeProblem"}
-"""What is called to tell of a fault."""
+"""Functions that report a fault."""
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -107,7 +107,7 @@ def _rules(module: ModuleType) -> Iterator[Rule]:
 
 
 def _named(module: ast.Module) -> Iterator[str]:
-    """Words with a hyphen that are given to what tells of a fault."""
+    """Words with a hyphen that are passed to functions that report a fault."""
     calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
     for call in calls:
         if getattr(call.func, "attr", getattr(call.func, "id", "")) in FAULTY:

@@ -153,7 +153,7 @@ def _tabled(text: str, commands: list[str] | tuple[()]) -> dict[str, set[str]]:
 
 
 def _fields(node: Any, root: dict[str, Any], seen: frozenset[str]) -> Iterator[str]:
-    """Names of fields in a schema and whatever it refers to."""
+    """Names of fields in a schema and in schemas that it refers to."""
     if isinstance(node, list):
         for member in node:
             yield from _fields(member, root, seen)

@@ -1,4 +1,4 @@
-"""What may be part of a secret is on no line that people are shown, however its file is written or broken."""
+"""No line that people see contains a part of a secret, however its file is written or broken."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The quick validator and the one that words faults give the same verdict, and neither tells a secret.
+"""The quick validator and the one that words faults give the same verdict, and neither reveals a secret.
 
-PARITY_MUTATIONS says how many mutations are tried: 2,000 unless it says otherwise.
+PARITY_MUTATIONS is how many mutations are tried: 2,000 by default.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def written() -> Iterator[Any]:
 
 
 def verdict(kind: str, document: Any) -> bool:
-    """What both validators say, who must agree; the faults must go into words.
+    """The verdicts of both validators, which must agree; every fault must have a message.
 
-    Told are those that the slow one finds alone, though it is spared the parts that the quick one finds sound.
+    Returns the faults of the slow one, which skips the parts that the quick one finds sound.
     """
     check = checker(kind)
     breaches = check.breaches(document)

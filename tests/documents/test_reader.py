@@ -29,7 +29,7 @@ CASES = list(each_case())
 
 
 def as_json(value: Any) -> str:
-    """Unlike ``==`` this tells 1, 1.0 and true from each other."""
+    """Unlike ``==`` this distinguishes 1, 1.0 and true."""
     return json.dumps(value, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Hostile and giant files: each is refused with its place, in under a second, and what came before it is kept."""
+"""Hostile and giant files: each is refused with its place, in under a second, and the documents before it are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was probably meant by a text that does not fit its field."""
+"""Suggestions for a text that does not fit its field."""
 
 from __future__ import annotations
 

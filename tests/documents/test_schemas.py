@@ -46,7 +46,7 @@ PASSED_ON = {
     "mk8s": "/spec/addOns/byok/config",
     "status": "/locations/items()",
 }
-"""Mappings whose fields are somebody else's."""
+"""Mappings whose fields belong to other schemas."""
 OTHERS = {"common", "catalog", "manifest"}
 """Files beside the schemas of kinds, settings and status files."""
 SERVER_OWNED = {"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"}
@@ -125,7 +125,7 @@ def test_patterns_mean_the_same_in_every_dialect(name: str) -> None:
         pattern = node.get("pattern", "")
         assert not re.search(r"\\[a-zA-Z]|\(\?", pattern), f"{place}: classes and groups that dialects read differently"
         assert "$" not in pattern.replace(r"\$", "")[:-1], f"{place}: an end that is not at the end"
-        assert not pattern or "x-pattern-words" in node or "not()" in place, f"{place}: says nothing in words"
+        assert not pattern or "x-pattern-words" in node or "not()" in place, f"{place}: has no words"
 
 
 @every_schema

@@ -1,4 +1,4 @@
-"""Documents against their schemas: what is said, where, and that both validators agree."""
+"""Documents against their schemas: messages, places, and that both validators agree."""
 
 from __future__ import annotations
 

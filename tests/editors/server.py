@@ -33,7 +33,7 @@ def program() -> list[str]:
 
 
 class LanguageServer:
-    """A running server and what it has said."""
+    """A running server and its messages."""
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
         """Start it on ``folder``; ``settings`` are those that an editor has under ``yaml``."""
@@ -57,7 +57,7 @@ class LanguageServer:
         self._child.wait()
 
     def open(self, path: Path, text: str | None = None) -> list[dict[str, Any]]:
-        """Open a file, or show ``text`` in its place, and hear what is wrong with it."""
+        """Open a file, or show ``text`` in its place, and return its diagnostics."""
         shown = path.read_text() if text is None else text
         document = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": shown}
         self._send({"method": "textDocument/didOpen", "params": {"textDocument": document}})

@@ -1,4 +1,4 @@
-"""What somebody sees who edits the examples: fields with their meaning, and what is wrong, while typing."""
+"""What an editor shows for the examples while typing: fields with their meaning, and faults."""
 
 from __future__ import annotations
 

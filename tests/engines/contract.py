@@ -1,7 +1,7 @@
 """What every engine promises; a function for each promise, run over every engine there is.
 
 An engine plugs in with a Factory; what it makes is opened, used from one event loop and closed. Nothing here knows
-what runs behind it: an engine that takes its time is asked again until it is where it was told to go.
+what runs behind it: an engine that needs time is asked again until its step is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reconciler.planning.plan import Action, Step
 from tests.support.plans import Bench, ends, plan, step
 
 PATIENCE = 60.0
-"""Seconds of real time that an engine may take for what it was told."""
+"""Seconds of real time that an engine may take for a step."""
 
 WEB = "workload/shop/web"
 SERVE = "import http.server, os; http.server.HTTPServer(('', int(os.environ['PORT'])), http.server.BaseHTTPRequestHandler).serve_forever()"  # fmt: skip  # noqa: E501

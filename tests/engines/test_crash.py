@@ -22,7 +22,7 @@ PLAN = plan(*(step(key, waits_for=KEYS[max(0, at - 3) : at : 2]) for at, key in 
 
 
 def start(path: Path) -> tuple[Bench, LedgerEngine]:
-    """A newly started program over whatever an earlier one left at ``path``."""
+    """A new program over the files that an earlier one left at ``path``."""
     bench, engine = Bench(path, FakeClock(auto=True)), LedgerEngine(path / "here")
     bench.engines["here"] = engine
     return bench, engine

@@ -1,4 +1,4 @@
-"""The executor over the ledger engine: order, isolation, retry, pre-emption, and what the records say afterwards."""
+"""The executor over the ledger engine: order, isolation, retry, pre-emption, and the records afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded engine: what deployments, GVCs and volume sets look like when nothing runs and all is well."""
+"""The recorded engine: deployments, GVCs and volume sets when nothing runs and all is healthy."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reader, decoder and rules under input that nobody writes: nothing raises, hangs, grows or tells a secret."""
+"""Reader, decoder and rules under random input: nothing raises, hangs, grows or reveals a secret."""

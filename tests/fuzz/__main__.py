@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: fuzz for an hour, or for as long as FUZZ_SECONDS says, and tell what came of it."""
+"""``python -m tests.fuzz``: fuzz for an hour, or for FUZZ_SECONDS, and report the findings."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.fuzz.targets import TARGETS
 from tests.support.mutations import ROOT
 
 HOME = ROOT / "build" / "fuzz"
-"""Where inputs that break something are kept, and what a long run has learnt."""
+"""Where inputs that break something are saved, and what a long run has learnt."""
 GRACE = 60
 """Seconds to start and to end; a child that takes longer hangs where even libFuzzer cannot stop it."""
 
@@ -110,7 +110,7 @@ class Ground:
         return self.home / f"current-{seed}"
 
     def log(self, seed: int) -> Path:
-        """What that child says."""
+        """The output of that child."""
         return self.home / f"log-{seed}"
 
     def lost(self, seed: int) -> Path | None:

@@ -1,4 +1,4 @@
-"""A secret that must not be told, and whether it is one where it stands."""
+"""A secret that must not be revealed, and whether a place makes it one."""
 
 from __future__ import annotations
 

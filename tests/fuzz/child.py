@@ -1,6 +1,6 @@
 """``python -m tests.fuzz.child TARGET FILE ...``: one target under atheris; the rest is for libFuzzer.
 
-FILE holds the input that is being checked, for whoever finds this process dead.
+FILE holds the input that is being checked, in case this process dies.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def main(name: str, current_file: str, options: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Some modules are imported when they are first needed: those too are to tell what they run through.
+    # Some modules are imported when they are first needed: those are instrumented too.
     with atheris.instrument_imports(include=["reconciler"]):
         main(sys.argv[1], sys.argv[2], sys.argv[3:])

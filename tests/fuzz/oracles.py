@@ -1,4 +1,4 @@
-"""What holds for any bytes whatever: each function here takes a file's bytes and raises Wrong where it does not."""
+"""What is true for any bytes: each function takes a file's bytes and raises Wrong where it is not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BYTES = 1 << 16
 BETWEEN = b"\n---\n"
 THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
-"""Bytes before an input that say how long it is, where it is kept."""
+"""Bytes before a saved input that hold its length."""
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
@@ -52,7 +52,7 @@ def reading(raw: bytes) -> None:
     tight = read(raw, TIGHT)
     _within(tight.faults, raw)
     if len(tight.faults) > TIGHT.faults or len(tight.documents) > TIGHT.documents:
-        raise Wrong("more was told or read than the limits allow")
+        raise Wrong("more was reported or read than the limits allow")
     locator = Locator(raw)
     for document in found.documents:
         _readable(document)
@@ -71,7 +71,7 @@ def decoding(raw: bytes) -> None:
     _known(fault.rule for fault in decoded.faults)
     if is_only_secret(raw):
         if any(CANARY in f"{each.message} {each.suggestion}" for each in decoded.faults):
-            raise Wrong("a fault tells a secret")
+            raise Wrong("a fault reveals a secret")
         for form in (raw, broken(raw)):
             if any(CANARY in line for line in visible_lines(form) if line):
                 raise Wrong("a line of a secret is shown")
@@ -91,7 +91,7 @@ def checking(raw: bytes) -> None:
     if _CONTROL.search(text):
         raise Wrong("what is shown has control characters in it")
     if is_only_secret(raw) and CANARY in text:
-        raise Wrong("what is shown tells a secret")
+        raise Wrong("what is shown reveals a secret")
     if _sometimes(raw) and checked(raw) != findings:
         raise Wrong("the same file was found to be something else")
 
@@ -99,7 +99,7 @@ def checking(raw: bytes) -> None:
 def stepping(raw: bytes) -> None:
     """Two revisions, parted by the document ``"then"``, each document a file of its own.
 
-    Whoever comes from the first finds the errors in the second that a fresh look finds, and no warning besides.
+    A load that knows the first finds the errors in the second that a fresh load finds, and no other warning.
     """
     halves = [half.split(BETWEEN) for half in raw.split(THEN)]
     if len(halves) != 2:
@@ -112,7 +112,7 @@ def stepping(raw: bytes) -> None:
                    for one in found)  # fmt: skip
     wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
     if wrong:
-        where = "on the way only" if min(wrong) in step else "by a fresh look only"
+        where = "on the way only" if min(wrong) in step else "by a fresh load only"
         raise Wrong(f"found {where}: {min(wrong)}")
 
 
@@ -160,11 +160,11 @@ def _ends(raw: bytes) -> list[int]:
 
 
 def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
-    """Raise Wrong where a fault is not in the file, or not told in lines of text."""
+    """Raise Wrong where a fault is not in the file, or its text has other characters than lines of text."""
     ends: list[int] = []
     for fault in faults:
         if "\n" in fault.message + fault.suggestion or _CONTROL.search(fault.message + fault.suggestion):
-            raise Wrong(f"{fault.rule} is told with control characters: {fault.message!r} {fault.suggestion!r}")
+            raise Wrong(f"{fault.rule} has control characters: {fault.message!r} {fault.suggestion!r}")
         ends = ends or _ends(raw)
         if (fault.line, fault.column) != (0, 0):
             _placed((fault.line, fault.column), ends, f"{fault.rule} ({fault.message})")
@@ -177,7 +177,7 @@ def _placed(place: tuple[int, int], ends: list[int], what: str) -> None:
 
 
 def _silent(faults: Iterable[Fault]) -> None:
-    """The reader quotes nothing, since whatever it cannot read may be a password."""
+    """The reader quotes nothing, since what it cannot read may be a password."""
     for fault in faults:
         if CANARY in f"{fault.message} {fault.suggestion}":
             raise Wrong(f"{fault.rule} quotes what it cannot read")

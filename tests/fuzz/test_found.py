@@ -1,4 +1,4 @@
-"""What fuzzing found once holds ever after."""
+"""Inputs that fuzzing found once do no harm again."""
 
 from __future__ import annotations
 

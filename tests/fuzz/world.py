@@ -83,7 +83,7 @@ def checked(raw: bytes) -> list[Finding]:
 
 
 def stepped(before: Files, after: Files) -> tuple[list[Finding], list[Finding]] | None:
-    """What is found in ``after`` by whoever knows ``before``, and by whoever knows nothing.
+    """What a load finds in ``after`` that knows ``before``, and one that knows nothing.
 
     None where ``before`` has errors, so that it is never accepted.
     """

@@ -210,7 +210,7 @@ NEIGHBOURS: dict[str, Callable[[], bytes]] = {
         1_500,
     ),
 }
-"""Bombs of resources that each look at many others."""
+"""Bombs of resources that each refer to many others."""
 
 WIDE: dict[str, Callable[[], bytes]] = {
     "a ladder of mappings": lambda: ladder(1_000),

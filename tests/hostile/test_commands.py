@@ -52,7 +52,7 @@ def raw(name: str) -> bytes:
 
 
 def ended_well(run: Callable[[], CommandResult], codes: set[int]) -> CommandResult:
-    """What a command says that neither breaks nor takes long."""
+    """The result of a command that must neither break nor take long."""
     with bounded_memory(MEMORY):
         result, _ = in_time(run, SECONDS + OVERHEAD)
     assert result.code in codes, result

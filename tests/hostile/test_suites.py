@@ -1,4 +1,4 @@
-"""What the makers of parsers test with, read alone, behind an encrypted document, and all in one directory."""
+"""Test suites of parsers, read alone, behind an encrypted document, and all in one directory."""
 
 from __future__ import annotations
 

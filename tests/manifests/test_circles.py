@@ -1,4 +1,4 @@
-"""Links alone can make no circle, whatever is written: the kinds that they lead to stand in an order."""
+"""Links alone can make no cycle: the kinds that they lead to have an order."""
 
 from __future__ import annotations
 

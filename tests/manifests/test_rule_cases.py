@@ -1,4 +1,4 @@
-"""Every rule by its case files: what fails says so at the very line, what passes says nothing."""
+"""Every rule by its case files: a failing one has the finding at the marked line, a passing one has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of containers: what case files cannot say, or only at length."""
+"""Rules of containers: what case files cannot express, or only at length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIALECT = ManifestContext("acme")
 
 
 def workload(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A workload with these containers, of type standard where nothing else is said."""
+    """A workload with these containers, of type standard by default."""
     listed = [{"name": f"c{number}", "image": "web:1", **each} for number, each in enumerate(containers)]
     whole = {"type": "standard", "containers": listed, **spec}
     return {"kind": "workload", "name": "web", "gvc": "shop", "spec": whole}

@@ -1,4 +1,4 @@
-"""Cron expressions: what they mean, minute by minute, and what is said of texts that are none."""
+"""Cron expressions: their meaning, minute by minute, and the messages for other texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log queries take what they say, and say where they are wrong."""
+"""Log queries select lines; faulty ones are refused with the place."""
 
 from __future__ import annotations
 

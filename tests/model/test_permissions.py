@@ -1,4 +1,4 @@
-"""What a permission brings along, by kind."""
+"""The permissions that a permission implies, by kind."""
 
 from __future__ import annotations
 

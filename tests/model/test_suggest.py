@@ -1,4 +1,4 @@
-"""What is proposed for a word that nothing knows: what was mistyped, never another thing or the opposite."""
+"""Suggestions for an unknown word: the mistyped one, never another thing or the opposite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed views against the schemas: what a view looks at is what a manifest can say, with the same defaults."""
+"""Typed views against the schemas: a view reads fields that a manifest can have, with the same defaults."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ class Meddled(Way):
         return DriftMonitor(self.settings, self.records, self.clock, self.engines)
 
     def check(self) -> set[str]:
-        """A look at the locations."""
+        """Check the locations."""
         return asyncio.run(self.lookout.check())
 
     def differs(self) -> list[str]:
-        """What is known to differ, as events say it."""
+        """What is known to differ, in the words of events."""
         return [f"{row.key} {describe(decode(row.packed))}" for row in self.records.drifts.all()]
 
     def events(self, *reasons: str) -> list[str]:
@@ -60,11 +60,11 @@ class Meddled(Way):
         return [f"{each.type} {each.status} {each.reason}" for each in conditions(facts)]
 
     def operations(self) -> OperatorCommands:
-        """What operators can say."""
+        """The commands of operators."""
         return OperatorCommands(self.settings, self.records, self.clock, "ada")
 
     def another_image(self, image: str = "nginx:9", key: str = KEY) -> None:
-        """Somebody changes the image of ``key`` at the location."""
+        """Change the image of ``key`` at the location behind the program's back."""
         record = next(each for each in self.records.applied.get(key) if each.location == "here")
         body = msgspec.json.decode(record.body)
         body["spec"]["containers"][0]["image"] = image

@@ -1,4 +1,4 @@
-"""Whatever is pushed: a finding with its place in under a second, and what was applied stays applied."""
+"""Bad input gives a finding with its place in under a second, and what was applied stays applied."""
 
 from __future__ import annotations
 

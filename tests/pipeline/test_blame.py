@@ -1,4 +1,4 @@
-"""Every change of a plan names the commit that asked for it, and the line where that commit says so."""
+"""Every change of a plan names the commit that asked for it, and the line of that commit."""
 
 from __future__ import annotations
 

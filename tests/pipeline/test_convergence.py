@@ -1,4 +1,4 @@
-"""Whatever is asked for, and whatever was there: after a plan is applied the next is empty."""
+"""From any state to any desired state: after a plan is applied the next is empty."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def misplaced(way: Way, plan: Plan) -> list[str]:
 
 
 def converge(way: Way) -> None:
-    """Approve whatever waits, apply, and see that nothing is left."""
+    """Approve what waits, apply, and check that nothing is left."""
     plan = way.plan()
     assert out_of_order(plan) == []
     if plan.hold_digest:

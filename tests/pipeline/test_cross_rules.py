@@ -1,4 +1,4 @@
-"""Rules between resources over revisions in a row: a change elsewhere is told at the line that it makes wrong."""
+"""Rules between resources over revisions in a row: a change is reported at the line that it makes wrong."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ REVEAL = (
 
 
 def findings_of(way: Way, files: Files) -> list[str]:
-    """What one more commit is told, as ``PATH:LINE:COLUMN RULE``; who has seen none before is told the same."""
+    """The findings of one more commit, ``PATH:LINE:COLUMN RULE`` each; a fresh load finds the same."""
     way.commit(files)
     found = way.prepare().findings
     assert shown(found) == shown(_newcomer(way).prepare().findings)
@@ -64,7 +64,7 @@ def findings_of(way: Way, files: Files) -> list[str]:
 
 
 def _newcomer(way: Way) -> Way:
-    """Somebody who has never seen the repository."""
+    """A pipeline that has never read the repository."""
     fresh = Way.__new__(Way)
     fresh.__dict__.update(way.__dict__)
     fresh.records = Records.open(None, clock_now=way.clock.now)
@@ -324,7 +324,7 @@ VARIANTS: dict[str | bytes, list[str]] = {
         "",
     ],
 }
-"""What each file can say; together they meet every rule between resources."""
+"""The variants of each file; together they meet every rule between resources."""
 
 
 @st.composite

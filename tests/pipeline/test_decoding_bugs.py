@@ -1,4 +1,4 @@
-"""A bug in a decoding process is told by its place, as one in this process is."""
+"""A bug in a decoding process is reported by its place, as one in this process is."""
 
 from __future__ import annotations
 

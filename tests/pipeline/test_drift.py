@@ -1,4 +1,4 @@
-"""What changed behind the program's back is found, told and brought back, and never more than that."""
+"""Changes behind the program's back are detected, reported and healed, and nothing else is."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
 def test_an_unknown_resource_with_our_label_is_reported_and_not_touched(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.ledger.meddle("workload/shop/old", digest="x")
-    assert (way.check(), way.differs()) == (set(), []), "before the source was read nobody knows whose it is"
+    assert (way.check(), way.differs()) == (set(), []), "before the source is read its owner is unknown"
     way.applied()
     assert way.check() == set()
     assert way.differs() == ["workload/shop/old unexpected at here"]
@@ -184,7 +184,7 @@ def test_a_drift_conflict_stops_healing_and_is_reported_once(tmp_path: Path) -> 
     assert (way.check(), way.check(), way.plan().steps) == (set(), set(), ())
     assert way.events("DriftConflict") == [f"DriftConflict {KEY}"]
     assert way.conditions() == ["Ready False DriftConflict", "Stalled True DriftConflict"]
-    way.clock._passed += 7200  # nobody takes it up again because time passes
+    way.clock._passed += 7200  # time alone does not resume healing
     assert (way.check(), way.fresh_line().plan_revision().plan.steps) == (set(), ())  # type: ignore[union-attr]
 
 
@@ -282,7 +282,7 @@ def test_where_every_step_is_approved_a_heal_is_too(tmp_path: Path) -> None:
     way.another_image()
     assert way.check() == {"main"}
     assert way.apply().outcome == "waiting"
-    assert way.check() == set(), "it waits for somebody and not for another run"
+    assert way.check() == set(), "it waits for an operator and not for another run"
     assert way.conditions() == ["Ready False ApprovalRequired", "Reconciling True ApprovalRequired"]
     way.approve(way.plan().hold_digest)
     way.applied()

@@ -1,4 +1,4 @@
-"""Going from commit to commit comes to the same as reading everything anew."""
+"""A load from commit to commit gives the same result as a fresh load."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def edits(draw: st.DrawFn) -> Files:
 
 
 def from_nothing(way: Way) -> tuple[Records, PlannedRevision]:
-    """The newest commit as somebody sees it who has seen none before."""
+    """The newest commit as a fresh load sees it."""
     records = Records.open(None)
     prepared = SourcePipeline(way.settings, way.settings.sources[0], records, SystemClock()).plan_revision(
         keep_cache=True
@@ -75,7 +75,7 @@ def index(records: Records) -> list[tuple[Any, ...]]:
 
 
 def referrers(records: Records) -> dict[str, list[str]]:
-    """Who refers to what, as the index tells."""
+    """Who refers to what, according to the index."""
     targets = {link.target for key, _ in records.desired.scan() for link in records.desired.references(key)}
     return {target: records.desired.referrers(target) for target in sorted(targets)}
 
@@ -90,7 +90,7 @@ def same(way: Way, prepared: PlannedRevision, fresh: PlannedRevision, records: R
 
 
 def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
-    """What errors say and where; warnings are told of what changed, and a fresh look sees all."""
+    """Errors with their places; warnings cover only what changed, so a fresh load has more of them."""
     errors = (one for one in findings if one.severity is Severity.ERROR)
     return [(one.path, one.line, one.column, one.rule, one.message) for one in errors]
 

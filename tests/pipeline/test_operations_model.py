@@ -1,4 +1,4 @@
-"""Whatever people do to Git, host and commands, and wherever a run ends: nothing that a simple model does not allow."""
+"""Random changes of Git, host and commands, and runs that end anywhere, stay within what a simple model allows."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Operating(RuleBasedStateMachine):
 
     @rule()
     def put_right(self) -> None:
-        """Somebody mends what keeps runs from doing anything: the history, the broken file, the suspended source."""
+        """Repair what stops runs: the history, the broken file, the suspended source."""
         self._commit(self.commits[self.tip][0], bad=False, parent=self._last() or self.tip)
         if self.frozen:
             self.freeze_or_thaw()
@@ -157,7 +157,7 @@ class Operating(RuleBasedStateMachine):
         with data.draw(st.sampled_from([self._repository_away, self._branch_away, self._manifests_away]))():
             self.runner = Runner(self.settings, self.records, self.clock, {"recorded": mortal})
             ended = asyncio.run(self.runner.run("main", "test"))
-        # Held at a commit, a source needs no branch.
+        # A source that is pinned to a commit needs no branch.
         assert ended.outcome in ("unreadable", "suspended") or self.pin
         assert self._recorded() == before
 
@@ -190,7 +190,7 @@ class Operating(RuleBasedStateMachine):
         """The next run that has so much to do ends in the middle, and the process is started again."""
         Mortal.fuse = steps
 
-    # What operators say.
+    # Commands of operators.
 
     @rule(name=st.sampled_from(NAMES))
     def suspend(self, name: str) -> None:
@@ -234,7 +234,7 @@ class Operating(RuleBasedStateMachine):
 
     @rule()
     def approve(self) -> None:
-        """Let go whatever waits."""
+        """Approve what waits."""
         try:
             plan = self.runner.lines["main"].plan_revision().plan
         except SourceError:
@@ -243,7 +243,7 @@ class Operating(RuleBasedStateMachine):
             self.records.approvals.approve(f"main/{plan.hold_digest}", "ada")
             self.approved = True
 
-    # What is held against the model.
+    # Comparison with the model.
 
     @invariant()
     def a_run_does_what_is_allowed(self) -> None:
@@ -297,13 +297,13 @@ class Operating(RuleBasedStateMachine):
             assert after[key] == wanted.get(key), key
 
     def _readable(self) -> bool:
-        """Whether a run may change anything: Git is sound, whole, goes on from where it was, and nobody said stop."""
+        """Whether a run may change anything: Git is sound, continues the applied history, and is not suspended."""
         at = self.pin or self.tip
         follows = bool(self.pin) or self._contains(self.tip, self._last())
         return not self.frozen and follows and not self.commits[at][1]
 
     def _last(self) -> str:
-        """The commit that a new one of the branch has to contain, wherever the source was held meanwhile."""
+        """The commit that a new one of the branch has to contain, whatever the source was pinned to."""
         return self.records.sources.followed("main", "refs/heads/main")
 
     def _contains(self, newer: str, older: str) -> bool:

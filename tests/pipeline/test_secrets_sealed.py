@@ -1,4 +1,4 @@
-"""Encrypted secrets, and those that stand on the host, from a commit to the records: seen by nobody on the way."""
+"""Encrypted secrets, and those in files of the host, from a commit to the records: revealed nowhere on the way."""
 
 from __future__ import annotations
 

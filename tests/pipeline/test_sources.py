@@ -1,4 +1,4 @@
-"""Several sources over one set of records: what one has, the others may need, and each applies its own alone."""
+"""Several sources over one set of records: each may need resources of others, and applies only its own."""
 
 from __future__ import annotations
 

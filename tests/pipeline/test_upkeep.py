@@ -1,4 +1,4 @@
-"""Nothing is owed for ever, and nothing is kept that nobody needs."""
+"""No work stays open for ever, and no data stays that is not needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 86400.0
 
 
 class Picky(RecordedEngine):
-    """Fails whatever is called ``bad``."""
+    """Fails every step of a resource called ``bad``."""
 
     async def perform(self, step: Step) -> Outcome:
         if step.key.name == "bad":

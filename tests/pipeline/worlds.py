@@ -15,7 +15,7 @@ World = dict[str, dict[str, Any]]
 """Key to manifest."""
 
 AFAR = "//location/afar"
-"""A location that exists and that nobody here binds to an engine."""
+"""A location that exists and that the settings bind to no engine."""
 
 READER = "reader"
 """The identity of each GVC that may read every secret."""
@@ -91,7 +91,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def files_of(world: World, layout: int) -> dict[str | bytes, File]:
-    """``world`` as files; another ``layout`` puts the same resources elsewhere, with or without saying their GVC."""
+    """``world`` as files; another ``layout`` uses other files, with or without naming the GVC."""
     placed: dict[str, list[str]] = {}
     for key, manifest in world.items():
         gvc = manifest["name"] if manifest["kind"] == "gvc" else key.split("/")[1] if key.count("/") == 2 else ""

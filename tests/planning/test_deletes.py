@@ -1,4 +1,4 @@
-"""What may go, what stays, and what waits until somebody says yes."""
+"""What is deleted, what stays, and what waits for approval."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shop(*documents: str, gvc: str = BASE) -> dict[str | bytes, File]:
 
 
 def holds(plan: Plan) -> dict[str, str]:
-    """Every delete with why it is held."""
+    """Every delete with the reason for its hold."""
     return {placed(step): str(step.hold) for step in plan.steps if step.action is Action.DELETE}
 
 

@@ -1,4 +1,4 @@
-"""What counts as drift, what may be ignored, and the snippet that says so."""
+"""What counts as drift, what may be ignored, and the snippet of settings for it."""
 
 from __future__ import annotations
 

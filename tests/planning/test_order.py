@@ -1,4 +1,4 @@
-"""What waits for what, and the one order that comes of it."""
+"""Dependencies of steps, and the one order that follows."""
 
 from __future__ import annotations
 

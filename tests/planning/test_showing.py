@@ -1,4 +1,4 @@
-"""A plan as text, as Markdown and as JSON: held against files, and free of secrets."""
+"""A plan as text, as Markdown and as JSON: compared with files, and free of secrets."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def words(name: str) -> list[str]:
 
 
 def forbidden(name: str, verb: bool = False) -> bool:
-    """Whether ``name`` says nothing; ``verb``: it names something that acts."""
+    """Whether ``name`` is without meaning; ``verb``: it names something that acts."""
     parts = words(name)
     return bool(NEVER & set(parts)) or (len(parts) == 1 and parts[0] in NEVER_ALONE) or (verb and parts[0] == "process")
 

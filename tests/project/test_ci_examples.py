@@ -1,4 +1,4 @@
-"""The workflow files under examples/ci do what they say: their shell steps are run on a real repository."""
+"""The workflow files under examples/ci work: their shell steps run on a real repository."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tm
 
 
 class Notes(BaseHTTPRequestHandler):
-    """GitLab's notes of one merge request, kept on the server."""
+    """GitLab's notes of one merge request, stored on the server."""
 
     def do_GET(self) -> None:
         """All notes."""

@@ -1,4 +1,4 @@
-"""Whatever names a page of the documentation, in code, tests or pages, names one that is there, with its section."""
+"""Every citation of a page of the documentation, in code, tests or pages, names a page and section that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example's programs do what its manifests say, as plain processes on this machine."""
+"""The example's programs do what its manifests declare, as plain processes on this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(file: str) -> list[str]:
 
 
 def free_port() -> str:
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])

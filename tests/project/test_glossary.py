@@ -1,4 +1,4 @@
-"""The glossary has every word of ours, and no word that is gone."""
+"""The glossary has every term of the project, and no term that is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies where, and that what is shipped is right."""
+"""The layout of the repository, and the files that are shipped."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _KEY = re.compile(r"^[ ]*(?:- )*([\w-]+):(?:\s|$)|[{,]\s*([\w-]+):\s", re.MULTIL
 
 
 def defined(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of whatever ``module`` names: definitions, parameters, variables, attributes, aliases."""
+    """Line and name of all that ``module`` names: definitions, parameters, variables, attributes, aliases."""
     for node in ast.walk(module):
         line = getattr(node, "lineno", 0)
         if isinstance(node, Definition):

@@ -1,4 +1,4 @@
-"""Short ways to say a record, an entry, a failure, an event."""
+"""Short ways to write a record, an entry, a failure, an event."""
 
 from __future__ import annotations
 

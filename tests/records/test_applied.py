@@ -1,4 +1,4 @@
-"""The records proper, and what is counted along with them."""
+"""The applied records, and the counts of them."""
 
 from __future__ import annotations
 

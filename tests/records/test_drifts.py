@@ -1,4 +1,4 @@
-"""What differs and how often it was healed, as the records keep it."""
+"""Drift and the number of its healings in the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log beside the file: brought in while nobody waits, and what is read of one moment while others write."""
+"""The write-ahead log: checkpoints that delay no reader, and snapshots of one moment while others write."""
 
 from __future__ import annotations
 

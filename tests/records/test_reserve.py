@@ -1,4 +1,4 @@
-"""The room that the records hold on their disk: made where there is enough, given up where there is none."""
+"""The disk space that the records reserve: taken where there is enough, released where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backups put in the place of the records: checked, swapped whole, and nothing old acted upon."""
+"""Backups that replace the records: checked, swapped whole, and without an effect of old requests."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Pat
         [key] = keys(path)
         copies = [name for name in beside(path) if "before-restore" in name]
         assert (key, copies) in ((key, []), (key, ["records.sqlite.before-restore"]))
-        assert key == "gvc/former" or copies, "nothing is replaced that is not kept"
+        assert key == "gvc/former" or copies, "nothing is replaced without a copy"
         found.add(key)
         if ended.returncode == 0:
             break

@@ -113,7 +113,7 @@ class Troubled:
         )
 
     def rest(self) -> Sample:
-        """Commit a good revision, wait until all is as wanted, and look at what the daemon holds then."""
+        """Commit a good revision, wait until all is as desired, and measure what the daemon holds then."""
         tip = self.site.repo.commit(self._commits.mend())
         end = time.monotonic() + PATIENCE
         while unfinished := self._unfinished(tip):

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, opening it neither fails nor takes long, and tells nothing that was encrypted."""
+"""Decryption of any file neither crashes nor takes long, and reveals nothing that was encrypted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a real SOPS wrote are opened, and whatever is done to them since is found."""
+"""Files that a real SOPS wrote are decrypted, and every later change of them is found."""
 
 from __future__ import annotations
 

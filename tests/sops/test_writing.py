@@ -1,4 +1,4 @@
-"""Files that are written here open to what they held, keep their layout, and a real SOPS opens them too."""
+"""Encrypted files decrypt to what they contained, keep their layout, and a real SOPS decrypts them too."""
 
 from __future__ import annotations
 

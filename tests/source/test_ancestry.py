@@ -1,4 +1,4 @@
-"""Which commits lead to which, compared with Git's own answers, and without a say of the repository's files."""
+"""Which commits lead to which, compared with Git's own answers, and without influence of the repository's files."""
 
 from __future__ import annotations
 

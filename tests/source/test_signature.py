@@ -1,4 +1,4 @@
-"""Signed commits and tags: what is taken, what is refused, and in which words."""
+"""Signed commits and tags: which are accepted, which are refused, and with which message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AUTUMN = 1_760_000_000
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Iterator[Keys]:
-    """Keys, and the files that say which of them count."""
+    """Keys, and the files that list which of them count."""
     made = Keys(tmp_path / "keys")
     yield made
     made.stop()

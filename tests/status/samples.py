@@ -1,4 +1,4 @@
-"""Records, failures and facts to tell the status of."""
+"""Records, failures and facts for status tests."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ CHANGES = st.dictionaries(PATHS, st.none() | st.binary(max_size=2), max_size=6).
 
 
 def model(files: dict[str, bytes], changes: dict[str, bytes | None]) -> dict[str, bytes]:
-    """What a change does to files, said with a dict."""
+    """What a change does to files, as a dict."""
     for path, content in changes.items():
         if content is None:
             files = {name: text for name, text in files.items() if name != path}

@@ -94,7 +94,7 @@ def test_what_is_not_enforced_is_a_condition_and_does_not_prevent_ready() -> Non
 
 
 def state(message: str, lacking: str = "") -> bytes:
-    """A deployment whose engine says ``message``, and what it lacks."""
+    """A deployment with the message of its engine, and what it lacks."""
     expected = [{"type": "NotEnforced", "reason": "NotEnforced", "message": lacking}] if lacking else []
     status = {"message": message, "conditions": [{"type": "Other", "message": "no"}, *expected]}
     return json.dumps({"name": "here", "status": status}).encode()

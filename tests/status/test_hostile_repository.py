@@ -102,7 +102,7 @@ def plant_hooks(planted: Planted) -> None:
 
 
 def plant_hooks_path(planted: Planted) -> None:
-    """Every hook, where the configuration says."""
+    """Every hook, where the configuration puts it."""
     for name in HOOKS:
         planted.write(f"elsewhere/{name}", planted.program.read_text(), 0o755)
     planted.config("core.hooksPath", planted.repo.path / "elsewhere")
@@ -135,7 +135,7 @@ def plant_urls(planted: Planted) -> None:
 
 
 def plant_alternates(planted: Planted) -> None:
-    """Objects of a repository elsewhere, whose own configuration and hooks are hostile too."""
+    """Objects of another repository, whose own configuration and hooks are hostile too."""
     other = GitRepo.create(planted.place / "other.git", {"x.yaml": "x\n"})
     other.git("config", "core.fsmonitor", str(planted.program))
     planted.write("objects/info/alternates", f"{other.path}/objects\n")
@@ -149,7 +149,7 @@ def plant_grafts(planted: Planted) -> None:
 
 
 def plant_shallow(planted: Planted) -> None:
-    """A status branch that is said to have no parents."""
+    """A status branch that claims to have no parents."""
     tip = planted.repo.commit({"old.yaml": "1"}, branch=BRANCH)
     planted.write("shallow", f"{tip}\n")
 
@@ -186,7 +186,7 @@ def test_nothing_that_a_repository_names_is_run(planted: Planted, plant: Callabl
     if owner == "other":
         planted.give_away()
     if plant is plant_promisor:
-        # Git never looks into the missing directory, since nothing below it changes.
+        # Git never reads the missing directory, since nothing below it changes.
         StatusBranch(planted.repo.path, BRANCH).commit({"few.yaml": b"1\n"}, "Few", 1)
         many = {f"shop/{number}.yaml": b"1\n" for number in range(FEW + 1)}
         with pytest.raises(SourceError):

@@ -16,7 +16,7 @@ MARK = "trips-a-bug"
 """A value of the tag ``test`` at which the rule raises."""
 
 SECRET = "a text that may be a secret"
-"""What the exception says."""
+"""The text of the exception."""
 
 
 def forget_logged() -> None:
@@ -26,7 +26,7 @@ def forget_logged() -> None:
 
 @contextmanager
 def raising_rule(*kinds: Kind) -> Iterator[None]:
-    """Every manifest of ``kinds`` (default: workloads) is held to a rule that raises where the MARK is on it."""
+    """Every manifest of ``kinds`` (default: workloads) is checked by a rule that raises where it has the MARK."""
     kinds = kinds or (Kind.WORKLOAD,)
 
     def check(view: Any) -> Iterator[Flaw]:

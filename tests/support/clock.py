@@ -12,7 +12,7 @@ START = 1_767_225_600.0
 """2026-01-01T00:00:00Z."""
 
 TURNS = 25
-"""Turns of the event loop that whoever was woken gets before the time goes on."""
+"""Turns of the event loop that woken tasks get before time goes on."""
 
 
 class _Timer(msgspec.Struct):
@@ -42,7 +42,7 @@ class FakeClock:
         return self._start + self._passed
 
     def jump(self, seconds: float) -> None:
-        """Set the time of day forward, or back, as somebody who corrects it does; nothing else notices."""
+        """Set the time of day forward, or back, as a correction of the clock does; timers do not notice."""
         self._start += seconds
 
     def block(self, seconds: float) -> None:
@@ -98,7 +98,7 @@ class FakeClock:
         self._passed = max(self._passed, target)
 
     async def run_until_idle(self) -> None:
-        """Let everything that can go on without time passing go on."""
+        """Run all tasks that need no time to pass."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
 

@@ -99,7 +99,7 @@ locations:
 
 
 class CommandResult(NamedTuple):
-    """How a command ended, and what it said."""
+    """The exit code of a command, and its output."""
 
     code: int
     out: str
@@ -107,7 +107,7 @@ class CommandResult(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """What it said as JSON."""
+        """Its output as JSON."""
         return json.loads(self.out)
 
 

@@ -21,7 +21,7 @@ class Crash(BaseException):
 
 
 class LedgerEngine:
-    """Can be told to fail, to be slow, to break, and to die. ``most`` is how many steps were ever in flight at once.
+    """Can be set to fail, to be slow, to break, and to die. ``most`` is how many steps were ever in flight at once.
 
     ``fail`` counts down the failures of a key, ``refuse`` fails for good, ``bug`` names keys that meet a bug,
     ``unhealthy`` ones that come up Loading. ``gate`` holds every step until it is set; ``before`` and ``after`` are
@@ -63,7 +63,7 @@ class LedgerEngine:
         return self._map.stat().st_mtime_ns if self._map.exists() else 0
 
     async def observe(self) -> list[Observation]:
-        """What the map says."""
+        """What the map contains."""
         return [
             Observation(
                 Key.parse(key),
@@ -78,7 +78,7 @@ class LedgerEngine:
         ]
 
     def meddle(self, key: str, **fields: Any) -> None:
-        """Change what there is behind the program's back: fields of ``key``, or (none given) its being there."""
+        """Change what there is behind the program's back: fields of ``key``, or (without fields) its existence."""
         world = self.world()
         there = world.pop(key, {})
         if fields:

@@ -17,7 +17,7 @@ FEW = 25
 
 
 def examples(count: int) -> int:
-    """How many examples to try where ``count`` are a thorough look: a quarter of it in every run."""
+    """How many examples to try where ``count`` are a thorough check: a quarter of it in every run."""
     return count * FACTOR or max(10, count // 4)
 
 

@@ -62,7 +62,7 @@ Files = Mapping[str, File] | Mapping[bytes, File] | Mapping[str | bytes, File]
 
 
 def git(path: Path, *arguments: str, stdin: bytes = b"") -> str:
-    """Run git in ``path``, with nobody's configuration; its output without the newline at the end."""
+    """Run git in ``path``, without any configuration; its output without the newline at the end."""
     done = subprocess.run(["git", *arguments], cwd=path, env=ENVIRONMENT, input=stdin, capture_output=True, check=False)
     if done.returncode:
         raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.decode()}")
@@ -246,7 +246,7 @@ class _Backend(BaseHTTPRequestHandler):
 
 
 class HttpsServer(ThreadingHTTPServer):
-    """Serves the repositories below ``root`` over TLS to whoever knows ``token``; use it in a ``with``.
+    """Serves the repositories below ``root`` over TLS to clients that know ``token``; use it in a ``with``.
 
     What is asked for below ``moved/`` is redirected to where it is. ``trouble`` makes answers with objects end halfway
     (``"cut"``) or never come (``"hang"``).
@@ -274,7 +274,7 @@ class HttpsServer(ThreadingHTTPServer):
         return f"https://127.0.0.1:{self.server_port}/{name}"
 
     def shutdown_request(self, request: Any) -> None:
-        """Say goodbye in TLS before the connection closes, which GnuTLS insists on."""
+        """Close the TLS session before the connection, which GnuTLS insists on."""
         request.settimeout(0)
         with contextlib.suppress(OSError):
             request.unwrap()

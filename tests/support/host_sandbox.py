@@ -83,7 +83,7 @@ class HostSite(Site):
         return [each["address"] for each in json.loads(file.read_bytes())["replicas"]] if file.exists() else []
 
     def greetings(self, name: str) -> set[str]:
-        """What the replicas in the pool say."""
+        """The answers of the replicas in the pool."""
         return {fetch(address) for address in self.ready(name)}
 
     def healthy(self, key: str = "workload/shop/web@here") -> bool:
@@ -92,7 +92,7 @@ class HostSite(Site):
         return record is not None and record.health == "Healthy"
 
     def message(self, key: str = "workload/shop/web@here") -> str:
-        """What its deployment says."""
+        """The message of its deployment."""
         record = self.recorded().get(key)
         return str(json.loads(record.state)["status"]["message"]) if record is not None else ""
 
@@ -105,7 +105,7 @@ class HostSite(Site):
         return dict(marked(self.state))
 
     def end(self) -> None:
-        """Kill whatever runs still."""
+        """Kill what still runs."""
         for location in self.settings["locations"]:
             asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
 

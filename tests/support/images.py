@@ -54,7 +54,7 @@ class FakeImageStore:
             self.running -= 1
 
     def add(self, reference: str, *more: str) -> None:
-        """Let an image be here, whoever brought it."""
+        """Add an image to the store."""
         digest = reference.partition("@")[2]
         self.images[reference] = ImageInfo(digest, (reference, *more), "linux", self.architecture, self.size, digest)
 
@@ -97,14 +97,14 @@ class FakeImageStore:
             await self.release(each)
 
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
-        """Remove one that nobody else has a name for."""
+        """Remove one that has no other name."""
         assert reference not in self.claims, "it was not released"
         await asyncio.sleep(0)
         image = self.images.get(reference)
         return image is None or bool({*image.references} - {*ours}) or self._delete(reference)
 
     def untag(self, reference: str) -> None:
-        """Let somebody else remove the image under its name."""
+        """Remove the image under its name, as another program does."""
         if reference in self.claims:
             self.images[reference] = msgspec.structs.replace(self.images[reference], references=())
         else:

@@ -115,7 +115,7 @@ def mutated(document: Any, chance: random.Random, pool: Pool, most: int = 4) -> 
         found = list(places(changed))
         if len(found) > MOST_PLACES:
             break
-        # Half of the edits go to the deeper half: that is where the rules look.
+        # Half of the edits go to the deeper half: that is what the rules read.
         place = found[chance.randrange(len(found) // 2 if chance.random() < 0.5 else 0, len(found))]
         chance.choice(EDITS)(place, chance, pool)
     return changed[0]
@@ -185,7 +185,7 @@ def _add(place: Place, chance: random.Random, pool: Pool) -> None:
 
 
 def _same_field(place: Place, chance: random.Random, pool: Pool) -> None:
-    """Give a field what it holds elsewhere: most documents made so are almost right, which is where rules bite."""
+    """Copy a field from another document: most results are almost right, which is where rules bite."""
     alike = [value for name, value in pool.fields if name == place.step]
     place.put(copy.deepcopy(chance.choice(alike or pool.values)))
 

@@ -1,4 +1,4 @@
-"""What is dear to make and only read is made once a run of the tests, whatever the number of workers."""
+"""Values that are expensive to make and only read are made once a run of the tests, for any number of workers."""
 
 from __future__ import annotations
 

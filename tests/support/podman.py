@@ -83,7 +83,7 @@ class PodmanService:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End the service by SIGKILL, whatever it does at the moment; containers run on."""
+        """End the service by SIGKILL at any moment; containers run on."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()

@@ -122,7 +122,7 @@ def start(
 ) -> Forked | subprocess.Popen[bytes]:
     """Start ``python WORDS`` (``-m MODULE …`` or ``-c CODE …``) with ``environ`` laid over this process's.
 
-    ``user`` and ``groups`` are numbers; another user needs a forked process, which may import nothing any more.
+    ``user`` and ``groups`` are numbers; another user needs a forked process, which may import nothing more.
     """
     variables = {**os.environ, **(environ or {})}
     if fresh or not forkable(variables):

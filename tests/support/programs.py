@@ -16,7 +16,7 @@ OWNER = 12_345
 
 
 def only_root(reason: str) -> pytest.MarkDecorator:
-    """Skips a test for anybody but root; in CI it runs, and fails, whoever runs it."""
+    """Skips a test for all users but root; in CI it runs, and fails, for every user."""
     return pytest.mark.skipif(os.geteuid() != 0 and not os.environ.get("CI"), reason=reason)
 
 

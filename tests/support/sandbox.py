@@ -46,7 +46,7 @@ SHOP: dict[str, File] = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload("api")}
 
 
 def eventually(question: Callable[[], Answer], what: str = "", patience: float = PATIENCE) -> Answer:
-    """Ask until the answer is true, and return it; AssertionError that says ``what`` where it never is."""
+    """Ask until the answer is true, and return it; AssertionError with ``what`` where it never is."""
     deadline = time.monotonic() + patience
     while True:
         began = time.thread_time()
@@ -133,7 +133,7 @@ class Site(Sandbox):
         return plain | settings
 
     def configure(self, **settings: Any) -> None:
-        """Change the settings; a daemon that runs takes them over when it looks next."""
+        """Change the settings; a running daemon takes them over at its next poll."""
         self.settings |= settings
         self.settings_file.write_text(json.dumps(self.settings))  # JSON is YAML
 
@@ -197,7 +197,7 @@ class Site(Sandbox):
         return f"{str(found.status).lower()} {found.reason}" if found else ""
 
     def condition_message(self, kind: str, source: str = "main") -> str:
-        """What a condition of the source says to people."""
+        """The message of a condition of the source."""
         found = self._conditions(source).get(kind)
         return found.message if found else ""
 
@@ -217,7 +217,7 @@ class Site(Sandbox):
 
 
 class ServiceManager:
-    """What systemd hears from one daemon; use it in a ``with`` and pass ``environ`` to the daemon."""
+    """The messages of one daemon to systemd; use it in a ``with`` and pass ``environ`` to the daemon."""
 
     def __init__(self, path: Path) -> None:
         self.address = str(path / "notify")

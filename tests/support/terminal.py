@@ -83,12 +83,12 @@ class Terminal:
         return "\n".join(lines).rstrip("\n")
 
     def _read(self) -> bool:
-        """Take what there is, for a short time; False once there will be no more."""
+        """Read what there is, for a short time; False once the end is reached."""
         if not select.select([self._master], [], [], 0.2)[0]:
             return self.process.poll() is None
         try:
             content = os.read(self._master, 65_536)
-        except OSError:  # so a terminal says that nobody is at its other end any more
+        except OSError:  # so a terminal reports that its other end is closed
             return False
         self.written += content.decode(errors="replace").replace("\r\n", "\n")
         return bool(content)

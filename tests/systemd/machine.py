@@ -45,7 +45,7 @@ class Machine:
         return self.run("systemctl", "show", unit, "--property", name, "--value").strip()
 
     def journal(self, unit: str, since: str = "") -> str:
-        """What systemd and the unit said, after the cursor ``since``."""
+        """The messages of systemd and the unit after the cursor ``since``."""
         after = [f"--after-cursor={since}"] if since else []
         return self.run("journalctl", "--unit", unit, "--no-pager", "--output", "cat", *after)
 

@@ -64,7 +64,7 @@ def tree(host: Machine, unit: str) -> str:
 
 
 def active(host: Machine) -> bool:
-    """Whether the daemon says that it is ready."""
+    """Whether the daemon reports that it is ready."""
     return host.show(DAEMON, "ActiveState") == "active"
 
 

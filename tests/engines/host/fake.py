@@ -38,10 +38,10 @@ from tests.support.clock import FakeClock
 
 
 class QuickClock(FakeClock):
-    """A fake clock that goes on when, and only when, nobody has anything left to do at the moment."""
+    """A fake clock that advances when, and only when, no task is ready to run."""
 
     async def run_until_idle(self) -> None:
-        """Let everything go on that can; more than a million turns go round in circles."""
+        """Run all that is ready; more than a million turns mean an endless loop."""
         loop = asyncio.get_running_loop()
         for _ in range(1_000_000):
             await asyncio.sleep(0)
@@ -51,7 +51,7 @@ class QuickClock(FakeClock):
 
 
 class Program(msgspec.Struct, eq=False):
-    """A container as it really is, whatever is known of it; ``dead``: its liveness probe fails."""
+    """A container as it really is, not as it is known; ``dead``: its liveness probe fails."""
 
     launch: ContainerStart
     started: float
@@ -63,7 +63,7 @@ class Program(msgspec.Struct, eq=False):
 
 
 class RuntimeCall(msgspec.Struct, frozen=True):
-    """What the runtime was asked for, and when."""
+    """A call to the runtime, and its time."""
 
     at: float
     verb: str
@@ -75,9 +75,9 @@ OnVerdict = Callable[[Verdict], None]
 
 
 class Programs:
-    """The containers that run on a machine that there is not; they go on whatever becomes of the daemon.
+    """The containers of an imaginary machine; they outlive the daemon.
 
-    So many SIGKILLs as ``unkillable`` says fail.
+    ``unkillable`` is the number of SIGKILLs that fail.
     """
 
     def __init__(self, clock: QuickClock) -> None:
@@ -96,7 +96,7 @@ class Programs:
             self.clock.after(f"program {self._count}", seconds, call)
 
     def note(self, verb: str, replica: str, container: str = "") -> None:
-        """Write down what was asked for."""
+        """Record a call."""
         self.calls.append(RuntimeCall(self.clock.monotonic(), verb, replica, container))
 
     def places(self) -> list[ContainerId]:
@@ -104,7 +104,7 @@ class Programs:
         return sorted(place for place, program in self.running.items() if program.alive)
 
     def end(self, place: ContainerId, code: int, program: Program | None = None) -> None:
-        """The container ends; where ``program`` is given, only if it is still that one."""
+        """End the container; with ``program``, only if it is still that one."""
         found = self.running.get(place)
         if found is None or not found.alive or (program is not None and found is not program):
             return
@@ -168,11 +168,11 @@ class FakeRuntime(HostPrograms):
         self._programs = programs
 
     async def open(self, on_end: OnEnd) -> None:
-        """Tell ``on_end`` of every end from now on."""
+        """Report every end to ``on_end`` from now on."""
         self._programs.on_end = on_end
 
     async def close(self) -> None:
-        """Tell nobody any more."""
+        """Report no further end."""
         self._programs.on_end = self._programs.on_verdict = None
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
@@ -191,11 +191,11 @@ class FakeRuntime(HostPrograms):
         return ContainerView("", "/endpoints", {each: each for each in ports}, directory)
 
     def holds_ports(self, key: Key, replica: str) -> bool:
-        """Ports are held as long as anything of the replica is there."""
+        """Ports stay reserved while any part of the replica exists."""
         return any((place.key, place.replica) == (key, replica) for place in self._programs.running)
 
     async def start(self, launch: ContainerStart) -> None:
-        """Start it, if its behaviour says that it starts."""
+        """Start it, if its behaviour lets it start."""
         programs, place, behaviour = self._programs, launch.place, BEHAVIOURS[launch.image]
         found = programs.running.get(place)
         assert found is None or not found.alive, f"{place} is started while it runs"
@@ -219,7 +219,7 @@ class FakeRuntime(HostPrograms):
         self._programs.note("resize", place.replica, place.container)
 
     async def signal(self, place: ContainerId, number: int) -> None:
-        """SIGKILL ends it now, SIGTERM when its behaviour says so."""
+        """SIGKILL ends it now, SIGTERM at the time of its behaviour."""
         programs, program = self._programs, self._programs.running.get(place)
         programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
         await asyncio.sleep(0)
@@ -232,7 +232,7 @@ class FakeRuntime(HostPrograms):
             programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
-        """Run a hook for as long as the behaviour says."""
+        """Run a hook for as long as its behaviour sets."""
         program = self._programs.running[place]
         behaviour = BEHAVIOURS[program.launch.image]
         first = tuple(argv) == POST_START.command
@@ -250,7 +250,7 @@ class FakeRuntime(HostPrograms):
         return FakeSession(argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
-        """Nobody uses anything."""
+        """No container uses anything."""
         return {place: Usage(0.0, 0) for place in self._programs.places()}
 
     async def list(self) -> list[RunningContainer]:
@@ -270,22 +270,22 @@ class FakeRuntime(HostPrograms):
         ]
 
     def output(self, place: ContainerId) -> Path:
-        """Nobody writes anything."""
+        """No container writes anything."""
         return Path("/dev/null")
 
     def output_form(self, place: ContainerId) -> OutputForm:
-        """Nobody writes anything."""
+        """No container writes anything."""
         return OutputForm.PLAIN
 
     def append_output(self, place: ContainerId, text: str) -> None:
-        """Nobody reads anything."""
+        """There are no readers."""
 
     def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
-        """Nobody writes anything."""
+        """No container writes anything."""
         return ()
 
     async def remove(self, key: Key, replica: str) -> None:
-        """Forget a replica; what still runs of it is remembered in what was told."""
+        """Forget a replica; what still runs of it is recorded in the calls."""
         self._programs.note("remove", replica)
         for place, program in list(self._programs.running.items()):
             if (place.key, place.replica) == (key, replica):
@@ -298,7 +298,7 @@ class FakeRuntime(HostPrograms):
 
 
 class FakeProbing:
-    """The protocol Probes of services.py: verdicts come when the behaviour says so."""
+    """The protocol Probes of services.py: verdicts come at the times of the behaviour."""
 
     def __init__(self, programs: Programs, on_verdict: OnVerdict) -> None:
         self._programs = programs
@@ -307,7 +307,7 @@ class FakeProbing:
         programs.on_verdict = self._report
 
     def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
-        """Tell of its probes from now on; where they have said something meanwhile, at once."""
+        """Report its probes from now on; a verdict that came meanwhile, at once."""
         programs, program = self._programs, self._programs.running[place]
         behaviour, age = BEHAVIOURS[container.image], programs.clock.monotonic() - seen.started
         self._watched.add(place)
@@ -332,7 +332,7 @@ class FakeProbing:
             self._arm(place, program, ProbeKind.LIVENESS, False, 0.0)
 
     def forget(self, place: ContainerId) -> None:
-        """Tell nothing of it any more."""
+        """Report none of its probes any longer."""
         self._watched.discard(place)
 
     def _report(self, verdict: Verdict) -> None:
@@ -341,14 +341,14 @@ class FakeProbing:
 
 
 class FakeProvisioner:
-    """The protocol ContainerProvisioner of services.py: containers are given nothing but their behaviour."""
+    """The protocol ContainerProvisioner of services.py: containers get nothing but their behaviour."""
 
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """One port, so that the pool has something to show."""
         return {8080: 20000}
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
-        """Nothing is held."""
+        """Nothing is reserved."""
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """Nothing moves."""
@@ -363,7 +363,7 @@ class FakeProvisioner:
         )
 
     def release_ports(self, replica: Replica) -> None:
-        """Nothing was held."""
+        """Nothing was reserved."""
 
     async def release(self, replica: Replica) -> None:
         """There is nothing to clear."""

@@ -111,7 +111,7 @@ class Host(Bench):
         raise AssertionError(f"no {reason}")
 
     async def record(self) -> None:
-        """Write down what is seen, as a look for drift does."""
+        """Record what is observed, as a drift check does."""
         for seen in await self.engine.observe():
             self.records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
 

@@ -1,4 +1,4 @@
-"""Whoever shows health looks again when a replica becomes available."""
+"""Health is observed again when a replica becomes available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.engines.host.kit import Host, played
 
 
 async def watch(host: Host, changed: asyncio.Event) -> None:
-    """Set ``changed`` at each change that the engine notices, as the daemon looks again then."""
+    """Set ``changed`` at each change that the engine notices; the daemon observes again then."""
     async for _ in host.engine.changes():
         changed.set()
 

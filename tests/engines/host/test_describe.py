@@ -1,4 +1,4 @@
-"""A replica that is not ready says what it waits for."""
+"""A replica that is not ready names what it waits for."""
 
 from __future__ import annotations
 

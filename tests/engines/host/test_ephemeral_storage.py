@@ -1,4 +1,4 @@
-"""Replicas that use more ephemeral storage than the platform gives are replaced, and a look costs next to nothing."""
+"""Replicas over the limit of ephemeral storage are replaced, and a measurement costs next to nothing."""
 
 from __future__ import annotations
 

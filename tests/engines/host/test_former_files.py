@@ -101,12 +101,12 @@ REPLICA = Replica(
     reason="Deleted",
     creation_timestamp="2026-01-01T00:00:00Z",
 )
-"""What cases/host-files/former-replica.json says; an older program wrote that."""
+"""What cases/host-files/former-replica.json contains; an older program wrote it."""
 
 RECORD = StartRecord(
     ContainerId(WEB, "web-x", "main"), 3, "0a1b", -1, 4711, 99, "BOOT", 11.0, ("/sys/fs/cgroup/x",), {8080: 21649}
 )
-"""What cases/host-files/former-start-record.json says."""
+"""What cases/host-files/former-start-record.json contains."""
 
 
 LATER = {"base_hash", "own_sleep"}

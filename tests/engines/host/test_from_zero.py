@@ -1,4 +1,4 @@
-"""A serverless workload on this host: no replica while nobody asks, one for the first connection, at one address."""
+"""A serverless workload on this host: no replica without requests, one for the first connection, at one address."""
 
 from __future__ import annotations
 

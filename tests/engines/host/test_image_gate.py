@@ -117,7 +117,7 @@ def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: boo
         async def can_sleep(self, place: ContainerId) -> bool:
             self._programs.note("sleep?", place.replica, place.container)
             if answer is None:
-                raise EngineError("nobody knows", reason=Reason.RUNTIME_UNAVAILABLE)
+                raise EngineError("no answer", reason=Reason.RUNTIME_UNAVAILABLE)
             return answer
 
     async def story(host: ImageHost) -> None:

@@ -1,4 +1,4 @@
-"""Files that somebody removes under an engine that works."""
+"""Files that are deleted while an engine uses them."""
 
 from __future__ import annotations
 

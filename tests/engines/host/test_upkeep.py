@@ -12,7 +12,7 @@ from tests.support.clock import FakeClock
 
 
 class SetClock(FakeClock):
-    """A clock that somebody sets: only the wall clock follows."""
+    """A clock that can be set: only the wall clock follows."""
 
     ahead = 0.0
 

@@ -67,7 +67,7 @@ class Location:
         return there
 
     def collect(self) -> Collected:
-        """Looks until nothing is left to take; the last one."""
+        """Collect until nothing is left; the last result."""
 
         async def rounds() -> Collected:
             while (done := await self.collector.collect()).behind:
@@ -90,7 +90,7 @@ class Location:
         assert self.collect().trouble == ""
 
     def search(self, query: str = EVERYTHING) -> Search:
-        """What ``reconciler logs`` looks through."""
+        """What ``reconciler logs`` searches."""
         parsed = parse(query)
         return Search(partial(roots, self.state), parsed.selects, partial(select, parsed))
 

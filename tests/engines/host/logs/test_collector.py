@@ -1,4 +1,4 @@
-"""What containers write is taken whole, once and in order, whatever becomes of their files and of the collector."""
+"""Output is collected whole, once and in order, also when files are replaced or the collector restarts."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_very_long_line_comes_in_parts_with_marks_where_it_was_cut(location: L
     assert max(map(len, whole)) == 65_536
     last = len(parts) - 1
     assert [part.startswith("…") for part in parts] == [at > 0 for at in range(len(parts))]
-    # A line of just one part that nobody ended for seconds may have gone on.
+    # A line of just one part that has had no end for seconds may still go on.
     assert [part.endswith("…") for part in parts] == [at < last or length == 65_536 for at in range(len(parts))]
 
 

@@ -1,4 +1,4 @@
-"""The logs of a location keep to their budget: the oldest go first, of whatever stream."""
+"""The logs of a location keep to their budget: the oldest go first, of any stream."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def certificate(folder: Path) -> Path:
 
 @contextmanager
 def speaker(sends: bytes, keeps_open: bool = False) -> Iterator[int]:
-    """The port of a server that sends the same to whoever has asked, and closes, or does so only in the end."""
+    """The port of a server that sends every client the same, and closes then or only in the end."""
     connections: list[socket.socket] = []
 
     def serve() -> None:
@@ -108,7 +108,7 @@ def speaker(sends: bytes, keeps_open: bool = False) -> Iterator[int]:
 
 @contextmanager
 def suppressed() -> Iterator[None]:
-    """Whoever asked may have gone."""
+    """The client may have gone."""
     try:
         yield
     except OSError:
@@ -116,7 +116,7 @@ def suppressed() -> Iterator[None]:
 
 
 def closed_port() -> int:
-    """A port at which nobody listens."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
     return port

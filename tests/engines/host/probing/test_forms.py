@@ -1,4 +1,4 @@
-"""The four forms of probes against real servers and programs: what is well, and what is said where it is not."""
+"""The four forms of probes against real servers and programs: health, and the messages of failures."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_no_probe_leaves_a_file_open() -> None:
 
     async def scenario() -> None:
         before = await open_files()
-        assert before - 5 < await open_files() < before + 5, "36 looks in each round"
+        assert before - 5 < await open_files() < before + 5, "36 probes in each round"
 
     asyncio.run(scenario())
 
@@ -312,7 +312,7 @@ def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_gone() -
         async with asyncio.timeout(30):
             gone = [await verdicts.get(), await verdicts.get()]
         assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
-        # A probe that was waiting to be accepted when the server closed is told otherwise than one that came later.
+        # A probe that waited to be accepted when the server closed gets another error than a later one.
         assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}
         await prober.close()
 

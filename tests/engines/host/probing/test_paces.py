@@ -1,4 +1,4 @@
-"""When probes ask and what they tell, as pure functions and by the one that really asks."""
+"""When probes run and which verdicts they give, as pure functions and by the prober."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_probe_runs_and_gives_verdicts_at_the_expected_times(case: dict[str, A
 
 
 class Scripted:
-    """Executes nothing: a program ends well or not as the case says of the time."""
+    """Executes nothing: a program succeeds or fails as the case sets for the time."""
 
     def __init__(self, clock: FakeClock, well: Callable[[float], bool | None]) -> None:
         self.clock = clock
@@ -78,7 +78,7 @@ class Scripted:
 
 
 class Listener:
-    """What a prober tells, and when."""
+    """The verdicts of a prober, and when."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""A process runtime on a directory of the test, ways to wait for it, and a look at /proc that is not its own."""
+"""A process runtime on a directory of the test, ways to wait for it, and an independent view of /proc."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shell(script: str, of: ContainerId | None = None, **more: Any) -> ContainerS
 
 
 class Host:
-    """One life of the daemon, as far as the runtime knows it. ``ended`` lists the ends that it has told."""
+    """One life of the daemon, as far as the runtime knows it. ``ended`` lists the ends that it has reported."""
 
     def __init__(self, root: Path, *, limited: bool = True) -> None:
         self.root = root
@@ -62,11 +62,11 @@ class Host:
         self.ended: list[ContainerId] = []
 
     async def running(self, of: ContainerId | None = None) -> RunningContainer:
-        """What the runtime says about a container."""
+        """What the runtime reports of a container."""
         return next(each for each in await self.runtime.list() if each.place == (of or place()))
 
     async def over(self, of: ContainerId | None = None) -> RunningContainer:
-        """What it says once the container has ended."""
+        """What it reports once the container has ended."""
         await until(lambda: (of or place()) in self.ended, f"the end of {of or place()}")
         found = await self.running(of)
         assert not found.alive
@@ -103,7 +103,7 @@ async def opened(root: Path, *, limited: bool = True, keep: bool = False) -> Asy
 
 
 async def until(question: Callable[[], object], what: str = "") -> None:
-    """Return once the answer is true; AssertionError that says ``what`` where it never is."""
+    """Return once the answer is true; AssertionError with ``what`` where it never is."""
     deadline = time.monotonic() + PATIENCE
     while not question():
         assert time.monotonic() < deadline, f"in {PATIENCE:.0f} s never: {what or question}"
@@ -119,7 +119,7 @@ def alive(pid: int) -> bool:
 
 
 def marked(root: Path) -> list[int]:
-    """All living processes that say that they belong to ``root``."""
+    """All living processes that are marked as part of ``root``."""
     sign = f"RECONCILER_ROOT={root.resolve()}\0".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

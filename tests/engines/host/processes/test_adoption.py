@@ -35,7 +35,7 @@ def record(root: Path) -> Path:
 
 
 def change(root: Path, **fields: Any) -> None:
-    """Make the record of the start say something else."""
+    """Change the record of the start."""
     record(root).write_text(json.dumps({**json.loads(record(root).read_text()), **fields}))
 
 
@@ -272,7 +272,7 @@ asyncio.run(story())
 
 
 def die(root: Path, when: str) -> None:
-    """Let a daemon die by SIGKILL ``before`` or ``after`` it has told the wrapper to go."""
+    """Let a daemon die by SIGKILL ``before`` or ``after`` it has sent the wrapper the start signal."""
     environ = {**os.environ, "PASSWORD": "hunter2"}
     ended = subprocess.run([sys.executable, "-c", DAEMON, root, when], env=environ, check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL

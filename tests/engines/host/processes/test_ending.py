@@ -1,4 +1,4 @@
-"""What is told to end ends, with everything that it has started, however that hides."""
+"""A container that is to end ends with everything that it has started, however that hides."""
 
 from __future__ import annotations
 

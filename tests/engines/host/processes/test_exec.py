@@ -168,6 +168,6 @@ def test_the_loop_goes_on_meanwhile_and_a_waiter_may_give_up(tmp_path: Path) -> 
             await asyncio.gather(*waiting, return_exceptions=True)
             assert all(each.cancelled() for each in waiting)
             assert time.monotonic() - begun < 600
-            await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was given up")
+            await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was cancelled")
 
     asyncio.run(story())

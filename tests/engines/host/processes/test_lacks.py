@@ -1,4 +1,4 @@
-"""What processes cannot be given is said, and nothing else."""
+"""What processes cannot get is reported, and nothing else."""
 
 from __future__ import annotations
 

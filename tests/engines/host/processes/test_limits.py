@@ -1,4 +1,4 @@
-"""Limits are real where control groups may be made, and found where they may be; usage is told either way."""
+"""Limits are real where control groups may be made; usage is reported either way."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(tmp_pa
 
 
 def sleeping(root: Path) -> list[int]:
-    """The programs of the container that sleep, once they are no shells any more."""
+    """The programs of the container that sleep, once they are no longer shells."""
     return [pid for pid in marked(root) if b"sleep\0" in Path(f"/proc/{pid}/cmdline").read_bytes()[:6]]
 
 

@@ -1,4 +1,4 @@
-"""What cannot start says why before anything is started, and keeps secrets to itself."""
+"""A container that cannot start reports why before anything starts, and reveals no secret."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def test_programs_that_are_cancelled_before_they_begin_end(tmp_path: Path) -> No
             for each in hasty:
                 each.cancel()
             await asyncio.gather(*hasty, return_exceptions=True)
-            await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was given up")
+            await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was cancelled")
             descriptors = len(os.listdir("/proc/self/fd"))
             await ran(host.runtime, "true")
             await ran(host.runtime, "true", terminal=TerminalSize())

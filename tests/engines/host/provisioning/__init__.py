@@ -1,1 +1,1 @@
-"""What containers are given: variables, secrets, files and ports."""
+"""What containers get: variables, secrets, files and ports."""

@@ -1,4 +1,4 @@
-"""What shall run, out of bodies; and the config_hash that says what else replicas were started with."""
+"""Workload specs from bodies; and the config_hash, which stands for all else that replicas start with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET_KEY = b"k" * 32
 
 
 def probe(found: Probe | None) -> dict[str, Any] | None:
-    """A probe as cases tell it."""
+    """A probe as cases write it."""
     if found is None:
         return None
     [(form, target)] = [(name, each) for name in ("http_get", "tcp_socket", "grpc") if (each := getattr(found, name))]
@@ -29,7 +29,7 @@ def probe(found: Probe | None) -> dict[str, Any] | None:
 
 
 def container(found: ContainerSpec) -> dict[str, Any]:
-    """A container as cases tell it."""
+    """A container as cases write it."""
     plain = {"readiness": probe(found.readiness), "liveness": probe(found.liveness)}
     for name in ("post_start", "pre_stop"):
         command = getattr(found, name)

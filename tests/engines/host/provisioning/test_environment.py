@@ -23,9 +23,9 @@ CANARY = "correct-horse"
 
 def view(ports: dict[int, int] | None = None) -> ContainerView:
     """What a container of the replica web-0 sees, in a runtime of its own paths."""
-    defaults = {"HOME": "/given/home", "HOSTNAME": "web-0", "LANG": "C.UTF-8", "PATH": DEFAULT_PATH}
+    defaults = {"HOME": "/replica/home", "HOSTNAME": "web-0", "LANG": "C.UTF-8", "PATH": DEFAULT_PATH}
     return ContainerView(
-        "/given/volumes", "/given/endpoints", ports or {}, "", {**defaults, "TMPDIR": "/given/scratch"}
+        "/replica/volumes", "/replica/endpoints", ports or {}, "", {**defaults, "TMPDIR": "/replica/scratch"}
     )
 
 

@@ -36,7 +36,7 @@ PLACE = ContainerId(WEB, "web-1", "main")
 SECRETS = {"s": {"type": "dictionary", "data": {"user": "shop", "password": CANARY}}}
 AT_S = {"uri": "platform://secret/s", "path": "/s"}
 USER, GROUP = 61234, 61235
-"""Nobody's on any machine."""
+"""Belongs to no user of any machine."""
 
 OURS = Owner()
 
@@ -65,7 +65,7 @@ def provide(files: Files, container: Container, place: ContainerId, owner: Owner
 def give(
     files: Files, *volumes: dict[str, str], place: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
 ) -> Provided:
-    """What a container with ``volumes`` is given."""
+    """What a container with ``volumes`` gets."""
     return provide(files, container_of({"volumes": list(volumes)}), place, owner, index)
 
 

@@ -19,7 +19,7 @@ from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
 
 LOCAL = range(24_000, 24_400)
-"""Of this test alone, so that nobody else is in the way."""
+"""Used by this test alone, so that no other program takes them."""
 
 
 def listening(address: str, port: int = 0) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Tokens of workloads: made once, kept, for the daemon alone."""
+"""Tokens of workloads: made once, stable, readable by the daemon alone."""
 
 from __future__ import annotations
 

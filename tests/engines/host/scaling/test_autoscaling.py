@@ -37,7 +37,7 @@ def wanted_of(type_: str, autoscaling: Autoscaling, capacity_ai: bool | None = N
 
 
 def reading_of(seen: dict[str, Any], replicas: int, now: float) -> MetricReading | None:
-    """What a source says of ``replicas`` replicas that are all available."""
+    """The reading of a source for ``replicas`` replicas that are all available."""
     if seen.get("value", 0) is None:
         return None
     value = seen["value"] if "value" in seen else seen["load"] / max(replicas, 1)
@@ -45,7 +45,7 @@ def reading_of(seen: dict[str, Any], replicas: int, now: float) -> MetricReading
 
 
 def changes(course: list[list[float]]) -> list[list[float]]:
-    """``course`` without the entries that say the same as the one before."""
+    """``course`` without entries equal to the one before."""
     return [entry for before, entry in itertools.pairwise([[-1, None], *course]) if entry[1] != before[1]]
 
 

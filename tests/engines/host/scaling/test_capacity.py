@@ -20,7 +20,7 @@ MIB = 2**20
 
 
 def lived(history: History | None, digest: str, course: list[list[float]], now: float) -> tuple[History | None, float]:
-    """``history`` after a course of use, looked at four times a minute; two replicas, of which one is idle."""
+    """``history`` after a course of use, sampled four times a minute; two replicas, of which one is idle."""
     for minutes, *amounts in course:
         for _ in range(int(minutes * 4)):
             uses = [Used(amounts[0], int(amounts[1] * MIB)), Used(0.0, MIB)] if amounts else []
