@@ -125,7 +125,7 @@ def test_durations_are_seconds(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1w", "1s\n", "1.s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration such as"):
         parse_duration(text)
 

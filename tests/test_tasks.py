@@ -59,7 +59,7 @@ def test_a_lost_cancellation_is_repeated() -> None:
     asyncio.run(story())
 
 
-def test_what_does_not_end_is_logged_by_name_and_abandoned() -> None:
+def test_a_task_that_does_not_end_is_logged_by_name_and_abandoned() -> None:
     async def story() -> None:
         out = StringIO()
         logs.configure("json", stream=out)

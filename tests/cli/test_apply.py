@@ -126,7 +126,7 @@ def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "apply"])
-def test_what_to_type_is_printed_where_something_waits(tmp_path: Path, command: str) -> None:
+def test_commands_print_the_approval_that_waits(tmp_path: Path, command: str) -> None:
     desk = desk_that_waits(tmp_path)
     typed = re.findall(r"reconciler (approve [0-9a-f]{32})$", desk.run(command).out, re.MULTILINE)
     assert len(typed) == 1

@@ -126,7 +126,7 @@ def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(site: Hos
     assert (result.returncode, result.stdout) == (0, f"main: applied at main@sha1:{commit}: 4 created\n")
 
 
-def test_what_the_daemon_did_for_a_commit_is_summed_up_too(site: HostSite, tmp_path: Path) -> None:
+def test_apply_sums_up_what_the_daemon_did_for_the_commit(site: HostSite, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     with site.daemon():
         eventually(lambda: site.healthy(API), "the first commit is applied")

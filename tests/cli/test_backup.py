@@ -40,7 +40,7 @@ def test_a_lost_state_directory_comes_back_from_a_backup(desk: Desk) -> None:
     assert PASSWORD not in result.out + restored.out
 
 
-def test_what_came_after_the_backup_is_made_so_again(desk: Desk) -> None:
+def test_the_first_run_after_a_restore_applies_later_commits_again(desk: Desk) -> None:
     file = desk.path / "copy.sqlite"
     desk.run("backup", str(file))
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})

@@ -128,7 +128,7 @@ def test_nothing_in_is_nothing_out(tmp_path: Path) -> None:
     assert here("convert", "a.yaml", cwd=tmp_path) == CommandResult(0, "", "")
 
 
-def test_the_values_of_secrets_stand_in_the_manifests_and_nowhere_else(tmp_path: Path) -> None:
+def test_values_of_secrets_appear_in_the_manifests_only(tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: kanarienvogel}\n"
     (tmp_path / "a.yaml").write_text(f"{secret}novel: kanarienvogel\n")
     result = here("convert", "a.yaml", cwd=tmp_path)

@@ -173,7 +173,7 @@ def test_diff_takes_the_source_from_the_settings(tmp_path: Path) -> None:
         (["HEAD", "HEAD", "--repo", "/nowhere"], 2, "'/nowhere' does not exist"),
     ],
 )
-def test_what_cannot_be_compared_is_named(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:
+def test_diff_names_what_it_cannot_compare(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:
     clone = Clone(tmp_path)
     clone.diff("HEAD", "HEAD")
     result = here("diff", *words, cwd=clone.path, RECONCILER_SETTINGS=clone.absent)

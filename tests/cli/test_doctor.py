@@ -139,7 +139,7 @@ def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
     assert f"{desk.settings}:2:1: " in reported(desk, "settings", "problem")
 
 
-def test_settings_that_everybody_may_change_are_a_problem(desk: Desk) -> None:
+def test_settings_that_every_user_can_write_are_a_problem(desk: Desk) -> None:
     desk.settings.chmod(0o666)
     assert "every user of this host may change" in reported(desk, "settings", "problem")
 
@@ -153,7 +153,7 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
 
 
 @only_root("only root can give files away")
-def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path) -> None:
+def test_missing_permissions_of_the_daemon_user_are_a_problem(open_place: Path) -> None:
     desk = Desk(open_place)
     desk.applied()
     desk.run = partial(desk.run, real=True)  # type: ignore[method-assign]
@@ -314,7 +314,7 @@ def test_doctor_reports_a_refused_revision_and_a_suspension(desk: Desk) -> None:
     assert "holidays -> to end that: reconciler resume main" in reported(desk, "source main", "warning")
 
 
-def test_a_resource_that_somebody_suspended_is_not_forgotten(desk: Desk) -> None:
+def test_doctor_reports_a_suspended_resource(desk: Desk) -> None:
     desk.run("suspend", "workload/shop/web", "--reason", "a look inside")
     advice = "a look inside -> to end that: reconciler resume workload/shop/web"
     assert advice in reported(desk, "workload/shop/web", "warning")

@@ -38,7 +38,7 @@ def test_tabs_are_shown_as_spaces() -> None:
     assert excerpt("kind: gvc\nname:\t'x'\t# y\n", 2, 7) == ("name:    'x'    # y", "         ^^^")
 
 
-def test_what_would_move_the_cursor_is_written_out() -> None:
+def test_control_characters_in_excerpts_are_escaped() -> None:
     shown, carets = excerpt("kind: gvc\nname: \x1b[2J\u202ex y\n", 2, 14) or ("", "")
     assert shown == "name: \\x1b[2J\\u202ex y"
     assert shown[len(carets) - 1] == "y"
@@ -61,7 +61,7 @@ def test_a_text_of_several_lines_is_underlined_on_the_first() -> None:
     assert excerpt("kind: gvc\nname: some\n  words\n", 2, 7) == ("name: some", "      ^^^^")
 
 
-def test_what_cannot_be_parsed_gets_one_caret() -> None:
+def test_a_line_that_cannot_be_parsed_gets_one_caret() -> None:
     assert excerpt("kind: gvc\nname: [a\nb: c\n", 3, 2) == ("b: c", " ^")
 
 

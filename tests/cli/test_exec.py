@@ -110,7 +110,7 @@ def test_streams_arguments_and_exit_codes_pass_unchanged(place: Place) -> None:
     assert place.run("--", "no-such-program").returncode == 127
 
 
-def test_what_reads_slowly_gets_all_of_it_and_may_end_first(place: Place) -> None:
+def test_a_slow_reader_gets_all_output_and_may_end_first(place: Place) -> None:
     shell = f"{' '.join(place.command)} -- yes | head -c 3; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("y\ny1\n", "")
@@ -186,7 +186,7 @@ WORDS = (
 )
 
 
-def test_what_cannot_be_entered_is_explained(tmp_path: Path) -> None:
+def test_exec_explains_why_it_cannot_enter_a_container(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.save(replica("api-1", Container("main", RUNNING), Container("side", RUNNING)))
     place.save(replica("api-2", Container("main", Phase.WAITING, failures=1), ready=False))

@@ -67,7 +67,7 @@ def test_an_item_is_the_manifest_and_what_is_recorded_of_it(tmp_path: Path) -> N
     assert "gvc" not in gvc
 
 
-def test_what_is_asked_for_narrows_what_is_shown(tmp_path: Path) -> None:
+def test_arguments_of_get_filter_the_list(tmp_path: Path) -> None:
     shop(tmp_path).close()
     assert set(items(tmp_path)) == {"shop", "db", "api", "web"}
     assert set(items(tmp_path, "workload")) == {"api", "web"}
@@ -107,9 +107,7 @@ def test_yaml_and_json_show_the_same(tmp_path: Path) -> None:
         (["worklod"], 2, "Error: there is no kind 'worklod'; did you mean workload?"),
     ],
 )
-def test_what_is_not_there_is_named_with_the_nearest(
-    tmp_path: Path, words: list[str], code: int, complaint: str
-) -> None:
+def test_get_suggests_the_nearest_name(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:
     shop(tmp_path).close()
     result = here("get", *words, cwd=tmp_path)
     assert (result.code, result.out) == (code, "")

@@ -38,7 +38,7 @@ def test_a_plan_shows_nothing_that_hides_or_steers(desk: Desk, form: str) -> Non
         assert f"`` {BRANCH}@" in result.out
 
 
-def test_what_is_applied_is_shown_with_escapes_and_keeps_its_bytes(desk: Desk) -> None:
+def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(desk: Desk) -> None:
     desk.applied()
     for words in (("describe", "workload/shop/web"), ("get",), ("events",), ("history",)):
         result = desk.run(*words)

@@ -59,7 +59,9 @@ def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_what_is_asked_for_is_shown(location: Location, tmp_path: Path, words: list[str], lines: list[str]) -> None:
+def test_logs_shows_the_lines_that_a_query_selects(
+    location: Location, tmp_path: Path, words: list[str], lines: list[str]
+) -> None:
     result = here("logs", *words, cwd=tmp_path)
     assert result.code == 0, result.err
     assert [line.partition(" | ")[2] for line in result.out.splitlines()] == lines
@@ -141,7 +143,7 @@ def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, t
     assert ("\x1b[" in head) is (environ != "NO_COLOR=1")
 
 
-def test_what_the_daemon_shows_to_others_is_harmless_to_their_terminals(location: Location, tmp_path: Path) -> None:
+def test_logs_from_the_daemon_are_escaped_for_terminals(location: Location, tmp_path: Path) -> None:
     location.taken(WRITTEN, place("odd"))
     result = here("logs", "workload/shop/odd", cwd=tmp_path, RECONCILER_SERVED="1")
     assert "\\x1b[31mred" in result.out

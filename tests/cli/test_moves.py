@@ -56,7 +56,7 @@ def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: 
     assert not any(step["key"] == "volumeset/shop/data" and step["action"] != "update" for step in steps)
 
 
-def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: Desk) -> None:
+def test_resources_of_a_removed_source_are_orphaned_and_not_deleted(desk: Desk) -> None:
     def state() -> dict[str, tuple[bool, str]]:
         items = desk.run("get", "workload", "a", "-o", "json").json["items"]
         return {each["type"]: (each["status"], each["reason"]) for each in items[0]["conditions"]}
@@ -79,14 +79,14 @@ def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: De
     assert "workload/shop/a" not in desk.recorded()
 
 
-def test_what_comes_back_with_its_source_is_no_orphan(desk: Desk) -> None:
+def test_resources_of_a_source_that_returns_are_no_orphans(desk: Desk) -> None:
     _side_is_gone(desk)
     desk.settings.write_text(TWO)
     desk.applied()
     assert "rphaned" not in desk.run("get").out + desk.run("describe", "workload/shop/a").out.partition("\nEvents")[0]
 
 
-def test_what_a_removed_source_owned_stays_whatever_others_do(desk: Desk) -> None:
+def test_resources_of_a_removed_source_survive_runs_of_others(desk: Desk) -> None:
     _side_is_gone(desk)
     desk.commit({"shop/web.yaml": workload("web", "2")})
     desk.applied()
@@ -116,7 +116,7 @@ def test_all_that_a_removed_source_left_can_be_taken_at_once(desk: Desk) -> None
     assert not {"workload/shop/a", "workload/shop/b"} & desk.recorded()
 
 
-def test_what_was_taken_and_is_in_git_goes_on_as_it_was(desk: Desk) -> None:
+def test_an_adopted_resource_in_git_stays_unchanged(desk: Desk) -> None:
     _side_is_gone(desk)
     desk.run("adopt", "--all-of", "side", "--source", "main")
     desk.commit({"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})

@@ -51,7 +51,7 @@ def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) ->
     assert version(desk) == 2
 
 
-def test_who_suspended_a_resource_and_why_is_shown_at_once_and_until_it_is_over(desk: Desk) -> None:
+def test_a_suspension_is_shown_with_author_and_reason_until_it_ends(desk: Desk) -> None:
     desk.run("suspend", WEB, "--reason", "a look inside")
     assert re.search(r"^workload/shop/web +Recorded +yes, suspended ", desk.run("get").out, re.MULTILINE)
     assert re.search(r"Suspended +True +Suspended +suspended by \S+: a look inside", desk.run("describe", WEB).out)
@@ -83,7 +83,7 @@ def test_get_notes_suspensions_and_rollbacks_beside_the_records(desk: Desk) -> N
     assert desk.run("get", "-o", "json").err == ""
 
 
-def test_what_depends_on_a_suspended_resource_waits_for_it(desk: Desk) -> None:
+def test_dependents_of_a_suspended_resource_wait_for_it(desk: Desk) -> None:
     desk.run("suspend", WEB)
     tags = "tags: {reconciler/depends-on: workload/web}\n"
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
@@ -138,7 +138,7 @@ def test_a_suspension_ends_by_itself(desk: Desk) -> None:
         (("rollback", "other", "HEAD"), "there is no source 'other'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_reason(desk: Desk, words: tuple[str, ...], message: str) -> None:
+def test_impossible_commands_are_refused_with_a_reason(desk: Desk, words: tuple[str, ...], message: str) -> None:
     result = desk.run(*words)
     assert result.code == 1
     assert message in result.err
@@ -149,7 +149,7 @@ def test_an_end_that_is_over_is_a_mistake(desk: Desk) -> None:
     assert desk.run("suspend", "main", "--until", "soon").code == 2
 
 
-def test_a_source_that_is_rolled_back_stays_there_whatever_is_pushed(desk: Desk) -> None:
+def test_a_rolled_back_source_ignores_later_commits(desk: Desk) -> None:
     first = desk.repo.git("rev-parse", "main")
     desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
     desk.applied()
@@ -180,7 +180,7 @@ def test_an_orphan_stays_when_it_leaves_git_until_it_is_adopted(desk: Desk) -> N
     assert reasons(desk, WEB)[-4:] == ["Orphaned", "Adopted", "Deleted", "Deleted"]
 
 
-def test_what_a_removed_source_left_goes_to_the_one_that_adopts_it(tmp_path: Path) -> None:
+def test_resources_of_a_removed_source_belong_to_the_one_that_adopts_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.settings.write_text(SETTINGS.replace("name: main", "name: other"))
@@ -243,7 +243,7 @@ def test_the_settings_decide_what_waits_for_approval(desk: Desk, mode: str, wait
         assert "Approved" in desk.run("events", "-o", "json").out
 
 
-def test_what_waits_at_a_location_that_the_gvc_left_is_not_ready(desk: Desk) -> None:
+def test_a_delete_that_waits_at_a_former_location_makes_the_gvc_unready(desk: Desk) -> None:
     desk.commit({"shop/gvc.yaml": GVC.replace("      - //location/there\n", "")})
     desk.run("apply")
     waiting = {"api", "db", "web", "data"}
@@ -260,7 +260,7 @@ def test_what_waits_at_a_location_that_the_gvc_left_is_not_ready(desk: Desk) -> 
     assert "ApprovalRequired" not in desk.run("get").out
 
 
-def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
+def test_a_plan_that_is_carried_out_cannot_be_approved_again(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}approval: deletes\n")
     desk.commit({"shop/web.yaml": None})
     desk.run("apply")

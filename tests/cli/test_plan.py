@@ -215,7 +215,7 @@ def test_a_plan_blames_commits_unless_an_option_prevents_it(tmp_path: Path) -> N
     assert not any("blame" in change for step in steps for change in step["changes"])
 
 
-def test_of_a_saved_plan_only_what_it_does_counts_and_not_who_asked(tmp_path: Path) -> None:
+def test_a_saved_plan_is_compared_by_its_steps_and_not_by_blame(tmp_path: Path) -> None:
     desk = desk_with_changes(tmp_path)
     assert desk.run("plan", "--out", "plan.json").code == 0
     assert '"blame":' in (tmp_path / "plan.json").read_text()

@@ -220,7 +220,7 @@ def test_without_a_daemon_there_are_no_answers(site: Site) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\n", b"[]\n", b'{"a": 1}\n', b"x" * 100_000, b'["get\\u0000"]\n', b'["get"'])
-def test_whatever_is_sent_the_daemon_goes_on(served: Site, daemon: Running, sent: bytes) -> None:
+def test_the_daemon_survives_any_message(served: Site, daemon: Running, sent: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(str(served.state / NAME))
         link.sendall(sent)
@@ -271,7 +271,7 @@ def test_every_option_of_a_command_for_readers_was_thought_about(name: str) -> N
     ],
     ids=" ".join,
 )
-def test_what_could_change_or_read_a_file_is_refused(words: list[str]) -> None:
+def test_a_statement_that_could_change_or_read_a_file_is_refused(words: list[str]) -> None:
     assert refusal(words)
 
 

@@ -81,7 +81,7 @@ def test_the_previous_revision_is_a_good_one(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("word", ["feature", "feature~1"])
-def test_what_was_never_followed_is_refused_unless_by_force(desk: Desk, word: str) -> None:
+def test_a_commit_that_was_never_followed_is_refused_without_force(desk: Desk, word: str) -> None:
     result = desk.run("rollback", "main", word)
     assert result.code == 1
     assert f"which main never followed: it is no ancestor of {commit(desk, 'main')[:12]}" in result.err
@@ -108,7 +108,7 @@ def test_a_rollback_takes_a_revision_or_the_previous_one_not_both(desk: Desk, wo
     assert "either a revision REV or --previous" in result.err
 
 
-def test_what_was_checked_out_before_is_no_revision(desk: Desk) -> None:
+def test_the_former_checkout_is_no_revision(desk: Desk) -> None:
     assert "names no revision" in desk.run("rollback", "main", "@{1}").err
 
 

@@ -50,7 +50,7 @@ def owners(state: Path) -> set[tuple[int, int]]:
     return {(found.st_uid, found.st_gid) for path in (state, *state.rglob("*")) for found in [path.lstat()]}
 
 
-def test_what_root_applies_belongs_to_the_owner(site: Site) -> None:
+def test_files_that_root_creates_belong_to_the_owner(site: Site) -> None:
     result = by_root(site.settings_file, "apply")
     assert result.code == 0, result.err
     assert owners(site.state) == {(OWNER, OWNER)}
@@ -132,7 +132,7 @@ def test_the_daemon_of_root_is_the_owner(site: Site) -> None:
         assert running.stop() == 0
 
 
-def test_a_state_directory_behind_a_link_of_somebody_else_is_refused(site: Site, vault: Path) -> None:
+def test_a_state_directory_behind_a_link_of_another_user_is_refused(site: Site, vault: Path) -> None:
     shutil.rmtree(site.state)
     site.state.symlink_to(vault)
     os.chown(site.state, OWNER, OWNER, follow_symlinks=False)

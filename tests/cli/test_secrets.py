@@ -104,7 +104,7 @@ def test_no_command_shows_secret_data_and_no_file_but_the_records_holds_it(tmp_p
 
 
 @pytest.mark.parametrize("form", ["encrypted", "on this host"])
-def test_what_is_not_in_git_as_text_is_not_in_the_records_either(tmp_path: Path, form: str) -> None:
+def test_encrypted_and_hosted_values_are_not_in_the_records(tmp_path: Path, form: str) -> None:
     desk = Desk(tmp_path)
     identity, recipient = fresh()
     private(tmp_path / "host" / "age.txt", identity)

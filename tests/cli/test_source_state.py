@@ -154,7 +154,7 @@ def test_a_subject_cannot_steer_the_terminal(desk: Desk) -> None:
         assert not re.search("[\x1b\x07\u202e]", (result.out + result.err).replace("\x1b[0m", "")), result
 
 
-def test_one_source_in_trouble_does_not_speak_for_another(tmp_path: Path) -> None:
+def test_a_failing_source_does_not_change_the_state_of_another(tmp_path: Path) -> None:
     both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
     desk = Desk(tmp_path, SHOP, both)
     GitRepo.create(tmp_path / "extra", {"bad.yaml": BAD})

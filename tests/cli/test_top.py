@@ -98,7 +98,7 @@ def test_top_reports_a_host_without_replicas(tmp_path: Path) -> None:
     assert (result.code, result.out, result.err) == (0, "", "no replicas run here\n")
 
 
-def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its_place(tmp_path: Path) -> None:
+def test_top_shows_the_use_of_processes_and_redraws_in_place(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served("web", replicas=1), "shop/busy.yaml": busy()}
     with host_site(tmp_path, files) as site, site.daemon():
         eventually(lambda: site.healthy() and site.healthy("workload/shop/busy@here"), "all is well", LONG)

@@ -54,7 +54,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_what_does_not_exist_is_an_error(desk: Desk, words: tuple[str, ...], why: str) -> None:
+def test_an_unknown_name_is_an_error(desk: Desk, words: tuple[str, ...], why: str) -> None:
     assert desk.run(*words) == (1, "", f"error: {why}\n")
 
 
@@ -64,7 +64,7 @@ def test_a_source_among_keys_is_named_with_those_that_there_are(desk: Desk) -> N
         assert (result.code, result.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
 
 
-def test_what_was_deleted_has_its_history(desk: Desk) -> None:
+def test_a_deleted_resource_has_its_history(desk: Desk) -> None:
     result = desk.run("events", "workload/shop/old")
     assert (result.code, result.err, result.out.count("Deleted")) == (0, "", 2)
     assert desk.run("drift", "workload/shop/old").code == 0
@@ -74,7 +74,7 @@ def test_what_was_deleted_has_its_history(desk: Desk) -> None:
     assert (result.code, result.err) == (1, deleted)
 
 
-def test_what_exists_and_has_nothing_is_no_error(desk: Desk) -> None:
+def test_an_empty_answer_is_no_error(desk: Desk) -> None:
     for words in (
         ("events", "source/main"),
         ("get", "agent"),
@@ -84,7 +84,7 @@ def test_what_exists_and_has_nothing_is_no_error(desk: Desk) -> None:
         assert desk.run(*words).code == 0, words
 
 
-def test_what_is_in_git_alone_is_not_unknown(tmp_path: Path) -> None:
+def test_a_resource_that_is_only_in_git_is_known(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.run("suspend", "workload/shop/web")

@@ -72,7 +72,7 @@ def test_a_backup_of_the_first_version_is_restored(desk: Desk) -> None:
     assert desk.plan()["hold_digest"] == DIGEST
 
 
-def test_what_the_first_version_called_healthy_and_nothing_runs_of_is_recorded(desk: Desk) -> None:
+def test_a_migration_turns_healthy_into_recorded_where_nothing_runs(desk: Desk) -> None:
     with closing(Records.open(desk.state / FILE)) as records:
         assert {record.health for record in records.applied.items() if record.location} == {Health.RECORDED}
         assert {record.health for record in records.applied.items() if not record.location} == {Health.HEALTHY}

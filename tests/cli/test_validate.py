@@ -94,7 +94,7 @@ def test_a_directory_is_judged_among_its_neighbours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "other"), [("a", "b"), ("b", "a")])
-def test_what_a_file_around_declares_too_is_a_fault_of_both(tmp_path: Path, asked: str, other: str) -> None:
+def test_a_duplicate_in_a_parent_folder_is_a_fault_of_both(tmp_path: Path, asked: str, other: str) -> None:
     lay(tmp_path, {"gvc.yaml": GVC, "a/web.yaml": workload(), "b/web.yaml": workload()})
     (tmp_path / ".git").mkdir()
     twice = f"{asked}/web.yaml:1:1: error: workload/shop/api is declared twice: here and at {other}/web.yaml:1 "
@@ -210,7 +210,7 @@ def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
         ([], "cannot read the settings"),
     ],
 )
-def test_what_makes_no_sense_exits_with_2(tmp_path: Path, words: list[str], complaint: str) -> None:
+def test_wrong_use_exits_with_2(tmp_path: Path, words: list[str], complaint: str) -> None:
     (tmp_path / "empty").mkdir()
     result = validate(tmp_path, *words)
     assert (result.code, result.out) == (2, "")

@@ -57,7 +57,7 @@ def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_what_is_written_is_valid_in_a_gvc(file: Path, tmp_path: Path) -> None:
+def test_converted_manifests_are_valid_in_a_gvc(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
     if case["code"] or case.get("words", ["convert"])[0] != "convert" or not case["output"]:
         pytest.skip("nothing is written")

@@ -94,7 +94,7 @@ def test_members_of_an_exported_gvc_lie_below_it(tmp_path: Path) -> None:
     assert here("validate", "all", cwd=tmp_path).code == 0
 
 
-def test_what_has_no_gvc_has_no_place_in_a_tree(tmp_path: Path) -> None:
+def test_a_resource_without_its_gvc_is_not_written_to_a_tree(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: identity\nname: web\n")
     refused = here("import", "a.yaml", "--out", "all", cwd=tmp_path)
     assert (refused.code, "the GVC of identity/web is not known" in refused.err) == (1, True)
@@ -122,7 +122,7 @@ spec:
     assert all(link in text for link in links)
 
 
-def test_what_breaks_its_schema_keeps_its_fields() -> None:
+def test_an_import_that_breaks_its_schema_keeps_its_fields() -> None:
     spec = b"{loadBalancer: {dedicated: false, trustedProxies: many}, staticPlacement: {locationLinks: [{}, [1]]}}"
     raw = b"kind: gvc\nname: shop\nspec: " + spec
     assert b"trustedProxies: many" in imported(raw)

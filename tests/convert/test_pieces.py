@@ -63,7 +63,7 @@ def test_names_are_unique(names: list[str]) -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_a_file_lies_below_its_root_whatever_the_names(gvc: str, name: str) -> None:
+def test_every_file_is_below_its_root(gvc: str, name: str) -> None:
     for kind in (Kind.GVC, Kind.WORKLOAD, Kind.SECRET):
         parts = file_of(Draft(kind, gvc, name, {})).split("/")
         assert all(part and not part.startswith(".") for part in parts)

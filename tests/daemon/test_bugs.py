@@ -210,7 +210,7 @@ def test_a_bug_in_another_part_of_a_round_leaves_the_sources_alone(
     assert SECRET not in str([logged, stage.records.events.list()])
 
 
-def test_who_asked_for_a_run_that_meets_a_bug_gets_an_answer(stage: Stage) -> None:
+def test_a_request_whose_run_meets_a_bug_gets_an_answer(stage: Stage) -> None:
     number = stage.records.requests.add("apply", {"plans": [{"nonsense": 1}]}, "ada")
     asyncio.run(OneRound(stage).until_quiet())
     request = stage.records.requests.get(number)

@@ -63,7 +63,7 @@ def answers(site: HostSite) -> set[str]:
         return {"refused"}
 
 
-def test_what_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoints(tmp_path: Path) -> None:
+def test_a_replica_that_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoints(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(env={"GREETING": "well"}), "shop/plain.yaml": PLAIN}
     with on_small_disk(tmp_path, files) as site, site.daemon() as daemon:
         wait(lambda: site.healthy() and site.healthy("workload/shop/plain@here"))

@@ -200,7 +200,7 @@ def _soon(question: Callable[[], bool]) -> bool:
     return True
 
 
-def test_what_another_source_changes_is_followed_without_a_poll(tmp_path: Path) -> None:
+def test_a_change_by_another_source_is_followed_without_a_poll(tmp_path: Path) -> None:
     site = Site(tmp_path, {"shop/gvc.yaml": GVC.replace(", //location/there", "")})
     GitRepo.create(tmp_path / "more.git", {"api.yaml": workload("api", more="gvc: shop\n")})
     site.configure(sources=[site.source("more", interval="1h"), site.source()])

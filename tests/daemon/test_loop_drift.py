@@ -86,7 +86,7 @@ def test_a_sync_checks_the_locations_too(tmp_path: Path) -> None:
         eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
 
 
-def test_what_changed_while_no_daemon_ran_is_found_at_the_start(tmp_path: Path) -> None:
+def test_drift_from_before_the_start_is_detected_at_the_start(tmp_path: Path) -> None:
     world = World(tmp_path, interval="1h")
     with world.daemon() as daemon:
         eventually(world.converged, "the first commit is applied")

@@ -48,7 +48,7 @@ def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
             assert records.failures.count() == 0
 
 
-def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(site: Site) -> None:
+def test_a_retry_that_cannot_be_made_does_not_occupy_the_daemon(site: Site) -> None:
     (site.path / "fail").touch()
     site.configure(sources=[site.source(interval="1h")])
     with ServiceManager(site.path) as systemd, daemon(site, **systemd.environ) as running:
@@ -60,7 +60,7 @@ def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(si
         assert len(systemd.notifications()) - rounds <= 4
 
 
-def test_who_asks_the_daemon_for_a_run_and_waits_gets_the_end_of_it(site: Site) -> None:
+def test_a_waiting_apply_gets_the_outcome_of_the_run(site: Site) -> None:
     (site.path / "fail").touch()
     with daemon(site) as running:
         eventually(lambda: running.logged("reconciled", outcome="failed"), "a step fails")

@@ -27,7 +27,7 @@ def _change(site: Site) -> None:
     eventually(lambda: site.applied(commit), "the source that stays goes on")
 
 
-def test_what_a_source_owned_stays_where_the_daemon_starts_without_it(site: Site) -> None:
+def test_resources_stay_when_the_daemon_starts_without_their_source(site: Site) -> None:
     with site.daemon() as daemon:
         eventually(lambda: SIDE in site.recorded(), "both are applied")
         daemon.stop()
@@ -39,9 +39,7 @@ def test_what_a_source_owned_stays_where_the_daemon_starts_without_it(site: Site
 
 
 @pytest.mark.parametrize("words", [["--all-of", "side"], ["workload/shop/side"]], ids=["all", "one"])
-def test_what_a_source_owned_stays_where_the_settings_lose_it_until_another_takes_it(
-    site: Site, words: list[str]
-) -> None:
+def test_resources_of_a_source_that_leaves_the_settings_stay_until_adopted(site: Site, words: list[str]) -> None:
     with site.daemon() as daemon:
         eventually(lambda: SIDE in site.recorded(), "both are applied")
         site.configure(sources=[site.source()])

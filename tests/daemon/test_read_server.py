@@ -89,7 +89,7 @@ def test_a_user_with_many_commands_gets_no_more(desk: Desk) -> None:
     serve(desk, story)
 
 
-def test_who_has_most_commands_makes_room_for_who_has_none(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_with_most_commands_makes_room_for_one_with_none(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     users = iter([number // MAX_COMMANDS_PER_USER for number in range(MAX_COMMANDS)] + [99])
     monkeypatch.setattr(read_server, "_user", lambda _: next(users))
 

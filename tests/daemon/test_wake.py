@@ -114,7 +114,7 @@ def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_what_comes_to_a_loop_that_has_ended_is_the_next_ones() -> None:
+def test_a_wake_up_for_a_loop_that_has_ended_goes_to_the_next() -> None:
     async def taken() -> dict[str | None, set[str]]:
         ended, begins = WakeQueue(), WakeQueue()
         ended.add(None, "SIGHUP")

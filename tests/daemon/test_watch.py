@@ -123,7 +123,7 @@ def test_the_status_branch_and_new_objects_cause_no_wake_up(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_of_several_repositories_the_one_that_moved_is_named(tmp_path: Path) -> None:
+def test_the_watch_names_the_repository_that_moved(tmp_path: Path) -> None:
     first, second = (new_repository(tmp_path / name) / ".git" for name in ("one", "two"))
 
     async def scenario() -> None:

@@ -165,7 +165,7 @@ def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None
         assert first.named()["shop/web at gcp-us-east1"] == page
 
 
-def test_what_a_killed_trial_leaves_running_ends_as_documented(tmp_path: Path) -> None:
+def test_the_documented_command_ends_the_programs_of_a_killed_trial(tmp_path: Path) -> None:
     (script,) = [block for block in blocks((ROOT / "docs/host.md").read_text(), "sh") if "xargs" in block]
     with trial(tmp_path / "trial", tmp_path / "log") as first:
         first.process.kill()

@@ -86,7 +86,7 @@ def test_the_quick_start_installs_as_printed(tmp_path: Path) -> None:
     check(tmp_path, install)
 
 
-def test_what_ci_runs_needs_nothing_but_a_clone(tmp_path: Path) -> None:
+def test_the_ci_commands_need_only_a_clone(tmp_path: Path) -> None:
     (run,) = [block for block in blocks(text("docs/review.md"), "") if "reconciler diff" in block]
     script = f"""
         export PATH={Path(sys.executable).parent}:$PATH

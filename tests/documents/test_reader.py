@@ -92,7 +92,7 @@ def test_every_json_value_is_read_as_it_is_meant(indent: int | str | None) -> No
         assert [each.value for each in reading.documents] == [value], reading.faults
 
 
-def test_of_a_document_with_single_faults_the_rest_is_known() -> None:
+def test_a_document_with_single_faults_has_a_partial_value() -> None:
     [document] = read(b"a: yes\nb: [1, 012]\nc: 1\nc: 2\nd: x\n5: z\n").partial
 
     *places, key = unreadable_paths(document.value)
@@ -102,7 +102,7 @@ def test_of_a_document_with_single_faults_the_rest_is_known() -> None:
 
 
 @pytest.mark.parametrize("raw", ["a: *b\n", "{<<: {a: 1}, <<: {b: 2}}\n", "a: !x [1]\n", "a: b: c\n"])
-def test_of_a_document_whose_parts_are_unknown_nothing_is_guessed(raw: str) -> None:
+def test_an_unreadable_document_has_no_partial_value(raw: str) -> None:
     partial = read(raw.encode()).partial
 
     assert [each.value for each in partial if isinstance(each.value, dict)] == []

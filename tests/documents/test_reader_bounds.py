@@ -86,7 +86,7 @@ def test_documents_before_a_limit_are_read() -> None:
     assert [fault.rule for fault in reading.faults] == ["too-deep"]
 
 
-def test_what_just_fits_is_read() -> None:
+def test_input_at_the_limits_is_read() -> None:
     assert read(b"[" * 64 + b"]" * 64).faults == []
     assert read(b"[&a x" + b", *a" * 1_000 + b"]").faults == []
     assert read(b"--- 1\n" * 5_000).faults == []

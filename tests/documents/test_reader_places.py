@@ -62,7 +62,7 @@ def test_values_and_keys_are_found(pointer: Pointer, value: tuple[int, int], key
     assert (places.value(pointer), places.key(pointer)) == (value, key)
 
 
-def test_what_is_not_there_has_the_place_of_what_is_around_it() -> None:
+def test_a_missing_field_has_the_place_of_its_parent() -> None:
     places = locate(RAW, 0)
 
     assert places.value(("spec", "missing", 3, "deep")) == (6, 3)
@@ -117,7 +117,7 @@ def finite(value: Any) -> bool:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(VALUES.filter(finite), st.booleans())
-def test_what_was_dumped_is_read_back(value: Any, flow: bool) -> None:
+def test_dumped_yaml_is_read_back(value: Any, flow: bool) -> None:
     reading = read(dumped(value, flow))
 
     assert reading.faults == []

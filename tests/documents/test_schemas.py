@@ -149,7 +149,7 @@ def test_annotations_have_values_that_generic_code_can_read(name: str) -> None:
 
 
 @every_schema
-def test_what_stands_beside_a_reference_changes_no_verdict(name: str) -> None:
+def test_keywords_beside_a_reference_change_no_verdict(name: str) -> None:
     for path in (schema_path(name), shipped("schemas/common.json")):
         for reference in _references(json.loads(path.read_bytes())):
             assert set(reference) - {"$ref"} <= {"title", "description", "default", "examples", "x-rule", "x-change"}

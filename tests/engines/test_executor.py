@@ -96,7 +96,7 @@ def test_as_many_steps_are_in_flight_as_the_engine_and_the_executor_allow(tmp_pa
     assert len(narrow.recorded()) == 20
 
 
-def test_what_was_applied_is_recorded_with_its_event(stage: Stage) -> None:
+def test_an_applied_step_is_recorded_with_its_event(stage: Stage) -> None:
     asyncio.run(stage.run(plan(step("workload/shop/a", version=3, body={"spec": 1}))))
     (record,) = stage.records.applied.get(A)
     assert (record.version, record.source, record.revision) == (3, "main", "main@sha1:abc")
@@ -119,7 +119,7 @@ def test_an_event_names_changed_fields_and_never_their_values(stage: Stage) -> N
     assert stage.records.events.list()[-1].message == "updated at here, version 2: spec.a, spec.b, spec.c and 2 more"
 
 
-def test_what_another_try_can_mend_is_tried_again_with_backoff(stage: Stage) -> None:
+def test_transient_failures_are_retried_with_backoff(stage: Stage) -> None:
     stage.here.fail = {A: 2}
     assert ends(asyncio.run(stage.run(plan(step(A), step(B))))) == {A: "applied", B: "applied"}
     assert 0 < sum(stage.time.slept) <= 1 + 2
@@ -156,7 +156,7 @@ def test_a_step_that_fails_the_same_way_again_and_again_does_not_flood_the_event
     assert stage.records.events.list()[-1].reason == "InternalError"
 
 
-def test_what_cannot_be_mended_fails_at_once(stage: Stage) -> None:
+def test_a_permanent_failure_is_not_retried(stage: Stage) -> None:
     stage.here.refuse = {A}
     (outcome,) = asyncio.run(stage.run(plan(step(A))))
     assert (outcome.reason, outcome.message, outcome.retry) == ("Refused", "the ledger refuses", False)
@@ -215,7 +215,7 @@ def test_a_step_waits_until_what_it_needs_is_healthy_or_recorded(stage: Stage, g
     assert ends(asyncio.run(stage.run(plan(step(B, needs_healthy=[A]))))) == {B: "applied"}
 
 
-def test_what_was_just_applied_healthy_lets_its_dependants_begin(stage: Stage) -> None:
+def test_dependents_begin_after_a_step_that_ends_healthy(stage: Stage) -> None:
     planned = plan(step(A), step(B, waits_for=[A], needs_healthy=[A]))
     assert ends(asyncio.run(stage.run(planned))) == {A: "applied", B: "applied"}
 

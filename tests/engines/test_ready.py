@@ -65,7 +65,7 @@ def test_every_step_ends_and_none_begins_before_what_it_waits_for(graph: Graph, 
 
 @settings(deadline=None)
 @given(graphs(), st.data())
-def test_who_is_blocked_by_whom_does_not_depend_on_timing(graph: Graph, data: st.DataObject) -> None:
+def test_blocked_steps_do_not_depend_on_timing(graph: Graph, data: st.DataObject) -> None:
     how = st.sampled_from([Result.FAILED, Result.WAITING])
     ends = data.draw(st.dictionaries(st.integers(0, len(graph) - 1), how, min_size=1, max_size=4))
     assert walk(graph, ends, 1)[1] == walk(graph, ends, 2)[1]

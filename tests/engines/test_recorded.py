@@ -378,7 +378,7 @@ def test_a_command_sent_during_a_run_is_not_lost(world: World) -> None:
 
 
 @pytest.mark.parametrize("lifecycle", ["creating", "unused", "unbound", "bound", "deleted", "repairing"])
-def test_a_volume_is_read_whatever_it_is_up_to(lifecycle: str) -> None:
+def test_a_volume_is_read_in_every_phase(lifecycle: str) -> None:
     volume = {"index": 0, "lifecycle": lifecycle, "currentSize": 10}
     state = read_volumes(json.dumps({"name": WEST, "volumes": [volume]}).encode())
     assert state is not None

@@ -11,6 +11,6 @@ from tests.support.cases import cases
 
 
 @pytest.mark.parametrize("case", cases("fuzz/inputs.yaml"))
-def test_what_fuzzing_found_is_put_right(case: dict[str, Any]) -> None:
+def test_inputs_that_fuzzing_found_do_no_harm(case: dict[str, Any]) -> None:
     raw = case["raw"]
     TARGETS[case["target"]].check(raw if isinstance(raw, bytes) else raw.encode())

@@ -55,7 +55,7 @@ def first(campaign: Campaign) -> Found:
 
 
 @pytest.mark.usefixtures("atheris")
-def test_what_raises_is_found(tmp_path: Path) -> None:
+def test_fuzzing_finds_an_input_that_raises(tmp_path: Path) -> None:
     found = first(planted("raises", tmp_path))
     assert "RuntimeError: a fault that was put here" in str(found)
     assert "--reproduce planted-raises" in str(found)
@@ -63,20 +63,20 @@ def test_what_raises_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("atheris")
-def test_what_hangs_is_found(tmp_path: Path) -> None:
+def test_fuzzing_finds_an_input_that_hangs(tmp_path: Path) -> None:
     found = first(planted("hangs", tmp_path, Bounds(seconds=1)))
     assert "timeout" in str(found.path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("atheris")
-def test_what_grows_is_found(tmp_path: Path) -> None:
+def test_fuzzing_finds_an_input_that_takes_too_much_memory(tmp_path: Path) -> None:
     found = first(planted("grows", tmp_path, Bounds(memory=200)))
     assert "oom" in str(found.path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("atheris")
-def test_what_ends_the_process_is_found(tmp_path: Path) -> None:
+def test_fuzzing_finds_an_input_that_ends_the_process(tmp_path: Path) -> None:
     found = first(planted("dies", tmp_path))
     assert "ended with -9" in str(found)

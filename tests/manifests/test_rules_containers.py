@@ -216,7 +216,7 @@ def test_a_change_of_the_gvc_is_reported_at_the_unchanged_workload(tmp_path: Pat
     }
 
 
-def test_no_rule_raises_whatever_the_document() -> None:
+def test_no_rule_raises_for_any_document() -> None:
     documents = [each for each in examples() if each["kind"] in ("workload", "gvc")]
     chance, pool = random.Random(7), Pool(documents)
     for number in range(600):
@@ -270,7 +270,7 @@ def test_rules_take_time_in_proportion_to_the_document(fields: dict[str, Any], s
     assert time.process_time() - begin < 1
 
 
-def test_many_containers_are_no_trouble_either() -> None:
+def test_many_containers_are_checked_in_time() -> None:
     each = {"ports": [{"number": 8080}], "env": [{"name": "A", "value": "$(B)"}], "livenessProbe": {"grpc": {}}}
     document = workload(*[each] * 5_000)
     begin = time.process_time()

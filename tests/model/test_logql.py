@@ -87,7 +87,7 @@ def test_there_is_a_bound_to_queries_and_to_expressions() -> None:
     assert compile_expression("x" * LONGEST)
 
 
-def test_deep_nesting_is_no_trouble() -> None:
+def test_deep_nesting_is_refused() -> None:
     with pytest.raises(QueryError):
         parse('{gvc=~"' + "(" * 900 + '"}')
 

@@ -28,11 +28,11 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
         (Kind.GVC, [], ""),
     ],
 )
-def test_what_is_implied_is_followed_to_its_end(kind: Kind, granted: list[str], found: str) -> None:
+def test_implied_permissions_are_expanded_fully(kind: Kind, granted: list[str], found: str) -> None:
     assert " ".join(sorted(expanded(kind, granted))) == found
 
 
-def test_what_the_documents_list_is_there() -> None:
+def test_documented_permissions_exist() -> None:
     volumes = expanded(Kind.VOLUMESET, ["exec"]) - {"exec"}
     assert len(volumes) == 5
     assert all(name.startswith("exec.") for name in volumes)

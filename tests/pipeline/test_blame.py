@@ -63,7 +63,7 @@ def test_each_field_has_the_commit_and_the_line_that_ask_for_it(tmp_path: Path) 
     }
 
 
-def test_of_two_commits_the_later_one_asked(tmp_path: Path) -> None:
+def test_the_later_of_two_commits_is_blamed(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="early")
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:3")}, message="late")
@@ -103,7 +103,7 @@ def test_a_resource_that_moved_and_changed_is_asked_for_where_it_is_now(tmp_path
     assert blamed(way)["workload/shop/web@here spec.containers[main].image"] == "changed shop/b/web.yaml:10"
 
 
-def test_what_was_merged_is_asked_for_by_the_commit_that_was_merged(tmp_path: Path) -> None:
+def test_a_merged_change_is_blamed_on_the_merged_commit(tmp_path: Path) -> None:
     way = start(tmp_path)
     base = way.repo.git("rev-parse", "main")
     side = way.repo.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, "side", branch="side", parent=base)
@@ -139,7 +139,7 @@ def test_a_source_below_a_directory_is_blamed_by_paths_as_findings_name_them(tmp
     assert blamed(way) == {"workload/shop/web@here spec.containers[main].image": "again shop/web.yaml:10"}
 
 
-def test_what_a_gvc_does_to_its_members_is_nobodys_line(tmp_path: Path) -> None:
+def test_effects_of_a_gvc_on_its_members_are_not_blamed(tmp_path: Path) -> None:
     way = start(tmp_path)
     way.commit({"shop/gvc.yaml": BASE.replace(", //location/there", "")}, message="one place")
     plan = way.plan()
@@ -183,7 +183,7 @@ def test_a_search_is_limited_and_reports_it(tmp_path: Path, monkeypatch: pytest.
     assert text == "older, shop/web.yaml"
 
 
-def test_many_changes_are_blamed_only_where_somebody_asks(tmp_path: Path) -> None:
+def test_many_changes_are_blamed_only_on_request(tmp_path: Path) -> None:
     files = {f"shop/w{number}.yaml": WEB.replace("name: web", f"name: w{number}") for number in range(51)}
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, **files})
     assert blamed(way) == {}

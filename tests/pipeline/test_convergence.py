@@ -137,7 +137,7 @@ print(json.dumps(document(plan)), text(plan), markdown(plan))
 """
 
 
-def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+def test_plans_are_the_same_bytes_for_every_hash_seed(tmp_path: Path) -> None:
     tried: list[World] = []
 
     @given(worlds())

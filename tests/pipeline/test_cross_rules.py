@@ -122,7 +122,7 @@ def test_a_key_that_leaves_its_secret_is_reported_where_it_is_read(way: Way) -> 
     ]
 
 
-def test_what_a_gvc_begins_to_read_its_workloads_have_to_be_allowed(way: Way) -> None:
+def test_workloads_need_permission_for_secrets_that_their_gvc_reads(way: Way) -> None:
     inherits = WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n")
     way.commit({"shop/web.yaml": inherits, "other.yaml": SECRET.replace("db", "other")})
     way.applied()

@@ -20,7 +20,7 @@ from tests.support.pipeline import placed
 READY = "Ready True Recorded"
 
 
-def test_what_is_as_applied_is_left_alone(tmp_path: Path) -> None:
+def test_a_resource_as_applied_is_not_touched(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     assert way.check() == set()
@@ -28,7 +28,7 @@ def test_what_is_as_applied_is_left_alone(tmp_path: Path) -> None:
     assert way.records.drifts.checked() == way.clock.now()
 
 
-def test_what_is_gone_is_made_again_in_the_same_version(tmp_path: Path) -> None:
+def test_a_deleted_deployment_is_restored_in_the_same_version(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
@@ -275,7 +275,7 @@ def test_a_source_that_was_rolled_back_is_healed_towards_its_pin(tmp_path: Path)
     assert step.changes[0].after == "nginx:1"
 
 
-def test_where_every_step_is_approved_a_heal_is_too(tmp_path: Path) -> None:
+def test_a_heal_needs_approval_where_every_step_does(tmp_path: Path) -> None:
     way = Meddled(tmp_path, approval="always")
     way.approve(way.plan().hold_digest)
     way.applied()
@@ -302,7 +302,7 @@ def test_a_heal_that_fails_is_tried_again_like_any_step(tmp_path: Path) -> None:
     assert (way.check(), way.conditions()) == (set(), [READY])
 
 
-def test_what_was_found_at_a_location_that_is_bound_no_more_is_forgotten(tmp_path: Path) -> None:
+def test_drift_at_a_location_that_is_no_longer_bound_is_forgotten(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
     way.another_image()

@@ -63,7 +63,7 @@ def test_a_description_changes_in_place(way: Way, kind: Kind) -> None:
     assert way.plan().steps == ()
 
 
-def test_what_is_gone_from_git_is_deleted_in_an_order_that_links_allow(way: Way) -> None:
+def test_deletes_have_an_order_that_links_allow(way: Way) -> None:
     way.commit({path: None for path in FILES if path != "shop/gvc.yaml"})
     order = [step.key.kind for step in way.plan().steps]
     assert order.index(Kind.GROUP) < order.index(Kind.SERVICEACCOUNT)

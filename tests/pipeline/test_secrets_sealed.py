@@ -79,7 +79,7 @@ def on_disk(folder: Path) -> set[str]:
             if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))}  # fmt: skip
 
 
-def test_an_encrypted_secret_is_applied_and_written_down_nowhere(tmp_path: Path) -> None:
+def test_an_encrypted_secret_is_applied_and_never_written_to_disk(tmp_path: Path) -> None:
     records = Records.open(tmp_path / "records.sqlite")
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
     way = Way(tmp_path / "way", files, records=records, secrets=secrets(tmp_path))
@@ -118,7 +118,7 @@ def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "manner", [EncryptionRules(), EncryptionRules("unencrypted_suffix", "_no")], ids=["data", "whole"]
 )
-def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: EncryptionRules) -> None:
+def test_a_secret_that_cannot_be_decrypted_is_refused_until_it_can(tmp_path: Path, manner: EncryptionRules) -> None:
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed(manner=manner)}
     way = Way(tmp_path / "way", files, secrets=secrets(tmp_path, fresh()[0]))
     assert [each.rule for each in way.prepare().findings] == ["secret-key-wrong"]
@@ -128,7 +128,7 @@ def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: E
     assert "secret/db" in way.recorded()
 
 
-def test_what_can_no_longer_be_opened_is_never_taken_for_gone(tmp_path: Path, host: Path) -> None:
+def test_a_secret_that_can_no_longer_be_decrypted_is_not_deleted(tmp_path: Path, host: Path) -> None:
     key = "kind: secret\nname: key\ntype: opaque\ndata: {payload: {file: db}}\n"
     way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key},
               secrets=secrets(tmp_path))  # fmt: skip
@@ -146,7 +146,7 @@ def test_what_can_no_longer_be_opened_is_never_taken_for_gone(tmp_path: Path, ho
         way.applied()
 
 
-def test_who_reads_a_secret_may_change_while_nothing_opens_it(tmp_path: Path) -> None:
+def test_readers_of_a_secret_can_change_while_it_cannot_be_decrypted(tmp_path: Path) -> None:
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
     way = Way(tmp_path / "way", files, secrets=secrets(tmp_path))
     way.applied()

@@ -36,7 +36,7 @@ def owners(way: Way) -> dict[str, str]:
     return {placed: record.source for placed, record in way.recorded().items()}
 
 
-def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
+def test_a_resource_that_another_source_needs_cannot_be_deleted(tmp_path: Path) -> None:
     a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": IDENTITY}, second={"w.yaml": USER})
     a.commit({"s.yaml": None})
     assert shown(a.prepare().findings) == [
@@ -78,7 +78,7 @@ def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("body", [IDENTITY, IDENTITY + "description: other\n"], ids=["equal", "changed"])
-def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: Path, body: str) -> None:
+def test_a_resource_that_moves_to_another_source_is_not_deleted(tmp_path: Path, body: str) -> None:
     protected = IDENTITY + "tags: {reconciler/prune: disabled}\n"
     moved = body.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
     identity = {"i.yaml": "kind: identity\nname: i\ngvc: shop\n"}
@@ -117,7 +117,7 @@ def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path
     assert before.keys() - new.recorded().keys() == {"workload/shop/api@here", "workload/shop/api@there"}
 
 
-def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path) -> None:
+def test_sources_follow_changes_of_each_other(tmp_path: Path) -> None:
     a = Way(tmp_path / "a", {"g.yaml": BASE.replace(THERE, "")}, name="a")
     b = Way(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
     both = msgspec.structs.replace(a.settings, sources=(*b.settings.sources, *a.settings.sources))

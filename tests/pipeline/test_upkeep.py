@@ -71,9 +71,7 @@ def _owe(way: Way, failure: Failure, due: float) -> None:
     way.records.failures.put(msgspec.structs.replace(failure, next_attempt=due))
 
 
-def test_documents_that_nothing_comes_from_any_more_leave_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_documents_leave_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_pipeline, "CACHE_SWEEP_EVERY_RUNS", 3)
     way = Way(tmp_path, GOOD)
     way.applied()

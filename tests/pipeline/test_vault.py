@@ -77,7 +77,7 @@ def refused(asked: SecretStore, key: Key = DB) -> str:
 
 
 @forms
-def test_what_was_applied_is_revealed(tmp_path: Path, form: Form) -> None:
+def test_an_applied_secret_is_revealed(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
     assert [asked.read(DB) for _ in range(2)] == [EXPECTED] * 2
@@ -87,7 +87,7 @@ def test_what_was_applied_is_revealed(tmp_path: Path, form: Form) -> None:
 
 
 @forms
-def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form: Form) -> None:
+def test_a_secret_is_not_revealed_before_it_is_applied(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
     asked.read(DB)
@@ -114,7 +114,7 @@ def test_reading_takes_no_git_no_identity_and_one_connection(tmp_path: Path, for
 
 
 @in_memory
-def test_what_could_not_be_opened_is_tried_again(tmp_path: Path, form: Form) -> None:
+def test_a_failed_decryption_is_retried(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     lost = [tmp_path / "host" / "identity.txt", tmp_path / "host" / "db"]
     texts = [path.read_text() for path in lost]

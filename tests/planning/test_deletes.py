@@ -102,7 +102,7 @@ def test_small_deletes_one_after_the_other_are_bounded_within_an_hour(tmp_path: 
     assert f"(the budget allows more at {first}): reconciler approve {plan.hold_digest}" in message
 
 
-def test_what_waits_for_the_hour_goes_by_itself_when_it_is_over(tmp_path: Path) -> None:
+def test_deletes_beyond_the_hourly_limit_follow_in_the_next_hour(tmp_path: Path) -> None:
     way = Way(tmp_path, many(0))
     way.applied()
     assert in_small_steps(way, 4)[-1] == "waiting"
@@ -212,7 +212,7 @@ def test_the_budget_counts_resources_and_not_their_locations(tmp_path: Path) -> 
     assert holds(way.plan()) == {"workload/shop/b@here": "", "workload/shop/b@there": ""}
 
 
-def test_an_approval_is_for_these_deletes_whatever_else_is_committed(tmp_path: Path) -> None:
+def test_an_approval_covers_its_deletes_after_further_commits(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(*(identity(f"i{number}") for number in range(5))))
     way.applied()
     way.commit(shop(*(identity(f"i{number}") for number in range(2, 5))))
@@ -277,7 +277,7 @@ def test_a_run_of_one_source_leaves_approvals_of_another_alone(tmp_path: Path) -
     assert way.plan().approved == digest
 
 
-def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Path) -> None:
+def test_approved_deletes_are_carried_out_without_a_commit(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
     way.applied()
     way.commit(shop(identity("a")))
@@ -332,7 +332,7 @@ def test_every_plan_lists_what_it_retains(tmp_path: Path) -> None:
     assert [str(each.key) for each in way.plan().retained] == ["identity/shop/a"]
 
 
-def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None:
+def test_built_in_resources_are_changed_and_never_deleted(tmp_path: Path) -> None:
     groups = "kind: group\nname: viewers\n---\nkind: group\nname: ops\n"
     policy = "kind: policy\nname: viewers-gvc\ntargetKind: gvc\ntarget: all\n"
     way = Way(tmp_path, shop(identity("a")) | {"org.yaml": f"{groups}---\n{policy}"}, prune=FREE)
@@ -440,7 +440,7 @@ def test_a_gvc_goes_last_once_its_volumes_may_go(tmp_path: Path) -> None:
     assert way.recorded().keys() == {"gvc/z"}
 
 
-def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(tmp_path: Path) -> None:
+def test_without_pruning_a_link_to_a_removed_resource_stays_valid(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("me"), workload("web", spec=USES_ME)), prune=PruneSettings(enabled=False))
     way.applied()
     way.commit(shop(workload("web", spec=USES_ME)))

@@ -61,7 +61,7 @@ def test_entries_are_paired_with_those_most_like_them() -> None:
     assert between([db, db], [db]) == {"bindings[1]": (db, None)}
 
 
-def test_of_secrets_in_lists_nothing_is_shown() -> None:
+def test_secrets_in_lists_are_not_shown() -> None:
     before, after = ({"kind": "secret", "name": "s", "data": {"l": [{"v": f"***{n}"}, f"***{n}"]}} for n in "12")
     changes = diff(Kind.SECRET, json.dumps(before).encode(), json.dumps(after).encode(), "")
     for shown in (text(plan_of(*changes)), markdown(plan_of(*changes)), json.dumps(document(plan_of(*changes)))):

@@ -51,7 +51,7 @@ def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> N
     assert {str(key) for step in plan.steps for key in step.needs_healthy} == {"workload/shop/a"}
 
 
-def test_of_those_that_share_their_references_none_waits_for_itself() -> None:
+def test_no_resource_with_shared_references_waits_for_itself() -> None:
     shared = (Reference("workload/g/a", "/a"), Reference("workload/g/b", "/b", Dependency.HEALTHY))
     keys = [Key(Kind.WORKLOAD, "g", name) for name in "abc"]
     desired = {key: Resource(key, "", b"{}", shared, "", 1, 0, "") for key in keys}
@@ -99,7 +99,7 @@ def test_a_deleted_gvc_goes_after_all_that_was_in_it(tmp_path: Path) -> None:
     assert len(waits(plan)["gvc/shop"]) == 7
 
 
-def test_what_refers_to_something_else_now_lets_the_old_one_go_first(tmp_path: Path) -> None:
+def test_a_former_reference_is_deleted_after_the_update(tmp_path: Path) -> None:
     def uses(name: str) -> str:
         return workload("a", spec=f"identityLink: //identity/{name}, containers: [{{name: main, image: nginx:1}}]")
 
@@ -114,7 +114,7 @@ def test_what_refers_to_something_else_now_lets_the_old_one_go_first(tmp_path: P
     ]
 
 
-def test_what_depended_on_a_deleted_workload_goes_before_it(tmp_path: Path) -> None:
+def test_a_dependent_is_deleted_before_its_dependency(tmp_path: Path) -> None:
     way = Way(
         tmp_path, shop(identity("i"), workload("a"), workload("b", "{reconciler/depends-on: workload/a}")), prune=FREE
     )
@@ -183,7 +183,7 @@ def test_a_retry_after_a_half_applied_change_does_not_count_twice(tmp_path: Path
     assert {step.version for step in way.plan().steps} == {3}
 
 
-def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None:
+def test_a_workload_that_is_not_placed_here_waits_for_no_health(tmp_path: Path) -> None:
     afar = BASE.replace("//location/here, //location/there", "//location/afar")
     files = shop(workload("a"), workload("b", "{reconciler/depends-on: workload/a}"), gvc=afar)
     way = Way(tmp_path, files, external=("//location/afar",))

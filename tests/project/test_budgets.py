@@ -106,7 +106,7 @@ PURE = ("convert", "logql", "manifests", "model", "planning", "render")
 CLOCKS = frozenset({"now", "utcnow", "today", "time", "monotonic", "perf_counter"})
 
 
-def test_what_is_pure_asks_no_clock_for_the_date() -> None:
+def test_pure_modules_read_no_clock() -> None:
     asked = [
         f"{path}:{node.lineno} {node.attr}"
         for path, module in modules().items()

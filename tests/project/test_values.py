@@ -168,7 +168,7 @@ def test_records_are_structs_or_named_tuples() -> None:
         ("def f() -> tuple[int, int, int]: ...\nsorted(x, key=f)", []),
     ],
 )
-def test_what_counts_as_positional(text: str, found: list[str]) -> None:
+def test_positional_values_are_found(text: str, found: list[str]) -> None:
     assert list(positional(ast.parse(text))) == found
 
 
@@ -187,7 +187,7 @@ def test_what_counts_as_positional(text: str, found: list[str]) -> None:
         ("def f(known):\n  new = known.get('a')\n  new.a = 1", ["new.a"]),
     ],
 )
-def test_what_counts_as_a_change(text: str, found: list[str]) -> None:
+def test_changed_attributes_are_found(text: str, found: list[str]) -> None:
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
     assert list(changed_attributes(function)) == found

@@ -27,7 +27,7 @@ def test_a_record_is_replaced_at_its_location_only(records: Records) -> None:
     assert records.applied.get_many([api], bodies=False) == {str(api): without}
 
 
-def test_what_an_engine_sees_changes_nothing_of_what_was_applied(records: Records) -> None:
+def test_observed_state_does_not_change_the_applied_fields(records: Records) -> None:
     records.applied.put(record("workload/shop/api", "west"))
     records.applied.update_seen("workload/shop/api", "west", Health.UNHEALTHY, b"{}")
     records.applied.update_seen("workload/shop/api", "north", Health.UNHEALTHY, b"{}")
@@ -105,7 +105,7 @@ CHANGES = st.one_of(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(CHANGES, max_size=20))
-def test_what_is_counted_along_is_what_counting_would_give(
+def test_stored_counts_equal_computed_counts(
     changes: list[tuple[str, tuple[str, str], Health]],
 ) -> None:
     records = Records.open(None)

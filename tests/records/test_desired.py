@@ -32,7 +32,7 @@ def test_the_entries_of_a_file_come_in_the_order_of_the_file(records: Records) -
     assert records.desired.at_paths("other", ["gvc.yaml"]) == []
 
 
-def test_who_refers_to_a_resource_is_known_and_follows_every_change(records: Records) -> None:
+def test_referrers_of_a_resource_follow_every_change(records: Records) -> None:
     desired = loaded(records).desired
     assert desired.referrers("gvc/shop") == ["identity/shop/api", "volumeset/shop/db", "workload/shop/api"]
     assert [one.target for one in desired.references("workload/shop/api")] == ["gvc/shop", "identity/shop/api"]

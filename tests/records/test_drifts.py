@@ -52,7 +52,7 @@ def test_a_clock_that_was_put_back_makes_no_fight_of_old_heals() -> None:
     assert heals.count(KEY, "here", "d1", AT) == 1
 
 
-def test_what_is_forgotten_is_counted_anew_and_fought_over_no_more() -> None:
+def test_a_forgotten_drift_is_counted_anew_and_no_conflict() -> None:
     records = Records.open(None)
     records.drifts.put_many([DriftRow(KEY, "here", "main", AT, b"{}", in_conflict=True)])
     records.heal_counts.add(KEY, "here", "d1", AT)

@@ -64,7 +64,7 @@ def test_a_snapshot_reads_one_moment_while_others_write(path: Path, records: Rec
     assert is_pinned(records)
 
 
-def test_what_is_written_in_a_snapshot_is_committed_and_the_next_moment_is_read(path: Path, records: Records) -> None:
+def test_a_write_in_a_snapshot_is_committed_and_moves_the_snapshot(path: Path, records: Records) -> None:
     with closing(Records.open(path)) as other, records.snapshot():
         assert not is_pinned(records)
         hold(other)

@@ -42,7 +42,7 @@ def test_another_decoder_empties_the_cache_and_the_same_one_keeps_it(records: Re
     assert records.documents.get_many(["a", "b"]) == {}
 
 
-def test_who_may_not_empty_the_cache_gets_nothing_that_another_decoder_made(records: Records) -> None:
+def test_a_reader_gets_no_document_of_another_decoder(records: Records) -> None:
     records.documents.use("reader 1", keep=True)
     records.documents.put_many([("a", b"1")])
     records.documents.use("reader 2", keep=False)
@@ -205,7 +205,7 @@ def test_an_approval_holds_until_it_is_used_or_expires(records: Records) -> None
     assert records.approvals.valid(49.0) == {"h2"}
 
 
-def test_what_is_left_of_an_approved_run_is_approved_as_long_as_the_whole_was(records: Records) -> None:
+def test_the_rest_of_an_approved_run_is_approved_as_long_as_the_whole(records: Records) -> None:
     records.approvals.remember_plan("p1", "main/h1")
     records.approvals.approve("main/h1", "ann", expires=50.0)
     records.approvals.approve("other/h1", "ann")

@@ -111,7 +111,7 @@ def test_without_force_only_an_empty_place_is_filled(path: Path, records: Record
     assert keys(path) == ["gvc/kept"]
 
 
-def test_what_was_allowed_asked_for_or_in_flight_is_not_acted_upon_later(path: Path, backup: Path) -> None:
+def test_a_restore_drops_approvals_requests_and_open_steps(path: Path, backup: Path) -> None:
     path.parent.mkdir()
     restore(backup, path, force=False)
     restored = Records.open(path)
@@ -176,7 +176,7 @@ def test_damaged_records_are_replaced_and_set_aside(path: Path, records: Records
         (lambda file: changed(file, "DROP TABLE journal"), "is no backup of the reconciler"),
     ],
 )
-def test_what_is_no_good_backup_changes_nothing(
+def test_a_damaged_backup_changes_nothing(
     path: Path, records: Records, backup: Path, spoil: Callable[[Path], object], words: str
 ) -> None:
     records.applied.put(record("gvc/new"))
@@ -300,7 +300,7 @@ def test_a_backup_that_lacks_a_table_is_refused(path: Path, backup: Path) -> Non
         restore(backup, path, force=False)
 
 
-def test_what_was_decoded_is_decoded_again(path: Path, backup: Path) -> None:
+def test_a_restore_drops_the_cache_of_decoded_documents(path: Path, backup: Path) -> None:
     with closing(sqlite3.connect(backup)) as connection:
         connection.execute("INSERT INTO blobs VALUES ('1234', x'00')")
         connection.commit()

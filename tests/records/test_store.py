@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
+def test_written_rows_are_there_after_a_restart(path: Path) -> None:
     row = SourceRow("main", "main", "c1", "t1", "all", "Ann", "Say hello", 99)
     references = (
         Reference("gvc/shop", "/gvc", Dependency.HEALTHY),

@@ -34,7 +34,7 @@ def plain_of(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
-def test_what_sops_encrypted_is_opened(path: Path) -> None:
+def test_files_of_sops_are_decrypted(path: Path) -> None:
     found = opened(path.read_bytes(), keyring("second", "identity"))
     assert not any(each.troubles or each.locked for each in found.values())
     values = [found[index].value for index in sorted(found)]

@@ -130,7 +130,7 @@ def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
 
 
 @needs_sops
-def test_what_a_real_sops_wrote_can_be_edited_and_rotated(tmp_path: Path) -> None:
+def test_files_of_a_real_sops_can_be_edited_and_rotated(tmp_path: Path) -> None:
     identity, recipient = fresh()
     (tmp_path / "plain.yaml").write_text((CASES / "plain.yaml").read_text())
     raw = sops(tmp_path, identity, "encrypt", "--age", recipient, "--encrypted-regex", "^data$", "plain.yaml").stdout
@@ -179,7 +179,7 @@ def test_an_edit_changes_only_what_was_changed() -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem not in ("for-ssh", "two-groups")
                                   and "comment" not in path.stem], ids=lambda path: path.stem)  # fmt: skip
-def test_what_sops_wrote_is_shown_and_sealed_again(path: Path) -> None:
+def test_files_of_sops_are_decrypted_and_encrypted_again(path: Path) -> None:
     identity = (CASES / "identity.txt").read_text()
     shown = decrypt_file(path.read_bytes(), Keyring((identity,)))
     assert b"ENC[" not in shown.text

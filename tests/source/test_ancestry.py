@@ -58,7 +58,7 @@ def test_a_chain_is_visited_no_further_than_its_beginning(repo: GitRepo) -> None
 
 
 @pytest.mark.parametrize("trick", ["graft", "shallow", "replace"])
-def test_a_rewritten_branch_is_reported_whatever_the_repository_claims(
+def test_a_rewritten_branch_is_reported_against_claims_of_the_repository(
     repo: GitRepo, opener: Opener, trick: str
 ) -> None:
     before = repo.commit({"a.yaml": "a"})

@@ -40,7 +40,7 @@ def test_a_poll_sees_commits_of_others_packed_or_not(repo: GitRepo, opener: Open
     assert source.repository.read(change.after) == b"b"
 
 
-def test_a_work_tree_is_read_at_its_last_commit_whatever_lies_in_it(tmp_path: Path, opener: Opener) -> None:
+def test_a_work_tree_is_read_at_its_last_commit(tmp_path: Path, opener: Opener) -> None:
     repo = GitRepo.create(tmp_path / "work", bare=False)
     (repo.path / "gvc.yaml").write_text("committed")
     repo.git("add", ".")

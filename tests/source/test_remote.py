@@ -88,7 +88,7 @@ def test_only_the_wanted_ref_is_fetched(repo: GitRepo, https: Opener) -> None:
     assert _refs(source) == ["refs/heads/main", "refs/reconciler/commit", "refs/tags/v1"]
 
 
-def test_a_wrong_token_is_unreachable_and_shown_nowhere(https: Opener) -> None:
+def test_a_wrong_token_is_unreachable_and_never_shown(https: Opener) -> None:
     with pytest.raises(SourceUnreachable, match="Authentication failed") as failure:
         https(token="wr0ng-s3cret").refresh()
     assert "wr0ng" not in str(failure.value)
@@ -128,7 +128,7 @@ def test_a_redirect_is_followed_only_with_leave(repo: GitRepo, server: HttpsServ
     assert source.revision().commit == repo.git("rev-parse", "main")
 
 
-def test_of_an_endless_output_the_end_is_known(tmp_path: Path) -> None:
+def test_the_end_of_endless_output_is_returned(tmp_path: Path) -> None:
     flood = "yes | head -c 3000000 >&2; yes | head -c 3000000; echo last >&2; echo end"
     answer = run_git(["sh", "-c", flood], tmp_path, clean_environment(), 60.0)
     assert answer is not None

@@ -74,7 +74,7 @@ def test_an_unsigned_commit_is_not_searched(repo: GitRepo, verified: SourceOf) -
     assert "not signed" in refusal(verified(path="nowhere"))
 
 
-def test_a_key_of_somebody_else_is_refused(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
+def test_a_key_that_is_not_allowed_is_refused(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     keys.ssh("ada")
     keys.ssh("eve", allowed=False)
     keys.commit(repo, "a.yaml", "a", "eve")
@@ -98,7 +98,7 @@ def test_a_key_counts_between_its_two_dates(repo: GitRepo, keys: Keys, verified:
     assert "the key was no longer valid when it was made" in refusal(verified())
 
 
-def test_a_revoked_key_counts_no_more_whatever_it_had_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
+def test_a_revoked_key_is_refused_for_earlier_commits_too(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     public = keys.ssh("ada")
     commit = keys.commit(repo, "a.yaml", "a", "ada", time=AUTUMN)
     source = verified()
@@ -172,7 +172,7 @@ def test_a_repository_of_another_user_is_verified_too(repo: GitRepo, keys: Keys,
     assert verified().revision().commit == commit
 
 
-def test_of_history_every_commit_since_the_last_has_to_be_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
+def test_every_commit_since_the_last_has_to_be_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     keys.ssh("ada")
     source = verified("history")
     first = keys.commit(repo, "a.yaml", "a", "ada")

@@ -121,7 +121,7 @@ def test_an_ignore_file_that_is_a_link_is_refused(made: Opener) -> None:
         made({"a.yaml": "a", ".reconcilerignore": Symlink("/etc/passwd")}).revision()
 
 
-def test_what_stands_where_a_manifest_would_and_is_none_is_a_finding(made: Opener) -> None:
+def test_an_entry_in_place_of_a_manifest_is_a_finding(made: Opener) -> None:
     source = made(
         {
             "a.yaml": "a",

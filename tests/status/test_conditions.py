@@ -50,7 +50,7 @@ def test_one_location_that_lags_behind_keeps_it_from_being_ready() -> None:
     }
 
 
-def test_what_is_not_recorded_yet_is_pending() -> None:
+def test_a_resource_that_is_not_recorded_is_pending() -> None:
     assert conditions_of()["Reconciling"] == (True, "Pending", "not applied yet")
 
 
@@ -83,7 +83,7 @@ def test_messages_of_engines_about_a_rollout_appear_in_conditions() -> None:
     assert len(conditions_of(records=(endless,))["Ready"][2]) == 500
 
 
-def test_what_is_not_enforced_is_a_condition_and_does_not_prevent_ready() -> None:
+def test_unenforced_limits_are_a_condition_and_do_not_prevent_ready() -> None:
     one = [record(location=place, state=state("", "no limits")) for place in ("there", "here")]
     other = record(location="far", state=state("", "no limits; no firewall"))
     found = conditions_of(records=(*one, other))
@@ -133,7 +133,7 @@ def test_a_retained_resource_stays_ready_and_names_the_reason() -> None:
     assert conditions_of(digest="", records=ill, wait=RETAINED)["Ready"][1] == "Unhealthy"
 
 
-def test_what_git_no_longer_asks_for_is_on_its_way_out() -> None:
+def test_a_resource_that_left_git_is_to_be_deleted() -> None:
     assert conditions_of(digest="", records=(HERE,))["Reconciling"] == (
         True,
         "Deleting",

@@ -107,7 +107,7 @@ def value(text: str) -> Any:
     return read(text.encode()).documents[0].value
 
 
-def test_what_is_pending_is_written_at_once_and_no_longer_pending(world: World) -> None:
+def test_pending_files_are_written_at_once(world: World) -> None:
     world.shop()
     writer = world.writer()
     assert writer.next_due() == 0
@@ -167,7 +167,7 @@ def test_a_gvc_is_as_healthy_as_its_members(world: World) -> None:
     assert value(world.files()["reconciler.yaml"])["health"] == "Healthy"
 
 
-def test_what_is_deleted_loses_its_file(world: World) -> None:
+def test_a_deleted_resource_loses_its_file(world: World) -> None:
     world.shop()
     writer = world.writer()
     writer.flush()
@@ -310,7 +310,7 @@ def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_fr
 
 
 @pytest.mark.parametrize("git", ["#!/bin/sh\nexit 128\n", ""], ids=["a git that fails", "no git"])
-def test_what_a_writer_before_this_one_wrote_is_put_right_though_the_first_try_fails(
+def test_files_of_a_former_writer_are_corrected_after_a_failed_try(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, git: str
 ) -> None:
     keys = world.shop(FEW + 50)
@@ -451,7 +451,7 @@ def test_a_remote_that_is_away_is_a_condition_and_nothing_is_lost(world: World, 
     assert world.conditions()["StatusPushed"] == (True, "Pushed")
 
 
-def test_what_never_arrived_before_a_crash_arrives_after_it(world: World, remote: Remote) -> None:
+def test_files_not_pushed_before_a_crash_are_pushed_after_it(world: World, remote: Remote) -> None:
     world.shop()
     writer = world.writer(remote("mirror.git"))
     writer.flush()

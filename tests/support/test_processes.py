@@ -65,7 +65,7 @@ def test_another_user_has_no_rights_of_this_one() -> None:
     assert ended.stdout == "(12345, 12345, 12345) (12345, 12345, 12345) [20]\n"
 
 
-def test_what_an_interpreter_obeys_only_at_its_start_makes_a_fresh_one() -> None:
+def test_an_environment_for_the_interpreter_starts_a_fresh_process() -> None:
     ended = processes.run(["-c", "import sys; print(sys.flags.hash_randomization)"], environ={"PYTHONHASHSEED": "0"})
     assert ended.stdout == "0\n"
 

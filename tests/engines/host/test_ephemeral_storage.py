@@ -51,9 +51,7 @@ def storage(root: Path) -> EphemeralStorage:
     return EphemeralStorage(root / "scratch", written, SystemClock())
 
 
-def test_what_replicas_have_for_themselves_and_what_they_wrote_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_files_and_output_of_replicas_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 1_000_000)
     (tmp_path / "elsewhere").write_bytes(bytes(5_000_000))
     for name in ("fine", "files", "output"):

@@ -20,7 +20,7 @@ def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> No
     played(tmp_path, story)
 
 
-def test_what_the_next_daemon_finds_changed_is_written(tmp_path: Path) -> None:
+def test_changes_that_the_next_daemon_finds_are_written(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.ask(1, "greeting", lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
         await host.until(lambda found: [each.containers[0].post_start for each in found] == [Hook.RUNNING])

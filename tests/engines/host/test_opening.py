@@ -100,7 +100,7 @@ class Interrupted(FakeRuntime):
             raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
 
 
-def test_what_fails_halfway_is_closed_and_opens_cleanly_afterwards(tmp_path: Path) -> None:
+def test_an_engine_that_fails_to_open_is_closed_and_opens_later(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.apply(1)
         await host.engine.close()

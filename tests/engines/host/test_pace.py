@@ -37,7 +37,7 @@ async def _together(count: int) -> list[str]:
     return [turn for turn in turns if turn]
 
 
-def test_who_is_alone_goes_on_at_once() -> None:
+def test_a_single_caller_goes_on_at_once() -> None:
     asyncio.run(_alone())
 
 

@@ -74,7 +74,7 @@ def test_a_slow_first_start_is_loading_until_it_has_taken_a_minute() -> None:
     assert decide(ONE, [slow], ends, Timing()).wake is None
 
 
-def test_what_was_ready_once_or_ended_is_unhealthy_at_once() -> None:
+def test_a_replica_that_was_ready_or_has_ended_is_unhealthy_at_once() -> None:
     fell = readiness_changed(readiness_changed(started(), "main", True, 12.0, ""), "main", False, 13.0, REFUSED)
     assert health_at(ONE, [fell], 14.0) is Health.UNHEALTHY
     assert health_at(ONE, [container_exited(started(), "main", 12.0, 1, "Error", "")], 14.0) is Health.UNHEALTHY

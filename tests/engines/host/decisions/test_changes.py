@@ -41,7 +41,7 @@ def happen(replica: Replica, event: str) -> Replica:
 
 
 @pytest.mark.parametrize("case", cases("host/changes.yaml"))
-def test_what_becomes_of_a_replica(case: dict[str, Any]) -> None:
+def test_an_event_changes_a_replica_as_its_case_expects(case: dict[str, Any]) -> None:
     wanted = wanted_from(case.get("wanted", {}))
     assert wanted is not None
     replica = transitions.new_replica(wanted, case.get("index", -1), "web-a", 0.0, "2026-01-01T00:00:00Z")

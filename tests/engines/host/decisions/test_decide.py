@@ -16,7 +16,7 @@ FILES = ("rollout", "scaling", "ordinals", "restarts", "ending")
 
 
 @pytest.mark.parametrize("case", [case for name in FILES for case in cases(f"host/{name}.yaml")])
-def test_what_is_decided(case: dict[str, Any]) -> None:
+def test_decisions_are_those_of_the_case(case: dict[str, Any]) -> None:
     replicas = [replica_from(each) for each in case.get("replicas", [])]
     decision = decide(wanted_from(case["wanted"]), replicas, case.get("now", 1000.0), timing_from(case.get("timing")))
     assert lines(decision) == case.get("acts", [])

@@ -119,7 +119,7 @@ def test_a_very_long_line_comes_in_parts_with_marks_where_it_was_cut(location: L
     assert [part.endswith("…") for part in parts] == [at < last or length == 65_536 for at in range(len(parts))]
 
 
-def test_what_is_stored_is_freed_and_the_file_goes_on(location: Location) -> None:
+def test_stored_output_is_freed_from_its_file(location: Location) -> None:
     there = location.write("x" * 999 + "\n")
     with there.open("r+b") as file:
         if not punch_hole(file.fileno(), 0, 1):
@@ -216,7 +216,7 @@ def test_a_file_that_only_has_the_number_of_the_old_one_is_read_from_its_begin(l
     assert location.lines() == ["one", "something else that is longer"]
 
 
-def test_where_no_parts_can_be_freed_a_large_file_is_emptied(tmp_path: Path) -> None:
+def test_a_large_file_is_emptied_if_parts_cannot_be_freed(tmp_path: Path) -> None:
     location = Location(tmp_path, free=lambda file, begin, end: False)
     line = "x" * 999_999 + "\n"
     there = location.write(line * 40)

@@ -118,7 +118,7 @@ def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(locat
     assert there.stat().st_blocks * 512 < there.stat().st_size
 
 
-def test_what_a_killed_writer_left_unfinished_is_cut_off_and_taken_again(location: Location) -> None:
+def test_an_unfinished_write_is_cut_off_and_collected_again(location: Location) -> None:
     for number in range(3):
         location.taken(f"line {number} " + "abc" * 100 * number + "\n")
     (segment,) = location.segments()
@@ -171,7 +171,7 @@ def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> 
         max_size=25,
     )
 )
-def test_whatever_happens_in_whatever_order_every_line_is_there_once(course: list[str | Happening]) -> None:
+def test_every_line_is_stored_once_in_any_order_of_events(course: list[str | Happening]) -> None:
     with tempfile.TemporaryDirectory() as room:
         location = Location(Path(room), budget=1 << 30)
         written = ""
@@ -205,7 +205,7 @@ def fill(disk: Path, room: int) -> Path:
     return filler
 
 
-def test_with_a_full_disk_nothing_is_dropped_and_with_room_it_goes_on(small: Location, tmp_path: Path) -> None:
+def test_a_full_disk_drops_no_line(small: Location, tmp_path: Path) -> None:
     small.taken("before\n")
     noise = random.Random(1).randbytes(3_000_000).hex().encode()
     small.write(noise[:1_000_000] + b"\n" + noise[1_000_000:] + b"\n")

@@ -40,7 +40,7 @@ def test_the_oldest_segments_of_all_streams_go_first(tmp_path: Path) -> None:
     assert sorted(path.name for path in (location.root / "shop").iterdir()) == ["busy"]
 
 
-def test_what_is_followed_loses_old_lines_and_not_its_place(tmp_path: Path) -> None:
+def test_a_followed_stream_loses_old_lines_and_not_its_position(tmp_path: Path) -> None:
     location = Location(tmp_path, budget=2 * MIB)
     quiet = place("quiet", "quiet-1")
     location.taken("early\nhalf", quiet)
@@ -101,9 +101,7 @@ def test_logs_of_replicas_that_are_gone_for_long_are_removed_and_those_of_others
     assert not (location.root / "shop" / "job" / "job-old").exists()
 
 
-def test_of_replicas_that_come_and_go_all_the_time_the_newest_keep_their_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "MOST_GONE", 5)
     location = Location(tmp_path)
     location.taken("web\n")

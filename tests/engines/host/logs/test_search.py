@@ -64,7 +64,7 @@ def test_a_span_of_time_has_both_its_ends(location: Location, span: Span, second
     assert texts(found) == [f"{second} first" for second in seconds]
 
 
-def test_of_much_only_the_end_is_read(location: Location) -> None:
+def test_a_search_reads_only_the_end_of_long_logs(location: Location) -> None:
     for number in range(300):
         location.taken(f"{number} " + "x" * 300 + "\n")
         location.wait(3600)
@@ -136,7 +136,7 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     assert search.more() == []
 
 
-def test_what_lies_among_the_logs_and_is_none_is_left_alone(location: Location) -> None:
+def test_other_files_among_the_logs_are_ignored(location: Location) -> None:
     (location.root / "README").write_text("hello")
     (location.root / "shop" / "web" / "web-1" / "main" / "notes.txt").write_text("hello")
     (location.root / "shop" / "empty" / "x" / "y").mkdir(parents=True)
@@ -150,7 +150,7 @@ blocks = st.builds(
 
 
 @given(st.lists(blocks, max_size=5), st.binary(max_size=20))
-def test_blocks_are_found_again_whatever_lies_between(made: list[Block], between: bytes) -> None:
+def test_blocks_are_found_again_between_other_bytes(made: list[Block], between: bytes) -> None:
     content = b"".join(pack_block(each) + between for each in made)
     assert [found for found, _ in all_in(content)] == made
 

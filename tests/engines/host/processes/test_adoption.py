@@ -48,7 +48,7 @@ async def kill_wrapper(root: Path) -> int:
 
 
 @both_ways
-def test_what_runs_is_found_and_not_restarted(tmp_path: Path, limited: bool) -> None:
+def test_running_programs_are_adopted_and_not_restarted(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
         asked = shell("echo $$; trap 'exit 3' TERM; while :; do sleep 0.01; done", version=4, config_hash="s", index=1)
         async with opened(tmp_path, limited=limited, keep=True) as first:
@@ -289,7 +289,7 @@ def test_a_daemon_that_dies_before_the_start_signal_leaves_nothing(tmp_path: Pat
     asyncio.run(story())
 
 
-def test_a_daemon_that_dies_leaves_what_runs_to_the_next_which_has_its_secrets_from_nowhere_else(
+def test_the_next_daemon_adopts_programs_and_reads_their_secrets_from_them(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:

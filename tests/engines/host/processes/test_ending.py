@@ -152,7 +152,7 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, limited: bool)
 
 
 @both_ways
-def test_what_forks_without_end_ends(tmp_path: Path, limited: bool) -> None:
+def test_a_program_that_forks_without_end_is_ended(tmp_path: Path, limited: bool) -> None:
     # Each link of the chain is gone when the next one is there; without groups to freeze, it lives for a moment.
     pause = 0 if limited else 0.01
     chain = f"while True:\n    time.sleep({pause})\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n"
@@ -200,7 +200,7 @@ def test_a_replica_is_removed_whole_and_others_stay(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_a_crash_left_of_a_replica_without_a_record_is_pruned(tmp_path: Path) -> None:
+def test_remains_of_a_replica_without_a_record_are_pruned(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             known, unrecorded = place("r", "web"), place("r2", "web")

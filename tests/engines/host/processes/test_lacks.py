@@ -76,7 +76,7 @@ def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
         ContainerSpec("main", pre_stop=Command(("true",))),
     ],
 )
-def test_what_probes_and_hooks_hide_is_found_by_control_groups_only(container: ContainerSpec) -> None:
+def test_programs_hidden_by_probes_and_hooks_need_control_groups(container: ContainerSpec) -> None:
     asked = msgspec.structs.replace(PLAIN, containers=(container,))
     assert list(limitations(asked, ROOT))[:-1] == []
     assert "a probe or a hook" in list(limitations(asked, msgspec.structs.replace(ROOT, limited=False)))[1]

@@ -69,7 +69,7 @@ time.sleep(1000)
 
 
 @with_groups
-def test_what_is_killed_later_has_not_ended_for_its_memory(tmp_path: Path) -> None:
+def test_a_later_kill_is_not_reported_as_out_of_memory(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.start(

@@ -51,7 +51,7 @@ def test_no_signal_is_ignored_when_a_program_begins(tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, former)
 
 
-def test_what_a_shell_cannot_begin_has_not_started(tmp_path: Path) -> None:
+def test_a_command_that_the_shell_cannot_run_has_not_started(tmp_path: Path) -> None:
     async def story(env: dict[str, str], reason: str) -> None:
         async with opened(tmp_path / reason) as host:
             await host.runtime.start(launch(str(program), env=env))

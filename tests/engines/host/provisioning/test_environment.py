@@ -67,7 +67,7 @@ def test_a_variable_that_is_too_long_for_programs_is_named() -> None:
         found({"container": {"env": [{"name": "LONG", "value": "platform://secret/s"}]}, "secrets": secrets})
 
 
-def test_what_holds_secrets_does_not_show_them() -> None:
+def test_reprs_of_values_with_secrets_reveal_none() -> None:
     revealed = vault({"s": {"type": "opaque", "data": {"payload": CANARY}}})(Key.parse("secret/s"))
     assert CANARY not in f"{revealed} {revealed!r}"
     assert "the-token" not in repr(around())

@@ -150,7 +150,7 @@ def test_a_secret_that_changed_is_there_whole_at_the_next_start(tmp_path: Path) 
     assert not holding(tmp_path, CANARY)
 
 
-def test_what_a_crash_left_half_made_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_partial_files_of_a_crash_block_no_start(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
     for folder in (tmp_path / "secrets/shop/web/web-1", tmp_path / "scratch/shop/web/web-1/.own"):
         for name in (".main.new", ".main.old"):
@@ -185,7 +185,7 @@ def test_secrets_lie_in_memory_and_go_with_their_replica(tmp_path: Path) -> None
 
 
 @in_memory
-def test_a_directory_in_memory_that_is_somebody_elses_is_not_taken(tmp_path: Path) -> None:
+def test_a_directory_in_memory_of_another_user_is_not_used(tmp_path: Path) -> None:
     files = Files(tmp_path, vault(SECRETS))
     source = give(files, AT_S).mounts[0].source
     base = MEMORY / source.relative_to(MEMORY).parts[0]

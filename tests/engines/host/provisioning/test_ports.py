@@ -73,7 +73,7 @@ def test_a_port_with_a_listener_is_not_allocated(address: str) -> None:
     assert bindable(port)
 
 
-def test_what_is_left_of_a_connection_keeps_no_program_from_its_own_port() -> None:
+def test_a_closing_connection_blocks_no_program_from_its_port() -> None:
     with listening("127.0.0.1") as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:

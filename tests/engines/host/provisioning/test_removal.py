@@ -78,7 +78,7 @@ def test_directories_that_were_closed_are_opened() -> None:
         assert list(place.iterdir()) == []
 
 
-def test_what_cannot_be_removed_is_an_error() -> None:
+def test_a_file_that_cannot_be_removed_is_an_error() -> None:
     with unprivileged() as place:
         (place / "top" / "inner").mkdir(parents=True)
         place.chmod(0o500)

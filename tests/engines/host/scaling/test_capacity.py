@@ -30,7 +30,7 @@ def lived(history: History | None, digest: str, course: list[list[float]], now: 
 
 
 @pytest.mark.parametrize("case", cases("autoscaling/capacity.yaml"))
-def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None:
+def test_recommendations_follow_the_use(case: dict[str, Any]) -> None:
     history, now = lived(None, "first", case["used"], 1000.0)
     history, _ = lived(history, "second", case.get("then", []), now)
     history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
