@@ -13,6 +13,7 @@ from reconciler.documents.events import (
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
+    ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
@@ -40,8 +41,8 @@ class EventStream:
         self._get: Any = CParser(self.content).get_event
         self._limits = limits
         self._at_limit = False
-        self._depth = self._documents = self._file_events = self._events = self._aliases = self._start = 0
-        self._most_events = self._most()
+        self._depth = self._documents = self._file_events = self._events = self._aliases = 0
+        self._begin(0)
 
     def next(self) -> Any:
         """The next event; one that exceeds a limit is the last.
@@ -51,8 +52,16 @@ class EventStream:
         if self._at_limit:
             raise LimitReached
         event = self._get()
-        kind = type(event)
         self._events += 1
+        if type(event) is not ScalarEvent:
+            self._at_limit = self._count(event)
+        if self._events > self._last_event or event.start_mark.index > self._last_index:
+            self._at_limit = True
+        return event
+
+    def _count(self, event: Any) -> bool:
+        """Whether the depth, the aliases or the documents exceed a limit with ``event``."""
+        kind, limits = type(event), self._limits
         if kind in _OPENING:
             self._depth += 1
         elif kind in _CLOSING:
@@ -63,22 +72,15 @@ class EventStream:
             self._documents += 1
             self._file_events += self._events
             self._events = self._aliases = 0
-            self._start = event.start_mark.index
-            self._most_events = self._most()
-        limits = self._limits
-        self._at_limit = (
-            self._depth > limits.depth
-            or self._events > self._most_events
-            or self._aliases > limits.aliases
-            or self._documents > limits.documents
-            or event.start_mark.index - self._start > limits.document_bytes
-        )
-        return event
+            self._begin(event.start_mark.index)
+        return self._depth > limits.depth or self._aliases > limits.aliases or self._documents > limits.documents
 
-    def _most(self) -> int:
-        """The limit of events of the current document; a node is at most two events."""
+    def _begin(self, index: int) -> None:
+        """Set the limits of a document that begins at the character ``index``; a node is at most two events."""
         limits = self._limits
-        return min(2 * limits.nodes, 2 * limits.file_nodes_at(self._documents) - self._file_events)
+        in_file = 2 * limits.file_nodes_at(self._documents) - self._file_events
+        self._last_event = min(2 * limits.nodes, in_file)
+        self._last_index = index + limits.document_bytes
 
     def document(self) -> Any:
         """The first event of the next document that is not empty, None at the end of the file.
