@@ -61,26 +61,26 @@ def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
 
 def limit(group: Path, limits: Limits) -> None:
     """Set the limits of a group. Raises OSError."""
-    quota, memory = max(_LEAST_QUOTA, limits.cpu * _PERIOD // 1000), limits.memory
+    name, quota, memory = str(group), max(_LEAST_QUOTA, limits.cpu * _PERIOD // 1000), limits.memory
     if (group / "pids.max").exists():
-        write(group / "pids.max", str(limits.processes))
+        write(name, "pids.max", str(limits.processes))
     if (group / "cpu.max").exists():
-        write(group / "cpu.max", f"{quota} {_PERIOD}")
+        write(name, "cpu.max", f"{quota} {_PERIOD}")
     if (group / "memory.max").exists():
-        write(group / "memory.max", str(memory))
-        _try_write(str(group), "memory.swap.max", "0")
+        write(name, "memory.max", str(memory))
+        _try_write(name, "memory.swap.max", "0")
     if (group / "cpu.cfs_quota_us").exists():
-        write(group / "cpu.cfs_period_us", str(_PERIOD))
-        write(group / "cpu.cfs_quota_us", str(quota))
+        write(name, "cpu.cfs_period_us", str(_PERIOD))
+        write(name, "cpu.cfs_quota_us", str(quota))
     if (group / "memory.limit_in_bytes").exists():
-        write(group / "memory.limit_in_bytes", str(memory))
-        _try_write(str(group), "memory.memsw.limit_in_bytes", str(memory))
+        write(name, "memory.limit_in_bytes", str(memory))
+        _try_write(name, "memory.memsw.limit_in_bytes", str(memory))
 
 
 def join(groups: Sequence[str], pid: int) -> None:
     """Move a process into the groups. Raises OSError."""
     for group in groups:
-        write(Path(group, "cgroup.procs"), str(pid))
+        write(group, "cgroup.procs", str(pid))
 
 
 def members(groups: Sequence[str]) -> set[int]:
@@ -161,10 +161,13 @@ def try_remove(group: Path) -> bool:
     return True
 
 
-def write(path: Path, text: str) -> None:
-    """Write a value to the kernel. Raises OSError."""
-    with path.open("w", encoding="ascii") as file:
-        file.write(text)
+def write(group: str, file: str, text: str) -> None:
+    """Write a value to a file of a group. Raises OSError."""
+    descriptor = os.open(f"{group}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def read_file(group: str, file: str) -> str:
@@ -177,15 +180,9 @@ def read_file(group: str, file: str) -> str:
 
 def _try_write(group: str, file: str, text: str) -> bool:
     try:
-        descriptor = os.open(f"{group}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+        write(group, file, text)
     except OSError:
         return False
-    try:
-        os.write(descriptor, text.encode())
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
     return True
 
 

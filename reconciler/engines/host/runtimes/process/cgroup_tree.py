@@ -38,7 +38,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
             base.mkdir(exist_ok=True)
             if self.unified:
                 wanted = (*cgroups.NEEDED, _PIDS) if self.pids else cgroups.NEEDED
-                cgroups.write(base / "cgroup.subtree_control", " ".join(f"+{each}" for each in wanted))
+                cgroups.write(str(base), "cgroup.subtree_control", " ".join(f"+{each}" for each in wanted))
         groups = tuple(base / name for base in self.bases)
         for group in groups:
             group.mkdir(exist_ok=True)
