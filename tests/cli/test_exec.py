@@ -122,7 +122,8 @@ def test_a_shell_on_a_terminal(place: Place) -> None:
         shell.until(lambda screen: screen.endswith("inside> "), "a prompt")
         assert not shell.echoes()
         shell.type(b"stty size; echo in-$WHERE\r")
-        shell.until(lambda screen: "24 100\nin-main" in screen, "the size of the window")
+        # What is typed before the prompt comes is shown before it too, and then output follows the prompt.
+        shell.until(lambda screen: screen.endswith("24 100\nin-main\ninside> "), "the size of the window, and a prompt")
         shell.resize(40, 120)
         shell.type(b"until stty size | grep '40 120$'; do sleep 0.05; done\r")
         shell.until(lambda screen: "\n40 120\n" in screen, "the new size")

@@ -73,11 +73,13 @@ def test_a_replica_that_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoint
             killed(site, name)
         wait(lambda: len(site.programs()) == 3 and len(site.programs().keys() - before.keys()) == 2, "both run again")
         wait(lambda: len(site.ready("web")) == 2 and answers(site) == {"well"})
+        wait(lambda: [*states(site).values()] == ["Ready"] * 3, "so is the one without a probe")
 
         daemon.kill()
         names, victim = set(states(site)), killed(site, "web")
+        # A signal takes effect a moment after it is sent.
+        wait(lambda: sorted(states(site).values()).count("Ready") == 2, "the dead one is not called ready")
         assert names == set(states(site)), victim
-        assert sorted(states(site).values()).count("Ready") == 2, "the dead one is not called ready"
         with site.daemon():
             wait(lambda: len(site.programs()) == 3 and len(site.ready("web")) == 2, "a new daemon does so too")
             wait(lambda: answers(site) == {"well"})
