@@ -212,12 +212,18 @@ def test_a_registry_can_ask_to_wait(status: int, asked: str, wait: float | None)
     played(story)
 
 
-def test_a_registry_that_is_gone_slow_or_breaks_off_is_named() -> None:
+def test_a_registry_that_is_gone_or_breaks_off_is_named() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         gone = ImageReference("127.0.0.1:1", "team/app", "1")
         assert "127.0.0.1:1 cannot be asked: " in str(await refusal(Registry(["127.0.0.1:1"], FakeClock()), gone))
         registry.answer = lambda asked: Reply(cut=True)
         assert f"{registry.host} cannot be asked: " in str(await refusal(client, image))
+
+    played(story)
+
+
+def test_a_registry_that_does_not_answer_is_named() -> None:
+    async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         registry.answer = lambda asked: Reply(pause=asyncio.Event())
         assert f"{registry.host} does not answer within 0.2 s" in str(await refusal(client, image))
 
