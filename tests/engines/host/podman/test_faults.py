@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import re
 import subprocess
 from pathlib import Path
@@ -10,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.provisioning.provisioner import free_ports
+from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
 from reconciler.engines.host.runtimes.podman.network.sandbox import _wider
-from tests.engines.host.podman.kit import KEY, place, shell
-from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, fetch, hosted, service
+from reconciler.engines.host.runtimes.protocol import Mount
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from tests.engines.host.podman.kit import KEY, place, shell, until
+from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, connected, fetch, hosted, service
 from tests.support.podman import PodmanService
 from tests.support.programs import tool
 
@@ -101,3 +107,62 @@ def test_a_location_has_addresses_for_more_than_two_hundred_replicas(tmp_path: P
 def test_a_wider_network_is_near_the_one_that_podman_chooses(subnets: list[str], first: str, count: int) -> None:
     found = [*_wider(subnets)]
     assert (found[:1], len(found)) == ([first] if first else [], count)
+
+
+def test_storage_that_another_process_has_locked_delays_only_what_needs_it(
+    tmp_path: Path, service: PodmanService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(client, "_SECONDS", 2.0)
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(SLEEP))
+            with contextlib.ExitStack() as locks:
+                for name in ("overlay-layers/layers.lock", "overlay-containers/containers.lock"):
+                    file = locks.enter_context((service.folder / "root" / name).open("r+b"))
+                    fcntl.lockf(file, fcntl.LOCK_EX)
+                with pytest.raises(EngineError) as raised:
+                    await host.runtime.start(shell(SLEEP, at=place("s")))
+                assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
+                assert (await host.runtime.exec(place(), ["echo", "here"], 10)).output == "here\n"
+                assert (await host.running()).alive
+            await host.runtime.start(shell(SLEEP, at=place("s")))
+            # Podman has gone on with the start that took too long.
+            await until(lambda: len(service.containers()) == 5, "the container that nobody waits for")
+            await connected(host).service.sweeper.retry()
+            assert [each["State"] for each in service.containers()] == ["running"] * 4
+
+    asyncio.run(story())
+
+
+DEFAULT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31)
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT and SETFCAP."""
+
+
+def test_containers_have_just_these_capabilities_and_gain_none(tmp_path: Path, service: PodmanService) -> None:
+    (tmp_path / "data").mkdir()
+    mounts = (Mount(tmp_path / "data", "/data", read_only=False),)
+    show = "grep ^Cap /proc/self/status"
+    spread = "busybox cp /bin/busybox /data/id; busybox chmod 4755 /data/id /data"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            side = place(container="side")
+            await host.runtime.start(shell(f"{show}; {spread}; {SLEEP}", mounts=mounts))
+            await host.wrote("ready")
+            await host.runtime.start(shell(f"{show}; /data/id -u; {SLEEP}", at=side, mounts=mounts, user=1000))
+            await host.wrote("ready", side)
+            sandbox = Path(f"/proc/{host.tracked(place(container='')).program.pid}/status").read_text()
+            assert {*capabilities(sandbox).values()} == {0}
+            expected = sum(1 << number for number in DEFAULT)
+            root, user = capabilities(host.output()), capabilities(host.output(side))
+            assert root == {"Inh": 0, "Prm": expected, "Eff": expected, "Bnd": expected, "Amb": 0}
+            assert user == {"Inh": 0, "Prm": 0, "Eff": 0, "Bnd": expected, "Amb": 0}
+            # Neither the mount nor the container lets a program of root's act as root.
+            assert "\n1000\nready\n" in host.output(side)
+
+    asyncio.run(story())
+
+
+def capabilities(status: str) -> dict[str, int]:
+    """The sets of capabilities in a status file of the kernel."""
+    return {name: int(number, 16) for name, number in re.findall(r"^Cap(\w+):\s*([0-9a-f]+)$", status, re.MULTILINE)}

@@ -83,7 +83,7 @@ def container_body(
         "env": launch.env,
         "groups": [str(launch.group)] if launch.group else [],
         "umask": "0022",
-        "cap_drop": ["CAP_NET_RAW"],
+        "cap_drop": ["CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW"],
         "resource_limits": _limits(launch.cpu, launch.memory, around.controllers) | _pids(launch, around.controllers),
         "mounts": [*_mounts(launch.mounts), *_own_mounts(paths)],
         "netns": inside,

@@ -42,6 +42,8 @@ _DEPENDENT = "dependent containers"
 """Words of Podman about a container whose namespaces others use; the IDs of the others follow."""
 _ID = re.compile(r"\b[0-9a-f]{64}\b")
 _SHORT = 12
+_ROUNDS = 20
+"""Retries, of ``retry``, in which a start whose reply was lost is looked for."""
 _OCI_SECONDS = 20.0
 _DYING_SECONDS = 2.0
 _CERTAIN_SECONDS = 1.0
@@ -67,7 +69,7 @@ class Sweeper:
         self._client = client
         self._capabilities = capabilities
         self._labels = labels
-        self._unresolved: set[tuple[str, str]] = set()
+        self._unresolved: dict[tuple[str, str], int] = {}
         self._interruptions = 0
         self._lost: set[Path] = set()
 
@@ -99,7 +101,7 @@ class Sweeper:
 
         If Podman does not answer, ``retry`` deletes it later. Raises PodmanError.
         """
-        self._unresolved.add((nonce, name))
+        rounds = self._unresolved.setdefault((nonce, name), _ROUNDS if lost else 0)
         found = await self.list_containers([*self._labels.all_of_location(), f"{NONCE}={nonce}"])
         running = next((each for each in found if each.running and each.pid), None) if lost else None
         if running is None:
@@ -107,7 +109,11 @@ class Sweeper:
             await self.delete(name)
             if lost and self._capabilities.direct:
                 await self._delete_port_rules()
-        self._unresolved.discard((nonce, name))
+        if found or not rounds:
+            self._unresolved.pop((nonce, name), None)
+        else:
+            # The service may be at work on the request still, as when its storage is locked.
+            self._unresolved[nonce, name] = rounds - 1
         return running
 
     async def retry(self) -> None:
