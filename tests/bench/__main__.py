@@ -16,7 +16,7 @@ from tests.bench.rows import ROWS, others
 from tests.bench.table import HEADING, cells, line
 
 MUCH = 0.05
-"""Share of the CPUs in the hands of others from which on the table says so."""
+"""Share of the CPUs that others use from which on the table notes it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -26,12 +26,12 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no such measurement: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}", file=sys.stderr)
         return 2
-    kept = options.dir.absolute()
-    kept.mkdir(parents=True, exist_ok=True)
+    cache = options.dir.absolute()
+    cache.mkdir(parents=True, exist_ok=True)
     count = options.count or (5_000 if options.quick else 100_000)
-    scratch = Path(tempfile.mkdtemp(prefix="run-", dir=kept))
+    scratch = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
     try:
-        return _print_rows(Ground(kept, scratch, count, options.quick, options.fixture), options.only, options.peers)
+        return _print_rows(Ground(cache, scratch, count, options.quick, options.fixture), options.only, options.peers)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"some of: {', '.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="less, and less often: does it work at all")
     parser.add_argument("--peers", action="store_true", help="other programs too, fetched where missing")
-    kept = Path(tempfile.gettempdir()) / "reconciler-bench"
-    parser.add_argument("--dir", type=Path, default=kept, help=f"where repositories are kept; {kept}")
+    cache = Path(tempfile.gettempdir()) / "reconciler-bench"
+    parser.add_argument("--dir", type=Path, default=cache, help=f"where repositories are cached; {cache}")
     return parser
 
 

@@ -31,7 +31,7 @@ from tests.engines.host.provisioning.kit import vault
 from tests.support.podman import IMAGE, PodmanService, podman_service
 from tests.support.sandbox import eventually
 
-SETTLE = 4.0
+REST_SECONDS = 4.0
 NAMES = ("one", "two", "three", "four")
 EACH = 25
 AT_ONCE = 6
@@ -70,7 +70,7 @@ def _ours(ground: Ground, service: PodmanService) -> Iterator[Row]:
             site.wait_healthy(*NAMES)
             taken = time.perf_counter() - began
             yield Row(f"{count} containers from the commit to all healthy", taken, 15 * count / 100)
-            time.sleep(SETTLE)
+            time.sleep(REST_SECONDS)
             busy, resident = share(daemon.process.pid, 4.0 if ground.quick else 30.0)
             note = "the daemon alone; readiness and liveness over HTTP, every 10 s each"
             yield Row(f"{count} containers that are well: of one core", busy, 5, "%", note=note)

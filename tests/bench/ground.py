@@ -1,4 +1,4 @@
-"""What is measured on: repositories made once and kept, and copies of them that a state directory follows."""
+"""What is measured on: repositories made once and cached, and copies of them that a state directory follows."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Site(NamedTuple):
 
 
 class Ground:
-    """``kept`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes."""
+    """``cache`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes."""
 
-    def __init__(self, kept: Path, scratch: Path, count: int, quick: bool, fixture: str = "published") -> None:
-        self.kept = kept
+    def __init__(self, cache: Path, scratch: Path, count: int, quick: bool, fixture: str = "published") -> None:
+        self.cache = cache
         self.scratch = scratch
         self.count = count
         self.quick = quick
@@ -52,9 +52,9 @@ class Ground:
         return max(2, times // 10) if self.quick else times
 
     def repository(self, count: int, fixture: str = "") -> Path:
-        """A bare repository of ``count`` manifests that nobody changes, of this fixture or another."""
+        """A bare repository of ``count`` manifests that stays unchanged, of this fixture or another."""
         fixture = fixture or self.fixture
-        path = self.kept / f"{fixture}-{count}-{_edition()}.git"
+        path = self.cache / f"{fixture}-{count}-{_edition()}.git"
         if not path.exists():
             part = path.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
@@ -83,7 +83,7 @@ class Ground:
 
     def work_tree(self, count: int) -> Path:
         """A directory of ``count`` manifests, as a checkout leaves them."""
-        path = self.kept / f"{self.fixture}-{count}-{_edition()}"
+        path = self.cache / f"{self.fixture}-{count}-{_edition()}"
         if not path.exists():
             part = path.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)

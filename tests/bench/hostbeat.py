@@ -1,4 +1,4 @@
-"""The daemon as it always is, which on SIGUSR1 begins to watch its event loop and on SIGUSR2 tells the longest wait."""
+"""The daemon as it is, which on SIGUSR1 begins to watch its event loop and on SIGUSR2 writes the longest wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.daemon.service import serve
 from reconciler.settings import load_settings
 
 BEAT = 0.002
-"""Seconds between two looks at the loop."""
+"""Seconds between two measurements of the loop."""
 
 
 class Watch:
@@ -33,8 +33,8 @@ class Watch:
         self._longest = self._hardest = 0.0
         self._task = asyncio.get_running_loop().create_task(self._beat())
 
-    def tell(self) -> None:
-        """Watch no longer."""
+    def write(self) -> None:
+        """Stop the watch and write the longest wait and work to the file."""
         if self._task is not None:
             self._task.cancel()
         part = self._file.with_suffix(".part")
@@ -49,12 +49,12 @@ class Watch:
             self._hardest = max(self._hardest, time.thread_time() - computed)
 
 
-async def follow(settings_file: Path, told: Path) -> None:
+async def follow(settings_file: Path, file: Path) -> None:
     """Run the daemon with ``settings_file``."""
-    settings, watch = load_settings(settings_file), Watch(told)
+    settings, watch = load_settings(settings_file), Watch(file)
     logs.configure(settings.log.format, settings.log.level)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, watch.begin)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, watch.tell)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, watch.write)
     with suppress(asyncio.CancelledError):
         await serve(settings, file=settings_file)
 

@@ -13,7 +13,7 @@ from tests.bench.measure import Failed
 from tests.bench.table import Row
 from tests.support.sandbox import Running, eventually
 
-SETTLE = 4.0
+REST_SECONDS = 4.0
 """Seconds after a start in which a daemon is not idle yet."""
 NAMES = ("one", "two", "three", "four")
 EACH = 25
@@ -48,7 +48,7 @@ def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
         bench_site(ground.scratch / f"idle-{len(bound)}", {}, locations=places) as site,
         site.daemon(fresh=True) as daemon,
     ):
-        time.sleep(SETTLE)
+        time.sleep(REST_SECONDS)
         busy, resident = share(daemon.process.pid, _seconds(ground))
     yield Row(f"idle daemon, {what}: of one core", busy, 1, "%")
     yield Row("  resident memory", resident, 120, "MB")
@@ -57,7 +57,7 @@ def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
 def _busy(ground: Ground) -> Iterator[Row]:
     times = ground.often(20)
     with bench_site(ground.scratch / "busy", {}) as site, site.watched() as daemon:
-        site.commit({"shop/web.yaml": _telling(site, "first")})
+        site.commit({"shop/web.yaml": _marking(site, "first")})
         site.began("first")
         yield from _started(site, "1 replica", times)
         files = {f"shop/{name}.yaml": server(name, EACH) for name in NAMES}
@@ -67,7 +67,7 @@ def _busy(ground: Ground) -> Iterator[Row]:
             site.wait_healthy(*NAMES)
             taken = time.perf_counter() - began
         yield Row(f"{count} from the commit to all healthy", taken, 0, note=_paused(pauses))
-        time.sleep(SETTLE)
+        time.sleep(REST_SECONDS)
         yield from _steady(ground, daemon, count)
         yield from _started(site, f"{count} besides", times)
         with site.pauses(daemon) as pauses:
@@ -89,14 +89,14 @@ def _started(site: BenchSite, present: str, times: int) -> Iterator[Row]:
     for number in range(times):
         site.wait_healthy("web")
         mark = f"{present.replace(' ', '-')}-{number}"
-        began = site.commit({"shop/web.yaml": _telling(site, mark)})
+        began = site.commit({"shop/web.yaml": _marking(site, mark)})
         found.append(site.began(mark) - began)
     note = f"the slowest {1000 * max(found):.0f} ms"
     yield Row(f"commit to the new program's begin, {present}", median(found), LIMIT, note=note)
 
 
-def _telling(site: BenchSite, mark: str) -> str:
-    return manifest("web", {"command": "sh", "args": site.telling(mark)})
+def _marking(site: BenchSite, mark: str) -> str:
+    return manifest("web", {"command": "sh", "args": site.writing_mark(mark)})
 
 
 def _paused(pauses: list[float]) -> str:

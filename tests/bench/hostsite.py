@@ -48,7 +48,7 @@ class Used(NamedTuple):
 
 
 class BenchSite(HostSite):
-    """A site with the intervals that operators have, and a pipe in which its programs say that they began."""
+    """A site with the intervals that operators have, and a pipe in which its programs report their start."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: object) -> None:
         plain = {
@@ -62,25 +62,25 @@ class BenchSite(HostSite):
         os.mkfifo(self._pipe)
         # Open for writing too, so that it never ends.
         self._reading = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._told = path / "pause"
+        self._pauses_file = path / "pause"
 
-    def telling(self, mark: str) -> list[str]:
-        """Arguments of a shell that says ``mark`` in the pipe and then idles."""
+    def writing_mark(self, mark: str) -> list[str]:
+        """Arguments of a shell that writes ``mark`` to the pipe and then idles."""
         return ["-c", f"echo {mark} >{self._pipe}; exec sleep 1000000"]
 
     def began(self, mark: str) -> float:
-        """When ``mark`` was said (perf_counter). Raises Failed where it never is."""
-        said, deadline = "", time.perf_counter() + PATIENCE
-        while mark not in said.split():
+        """When ``mark`` arrived (perf_counter). Raises Failed where it never does."""
+        received, deadline = "", time.perf_counter() + PATIENCE
+        while mark not in received.split():
             if not select.select([self._reading], [], [], max(0.0, deadline - time.perf_counter()))[0]:
-                raise Failed(f"no program ever said {mark}:\n{(self.path / 'daemon.log').read_text()[-2000:]}")
-            said += os.read(self._reading, 4096).decode()
+                raise Failed(f"no program ever wrote {mark}:\n{(self.path / 'daemon.log').read_text()[-2000:]}")
+            received += os.read(self._reading, 4096).decode()
         return time.perf_counter()
 
     def commit(self, files: Mapping[str, File]) -> float:
         """Commit ``files``; when the branch was moved (perf_counter)."""
         made = self.repo.commit(files, branch="next", parent=self.repo.git("rev-parse", "main"))
-        time.sleep(0.3)  # the daemon hears of the other branch too, and is to be at rest again
+        time.sleep(0.3)  # the daemon notices the other branch too, and must be idle again
         began = time.perf_counter()
         pygit2.Repository(str(self.repo.path)).references["refs/heads/main"].set_target(made)
         return began
@@ -93,7 +93,9 @@ class BenchSite(HostSite):
     @contextlib.contextmanager
     def watched(self) -> Iterator[Running]:
         """A daemon of which the longest pause can be asked."""
-        with self.daemon("-m", "tests.bench.hostbeat", str(self.settings_file), str(self._told), fresh=True) as it:
+        with self.daemon(
+            "-m", "tests.bench.hostbeat", str(self.settings_file), str(self._pauses_file), fresh=True
+        ) as it:
             yield it
 
     @contextlib.contextmanager
@@ -102,10 +104,10 @@ class BenchSite(HostSite):
         found: list[float] = []
         daemon.signal(signal.SIGUSR1)
         yield found
-        self._told.unlink(missing_ok=True)
+        self._pauses_file.unlink(missing_ok=True)
         daemon.signal(signal.SIGUSR2)
-        eventually(self._told.exists, "the daemon tells of its pauses", PATIENCE)
-        found += map(float, self._told.read_text().split())
+        eventually(self._pauses_file.exists, "the daemon writes its pauses", PATIENCE)
+        found += map(float, self._pauses_file.read_text().split())
 
 
 @contextlib.contextmanager
@@ -134,7 +136,7 @@ def share(pid: int, seconds: float) -> tuple[float, float]:
 
 
 def manifest(name: str, container: Mapping[str, object], replicas: int = 1) -> str:
-    """A standard workload of one container, scaled by its CPU within ``replicas`` and no more."""
+    """A standard workload of one container, scaled by its CPU within ``replicas``."""
     scale = {"metric": "cpu", "target": 95, "minScale": replicas, "maxScale": replicas}
     spec = {
         "type": "standard",

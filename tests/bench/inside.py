@@ -72,7 +72,7 @@ def restart(settings: str) -> dict[str, float]:
         assert ended.outcome == "unchanged", ended
         runner.flush("main", force=True)
         beat.cancel()
-        pauses.kept = runner  # type: ignore[attr-defined]
+        pauses.runner = runner  # type: ignore[attr-defined]
 
     asyncio.run(start())
     seconds = time.perf_counter() - BEGAN
@@ -83,9 +83,9 @@ def restart(settings: str) -> dict[str, float]:
 
 
 def poll(settings: str, times: int) -> list[float]:
-    """Looks at a source that has not moved."""
+    """Seconds of polls of a source that has not moved."""
 
-    async def look() -> list[float]:
+    async def measure() -> list[float]:
         runner = opened(settings)
         await runner.run("main", "start")
         seconds = []
@@ -95,7 +95,7 @@ def poll(settings: str, times: int) -> list[float]:
             seconds.append(time.perf_counter() - began)
         return seconds
 
-    return asyncio.run(look())
+    return asyncio.run(measure())
 
 
 def paths(settings: str, times: int) -> list[float]:
@@ -123,7 +123,7 @@ class Followed(NamedTuple):
 
 
 def commits(settings: str, times: int, files: int, seed: int = 0) -> list[Followed]:
-    """What following each of several commits of ``files`` files takes; ``seed`` says which files."""
+    """What following each of several commits of ``files`` files takes; ``seed`` selects the files."""
     warm_up = WARM_UP if files == 1 else 1
     return _follow(settings, lambda url: made(url, times + warm_up, files, files * 1000 + seed))[-times:]
 
@@ -170,7 +170,7 @@ def _cpu() -> float:
 
 
 def ingest(directory: str, lines: int) -> dict[str, float]:
-    """Seconds to collect ``lines`` lines of 100 bytes that a container wrote; one look at 100 files without news."""
+    """Seconds to collect ``lines`` lines of 100 bytes that a container wrote; one check of 100 files without news."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.logs.collector import Collector
     from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -198,7 +198,7 @@ def ingest(directory: str, lines: int) -> dict[str, float]:
         began = time.perf_counter()
         for _ in range(100):
             await collector.collect()
-        return {"seconds": seconds, "cpu": cpu, "look": (time.perf_counter() - began) / 100}
+        return {"seconds": seconds, "cpu": cpu, "check": (time.perf_counter() - began) / 100}
 
     return asyncio.run(collect())
 

@@ -39,14 +39,14 @@ class Failed(Exception):
 def run(
     command: Sequence[str | Path], env: Mapping[str, str] | None = None, codes: Sequence[int] = (0,), cwd: Path = ROOT
 ) -> Measured:
-    """Run ``command`` to its end. Raises Failed, with what it said last, where its exit code is not in ``codes``."""
+    """Run ``command`` to its end. Raises Failed, with its last output, where its exit code is not in ``codes``."""
     with tempfile.TemporaryFile() as out:
         began = time.perf_counter()
         child = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             env={**AS_INSTALLED, **(env or {})}, cwd=cwd,
         )  # fmt: skip
-        # Not child.wait(): only wait4 tells what this one child, and what it waited for, has used.
+        # Not child.wait(): only wait4 returns the use of this one child and of those it waited for.
         _, status, used = os.wait4(child.pid, 0)
         wall = time.perf_counter() - began
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -71,7 +71,7 @@ def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
 
 
 class Crowd:
-    """How much of this machine others used since this was made: with much of it, figures say little."""
+    """How much of this machine others used since this was made: with much of it, figures mean little."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()

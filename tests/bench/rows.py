@@ -20,7 +20,7 @@ MANY_FILES = 10_000
 USERS = 5_000
 DOCUMENTS = 4_000
 TURNS = 4
-"""Rounds in which two figures are measured that are held against each other."""
+"""Rounds in which two figures are measured for a comparison."""
 
 
 def first(ground: Ground) -> Iterator[Row]:
@@ -50,7 +50,7 @@ def warm(ground: Ground) -> Iterator[Row]:
 
 
 def poll(ground: Ground) -> Iterator[Row]:
-    """A look at a source that has not moved."""
+    """A poll of a source that has not moved."""
     found, _ = inside("poll", settings=ground.applied(ground.count).settings, times=ground.often(1000))
     yield Row("poll that finds nothing new, local source", median(found), 0.001, note=f"p99 {_ms(found, 0.99)}")
 
@@ -167,7 +167,7 @@ def logs(ground: Ground) -> Iterator[Row]:
     found, _ = inside("ingest", directory=ground.scratch, lines=lines)
     rate = f"{lines / found['seconds']:,.0f} lines/s, {found['cpu']:.2f} s of CPU"
     yield Row(f"{lines:,} lines of 100 bytes into the logs", found["seconds"], lines / 200_000, note=rate)
-    yield Row("a look at 100 containers that write nothing", found["look"], 0.001)
+    yield Row("a look at 100 containers that write nothing", found["check"], 0.001)
 
 
 def others(ground: Ground) -> Iterator[Row]:

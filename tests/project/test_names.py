@@ -80,14 +80,9 @@ def banned_beside(path: str) -> list[str]:
     return banned(path, ast.parse(text)) if kind == "py" else [*banned_path(path), *banned_keys(path, text)]
 
 
-def named_by_rule(path: str) -> bool:
-    """Whether the file exists and its names follow the rule already."""
-    return (ROOT / path).is_file() and not path.startswith(("tests/bench/", "tests/engines/host/simulation/"))
-
-
 def test_no_name_is_made_of_a_banned_word() -> None:
     found = [place for path, module in modules().items() for place in banned(path, module)]
-    found += [place for path in listed(*BESIDE) if named_by_rule(path) for place in banned_beside(path)]
+    found += [place for path in listed(*BESIDE) if (ROOT / path).is_file() for place in banned_beside(path)]
     counts = Counter(room(place.split(":")[0]) for place in found)
     wrong = {
         place for place in found if counts[room(place.split(":")[0])] > ROOMS_TO_DO.get(room(place.split(":")[0]), 0)

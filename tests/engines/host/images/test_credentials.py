@@ -1,4 +1,4 @@
-"""Credentials: which secret or file has the login for an image, and what is said where none can be used."""
+"""Credentials: which secret or file has the login for an image, and the message where none can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime over Debian's Podman: what runs, how it ends, and that nothing of it is left, whatever is killed."""
+"""The runtime over Debian's Podman: what runs, how it ends, and that nothing is left of it after any kill."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _nothing_is_left(service: PodmanService) -> Iterator[None]:
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Those that are not dead; where nobody reaps them, dead ones stay."""
+    """Those that are not dead; without a reaper, dead ones stay."""
     found = []
     for pid in pids:
         path = Path(f"/proc/{pid}/stat")
@@ -486,7 +486,7 @@ def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(
             assert "user 1337 still has a network: the daemon lacks nftables" in limited
             for at in (place(), inside):
                 pid = host.tracked(msgspec.structs.replace(at, container="")).program.pid
-                assert drop_rules(pid) == 1, "one rule in each sandbox, whatever its images name"
+                assert drop_rules(pid) == 1, "one rule in each sandbox, for any names of images"
 
     asyncio.run(story())
 

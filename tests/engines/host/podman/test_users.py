@@ -1,4 +1,4 @@
-"""Users of images: they own their files, containers of other users share them, and hostile images harm nobody."""
+"""Users of images: they own their files, containers of other users share them, and hostile images do no harm."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_pa
             shop.provisioner.launch(shop.replica, "app")
             assert writes(1000, data, "app"), "between two starts its user keeps the volume"
             await shop.start("app")
-            assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is given only once"
+            assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is copied only once"
             assert not writes(2000, data, "stranger")
             assert shared.parent.stat().st_mode & 0o777 == 0o700, "only mounts lead to what all users can write"
 

@@ -1,4 +1,4 @@
-"""How the programs of a version behave, for simulations: by name, so that a schedule in a file can say it."""
+"""How the programs of a version behave, for simulations: by name, so that a schedule in a file can refer to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBE = Probe(exec=Command(("true",)))
 class Behaviour(msgspec.Struct, frozen=True):
     """Seconds, NEVER for what does not come.
 
-    ``ready`` after the start (None: it has no readiness probe), ``unready`` after the start its probe first says no,
+    ``ready`` after the start (None: it has no readiness probe), ``unready`` after the start its probe first fails,
     ``lives`` until it ends by itself, ``dead`` until its liveness probe has failed, ``obeys`` from SIGTERM to its end,
     ``post_start`` and ``pre_stop`` how long the hooks take (None: it has none).
     """

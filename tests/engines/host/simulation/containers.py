@@ -25,7 +25,7 @@ from tests.support.threads import AtOnce
 
 
 class ScriptedLibpod(Libpod):
-    """A service whose containers behave as their images say, in the time of ``programs``; ports are not real."""
+    """A service whose containers behave as their images set, in the time of ``programs``; ports are not real."""
 
     def __init__(self, programs: Programs, labels: PodmanLabels) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ScriptedLibpod(Libpod):
         """Nothing connects."""
 
     def signal(self, box: Box, number: int) -> None:
-        """SIGKILL ends it now, SIGTERM when its behaviour says so."""
+        """SIGKILL ends it now, SIGTERM at the time of its behaviour."""
         place = self._place(box)
         program = self.programs.running.get(place) if place is not None else None
         if place is None or program is None:
@@ -99,7 +99,7 @@ class NotingRuntime(PodmanRuntime):
         await super().signal(place, number)
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
-        """Run a hook for as long as the behaviour says."""
+        """Run a hook for as long as its behaviour sets."""
         return await self._fake.exec(place, argv, timeout)
 
     async def remove(self, key: Key, replica: str) -> None:

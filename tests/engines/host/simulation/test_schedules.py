@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: what must hold holds at every step, and all comes to rest as wanted."""
+"""For any order of events the invariants are true at every step, and all comes to rest as wanted."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_the_course_of_things_to_the_second(case: dict[str, Any]) -> None:
     course = case.pop("course")
     seconds = case.pop("seconds", QUIET)
     world = begin(msgspec.convert(case, Schedule))
-    begun, before = world.now, len(world.told)
+    begun, before = world.now, len(world.carried_out)
     world.run(seconds)
-    assert [f"{at - begun:g} {told}" for at, told in world.told[before:]] == course
+    assert [f"{at - begun:g} {act}" for at, act in world.carried_out[before:]] == course
 
 
 @pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
@@ -86,4 +86,4 @@ def test_days_of_everything(kind: str, parallel: bool, days: int) -> None:
     """Some trouble every quarter of an hour; for seven days ten seconds are for all four and the controller's own."""
     world, _ = in_time(lambda: play(days_of(days, kind, parallel)), 5.0)
     assert world.now > days * DAY
-    assert len(world.told) > (2000 if days == 7 else 100)
+    assert len(world.carried_out) > (2000 if days == 7 else 100)

@@ -25,7 +25,7 @@ from tests.support.examples import examples
 from tests.support.pace import in_time
 
 CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")
-"""What the runtime hears of."""
+"""The acts that the runtime carries out."""
 
 APART = 1 / 64
 """Seconds; a binary fraction, so that sums of it are exact."""
@@ -56,7 +56,7 @@ def decided(schedule: Schedule, seconds: float) -> list[str]:
     """What is decided in the same schedule without a controller, from the second 0 on."""
     world = begin(schedule)
     world.run(seconds)
-    asked = [(at - BEGINNING, line) for at, line in world.told if line.startswith(CARRIED)]
+    asked = [(at - BEGINNING, line) for at, line in world.carried_out if line.startswith(CARRIED)]
     return sorted(f"{at:.6f} {line}" for at, line in asked)
 
 

@@ -1,4 +1,4 @@
-"""What must hold at every step of a simulation, whatever happens."""
+"""The invariants at every step of a simulation."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Watch:
         self._current_stays(wanted, replicas, ends)
 
     def _available_stays(self, wanted: WorkloadSpec, replicas: Replicas, ends: list[Replica], now: float) -> None:
-        """Whoever ends an available replica leaves as many as are allowed."""
+        """The end of an available replica leaves as many as are required."""
         counted = list(_members(wanted, replicas.values()))
         before = {replica.name for replica in counted if is_available(wanted, replica, now)}
         after = before - {replica.name for replica in ends}
@@ -133,7 +133,7 @@ class Watch:
             container.wanted.pre_stop is not None and not (course.term and course.hook is None),
             self._timing,
         )
-        assert container.phase is Phase.RUNNING, "what does not run is told to end"
+        assert container.phase is Phase.RUNNING, "a container that does not run gets SIGTERM"
         if isinstance(act, RunPreStop):
             assert container.wanted.pre_stop
             assert course == _Course()
@@ -163,11 +163,11 @@ class Watch:
             self._courses.pop((replica.name, container.name), None)
             self._tries.pop((replica.name, container.name), None)
 
-    def settled(self, wanted: WorkloadSpec | None, replicas: Replicas, now: float) -> None:
+    def check_done(self, wanted: WorkloadSpec | None, replicas: Replicas, now: float) -> None:
         """Everything that is due at ``now`` is done."""
         live = [replica for replica in replicas.values() if replica.ending is None]
         if wanted is None or wanted.suspended or not wanted.replicas:
-            assert live == [], "something stays of what nobody wants"
+            assert live == [], "a replica stays that is not wanted"
             return
         if wanted.stateful:
             indices = [replica.index for replica in replicas.values() if replica.index >= 0]

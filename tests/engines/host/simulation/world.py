@@ -1,4 +1,4 @@
-"""A world without a daemon: decisions and changes driven by a heap of times, programs that behave as they are told."""
+"""A world without a daemon: decisions and changes driven by a heap of times, programs that follow a behaviour."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _state = msgspec.json.Decoder(list[Replica])
 class World:
     """One workload. What programs do is the truth in ``_runs``; what is known of it is in ``replicas``.
 
-    ``told`` lists every act that was carried out, with its moment.
+    ``carried_out`` lists every act that was carried out, with its moment.
     """
 
     def __init__(self, wanted: WorkloadSpec, timing: Timing) -> None:
@@ -57,7 +57,7 @@ class World:
         self.replicas: dict[str, Replica] = {}
         self.timing = timing
         self.watch = Watch(self.timing)
-        self.told: list[tuple[float, str]] = []
+        self.carried_out: list[tuple[float, str]] = []
         self._made = 0
         self.behaviour = ""
         self._runs: dict[Place, Run] = {}
@@ -65,7 +65,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._version = 0
-        self._held: list[Callable[[], None]] | None = None
+        self._deferred: list[Callable[[], None]] | None = None
 
     def push(self, behaviour: str) -> None:
         """Want a new version that behaves so."""
@@ -80,7 +80,7 @@ class World:
         self.last = self.wanted = msgspec.structs.replace(self.last, **changes)
 
     def delete(self) -> None:
-        """Want nothing any more."""
+        """Want no workload from now on."""
         self.wanted = None
 
     def at(self, seconds: float, call: Callable[[], None]) -> None:
@@ -94,9 +94,9 @@ class World:
         return [replica for replica in self.replicas.values() if replica.ending is None]
 
     def run(self, seconds: float) -> None:
-        """Let the time pass: everything happens in its order, and whatever is due is done at once."""
+        """Let the time pass: everything happens in its order, and what is due is done at once."""
         end = self.now + seconds
-        wake = self._settle()
+        wake = self._run_due()
         while True:
             due = self._heap[0][0] if self._heap else math.inf
             moment = min(due, wake)
@@ -110,7 +110,7 @@ class World:
             last = self._order
             while self._heap and self._heap[0][0] <= moment and self._heap[0][1] <= last:
                 heapq.heappop(self._heap)[2]()
-            wake = self._settle()
+            wake = self._run_due()
         self._rest_until(end)
         self.now = end
 
@@ -136,8 +136,8 @@ class World:
 
     def restart(self, downtime: float) -> None:
         """Stop the daemon, and start it again with what it wrote down; hooks that ran meanwhile count as over."""
-        if self._held is None:
-            self._held = []
+        if self._deferred is None:
+            self._deferred = []
             written = msgspec.json.encode(list(self.replicas.values()))
             self.at(downtime, partial(self._come_back, written))
 
@@ -154,9 +154,9 @@ class World:
                 for hook in ("pre_stop", "post_start"):
                     if getattr(container, hook) is Hook.RUNNING:
                         self._change(changes.hook_finished, replica.name, container.name, hook, "", self.now)
-        held, self._held = self._held or [], None
+        deferred, self._deferred = self._deferred or [], None
         self.watch.absent_until = self.now
-        for call in held:
+        for call in deferred:
             call()
 
     def _decided(self) -> Decision:
@@ -169,14 +169,14 @@ class World:
         starting = [each.name for each in self.live() if is_failing(each) and is_starting(each, self.now)]
         return [*starting, *(each.name for each in self.live() if is_available(wanted, each, self.now))]
 
-    def _settle(self) -> float:
+    def _run_due(self) -> float:
         """Do what is due, and what follows from it; the moment of the next decision."""
-        if self._held is not None:
+        if self._deferred is not None:
             return math.inf
         for _ in range(TURNS):
             decision = self._decided()
             if not decision.actions:
-                self.watch.settled(self.wanted, self.replicas, self.now)
+                self.watch.check_done(self.wanted, self.replicas, self.now)
                 if self.now != self.watch.absent_until:
                     self._known()
                 assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
@@ -199,12 +199,12 @@ class World:
 
     def _rest_until(self, moment: float) -> None:
         """Nothing may be due before ``moment`` that was not announced."""
-        if self._held is None and moment > self.now:
+        if self._deferred is None and moment > self.now:
             self.now = self.now + (moment - self.now) * 0.99
-            assert not self._decided().actions, f"at {self.now} nobody was woken for {self._decided().actions}"
+            assert not self._decided().actions, f"at {self.now} no wake-up was due for {self._decided().actions}"
 
     def _carry_out(self, act: Action) -> None:
-        self.told.append((self.now, line(act)))
+        self.carried_out.append((self.now, line(act)))
         if isinstance(act, Create):
             self._create(act.index)
             return
@@ -261,42 +261,42 @@ class World:
     def _end(self, place: Place, run: Run, code: int) -> None:
         if self._runs.get(place) is run:
             del self._runs[place]
-            self._tell(changes.container_exited, *place, lambda: (self.now, code, "Error", ""))
+            self._notify(changes.container_exited, *place, lambda: (self.now, code, "Error", ""))
 
     def _probe(self, place: Place, run: Run, ready: bool) -> None:
         if self._runs.get(place) is run:
             run.ready = ready
-            self._tell(changes.readiness_changed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
+            self._notify(changes.readiness_changed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
 
     def _not_alive(self, place: Place, run: Run) -> None:
         if self._runs.get(place) is run:
             run.dead = True
-            self._tell(changes.liveness_failed, *place, lambda: (self.now, "no answer"))
+            self._notify(changes.liveness_failed, *place, lambda: (self.now, "no answer"))
 
     def _hooked(self, place: Place, run: Run, hook: changes.HookName) -> None:
         if self._runs.get(place) is run:
             run.greets = run.greets and hook != "post_start"
-            self._tell(changes.hook_finished, *place, lambda: (hook, "", self.now))
+            self._notify(changes.hook_finished, *place, lambda: (hook, "", self.now))
 
-    def _tell(
+    def _notify(
         self, change: Callable[..., Replica], name: str, container: str, rest: Callable[[], tuple[object, ...]]
     ) -> None:
-        def told() -> None:
+        def notify() -> None:
             self._change(change, name, container, *rest())
 
-        if self._held is None:
-            told()
+        if self._deferred is None:
+            notify()
         elif change is changes.container_exited:
-            self._held.append(told)
+            self._deferred.append(notify)
         else:
             # Probes are asked anew only once the daemon is back and has decided.
             run = self._runs.get((name, container))
-            again = partial(self._if_still, (name, container), run, told)
-            self._held.append(lambda: self.at(0.0, again))
+            again = partial(self._if_still, (name, container), run, notify)
+            self._deferred.append(lambda: self.at(0.0, again))
 
-    def _if_still(self, place: Place, run: Run | None, told: Callable[[], None]) -> None:
+    def _if_still(self, place: Place, run: Run | None, notify: Callable[[], None]) -> None:
         if self._runs.get(place) is run:
-            told()
+            notify()
 
     def _change(self, change: Callable[..., Replica], name: str, container: str, *rest: object) -> None:
         if name in self.replicas:
