@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -111,6 +112,18 @@ def test_a_location_is_in_use_as_long_as_a_container_has_a_directory(tmp_path: P
     assert "podman" not in runtimes_in_use(tmp_path)
     (tmp_path / "podman" / "shop" / "web" / "web-x").mkdir(parents=True)
     assert "podman" in runtimes_in_use(tmp_path)
+
+
+def test_doctor_names_the_packages_for_object_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings("acme", (), Path("/state"))
+
+    def advice() -> list[str]:
+        return [each.advice for each in runtime_plugin("podman").check_host(settings, Path("/proc"), own_user=False)]
+
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+    assert "apt-get install rclone fuse3" not in advice()
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "rclone" else f"/usr/bin/{name}")
+    assert "apt-get install rclone fuse3" in advice()
 
 
 def test_doctor_reports_who_can_read_secrets_in_variables(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import msgspec
 
 from reconciler.engines.host.runtimes import procfs
 from reconciler.engines.host.runtimes.protocol import Mount, StoreMount
@@ -21,7 +23,6 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 FUSE = Path("/dev/fuse")
-_MEMORY = Path("/dev/shm")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _REMOTE = "store"
 _TRY_SECONDS, _MOUNT_SECONDS, _UNMOUNT_SECONDS = 15.0, 30.0, 10.0
@@ -30,6 +31,7 @@ _OPTIONS = ("--read-only", "--allow-other", "--umask", "022", "--file-perms", "0
 _TIME = re.compile(r"^[0-9/]+ [0-9:]+ (?:[A-Z]+ *: )?", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHORTEST_SECRET = 4
+_OPEN_OPTIONS = frozenset({"type", "provider", "env_auth", "bucket_policy_only", "account", "endpoint", "region"})
 
 
 def missing_for_stores(service: int) -> str:
@@ -113,22 +115,30 @@ def _last_message(log: str) -> str:
 
 
 def _failed(store: StoreMount, words: str) -> EngineError:
-    for value in store.options.values():
-        if len(value) >= _SHORTEST_SECRET:
-            words = words.replace(value, "***")
+    for value in _secrets(store):
+        words = words.replace(value, "***")
     return EngineError(f"{store.uri} cannot be mounted: {words[:300]}", reason=Reason.STORE_MOUNT_FAILED)
+
+
+def _secrets(store: StoreMount) -> Iterator[str]:
+    """The values that no message shows; names of places and forms are none of them."""
+    texts = [value for name, value in store.options.items() if name not in _OPEN_OPTIONS]
+    for text in (*texts, store.principal):
+        with suppress(msgspec.DecodeError):
+            texts += msgspec.json.decode(text, type=dict[str, str]).values()
+    yield from (text for text in texts if len(text) >= _SHORTEST_SECRET)
 
 
 @contextmanager
 def _environment(store: StoreMount) -> Iterator[dict[str, str]]:
     """The variables of rclone, with the keys: only root can read them, and they are in no file."""
     options = dict(store.options)
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_mount() else None) as folder:
+    with os.fdopen(os.memfd_create("principal"), "w", encoding="utf-8") as principal:
         if store.principal:
-            path = Path(folder, "principal.json")
-            path.touch(0o600)
-            path.write_text(store.principal, encoding="utf-8")
-            options["service_principal_file"] = str(path)
+            principal.write(store.principal)
+            principal.flush()
+            # This file is in memory and ends with this process; rclone forks, and so it inherits no descriptor.
+            options["service_principal_file"] = f"/proc/{os.getpid()}/fd/{principal.fileno()}"
         prefix = f"RCLONE_CONFIG_{_REMOTE.upper()}_"
         yield {"PATH": _PATH, **{f"{prefix}{name.upper()}": value for name, value in options.items()}}
 
