@@ -163,11 +163,8 @@ def try_remove(group: Path) -> bool:
 
 def write(group: str, file: str, text: str) -> None:
     """Write a value to a file of a group. Raises OSError."""
-    descriptor = os.open(f"{group}/{file}", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
+    with open(f"{group}/{file}", "w", encoding="ascii") as opened:
+        opened.write(text)
 
 
 def read_file(group: str, file: str) -> str:
@@ -180,9 +177,15 @@ def read_file(group: str, file: str) -> str:
 
 def _try_write(group: str, file: str, text: str) -> bool:
     try:
-        write(group, file, text)
+        descriptor = os.open(f"{group}/{file}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    try:
+        os.write(descriptor, text.encode())
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
     return True
 
 
