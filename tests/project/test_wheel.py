@@ -47,7 +47,7 @@ def _install(place: Path) -> None:
     venv.create(place / "venv", with_pip=False)
     (wheel,) = (place / "dist").glob("*.whl")
     python = place / "venv/bin/python"
-    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", wheel, cwd=place)
+    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-compile", wheel, cwd=place)
 
 
 def test_the_command_answers_from_a_wheel(installed: Path, tmp_path: Path) -> None:

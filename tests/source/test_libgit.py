@@ -46,7 +46,7 @@ def left_behind(work: Callable[[int], object], times: int) -> int:
 def test_a_poll_leaves_nothing_in_memory(tmp_path: Path) -> None:
     repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "kind: gvc\n"})
     source = open_source(SourceSettings(name="main", url=str(repo.path), branch="main"), tmp_path / "state")
-    assert left_behind(lambda _: source.revision(), 500) < 100
+    assert left_behind(lambda _: source.revision(), 200) < 100
 
 
 def test_a_commit_of_the_status_leaves_nothing_in_memory(tmp_path: Path) -> None:
