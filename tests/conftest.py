@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Begin with nothing to look through: what is imported and collected until now are a million objects."""
+    """Begin with nothing to scan: the objects that imports and collection have made are a million."""
     gc.collect()
     gc.freeze()
     gc.enable()

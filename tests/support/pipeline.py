@@ -39,8 +39,8 @@ spec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}
 class Way:
     """One repository and the line of its source.
 
-    Further sources can share the records: pass those of another. A repository can be shared too: each way that is
-    given one has a branch of its own in it.
+    Further sources can share the records: pass those of another. A repository can be shared too: each way with
+    a shared one has a branch of its own in it.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ def test_storage_that_another_process_has_locked_delays_only_what_needs_it(
                 assert (await host.running()).alive
             await host.runtime.start(shell(SLEEP, at=place("s")))
             # Podman has gone on with the start that took too long.
-            await until(lambda: len(service.containers()) == 5, "the container that nobody waits for")
+            await until(lambda: len(service.containers()) == 5, "the container without a caller")
             await connected(host).service.sweeper.retry()
             assert [each["State"] for each in service.containers()] == ["running"] * 4
 

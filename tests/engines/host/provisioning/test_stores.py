@@ -1,4 +1,4 @@
-"""Object stores: whose keys read them, and what rclone is given; without one that runs."""
+"""Object stores: whose keys read them, and the configuration of rclone; without a running one."""
 
 from __future__ import annotations
 
