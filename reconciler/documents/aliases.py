@@ -1,4 +1,4 @@
-"""Anchors and aliases of one document: shared values, counted as if written out."""
+"""Anchors, aliases and merge keys of one document: shared values, counted as if written out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import msgspec
 
 from reconciler.documents.events import Event, NodeEvent
 from reconciler.documents.fault_sink import Sink
+
+MERGE = object()
+"""Stands for `<<` in a mapping until the mapping is complete; no key of a document can equal it."""
 
 
 class Anchor(msgspec.Struct):
@@ -90,6 +93,32 @@ class Anchors:
             too_deep(self._sink, event)
         if self._opened and depth > self._opened[-1].deepest:
             self._opened[-1].deepest = depth
+
+
+class Merges:
+    """The open mappings that have a merge key, the innermost last."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting: list[tuple[dict[Any, Any], Event]] = []
+
+    def open(self, event: Event, into: dict[Any, Any]) -> None:
+        """Record a merge key in ``into``."""
+        self._waiting.append((into, event))
+
+    def close(self, value: Any) -> None:
+        """Merge into the complete mapping ``value``: its own keys win, then the earlier mapping."""
+        if not self._waiting or self._waiting[-1][0] is not value:
+            return
+        into, event = self._waiting.pop()
+        sources = into.pop(MERGE)
+        for source in sources if type(sources) is list else [sources]:
+            if type(source) is not dict:
+                message = "<< merges mappings, and this is not a mapping"
+                self._sink.add("merge-key", event, message, 'write a mapping or an alias of one, or "<<"')
+                return
+            for key, member in source.items():
+                into.setdefault(key, member)
 
 
 def too_deep(sink: Sink, event: Event) -> Never:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat, starmap
 from typing import Any
 
-from reconciler.documents.aliases import Anchors, too_deep, too_many_nodes
+from reconciler.documents.aliases import MERGE, Anchors, Merges, too_deep, too_many_nodes
 from reconciler.documents.encoding import too_large
 from reconciler.documents.events import (
     AliasEvent,
@@ -27,36 +27,6 @@ from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, col
 from reconciler.documents.types import UNREADABLE, Document, Reading
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
-
-# Stands for `<<` in a mapping until the mapping is complete; no key of a document can equal it.
-MERGE = object()
-
-
-class Merges:
-    """The open mappings that have a merge key, the innermost last."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._waiting: list[tuple[dict[Any, Any], Event]] = []
-
-    def open(self, event: Event, into: dict[Any, Any]) -> None:
-        """Record a merge key in ``into``."""
-        self._waiting.append((into, event))
-
-    def close(self, value: Any) -> None:
-        """Merge into the complete mapping ``value``: its own keys win, then the earlier mapping."""
-        if not self._waiting or self._waiting[-1][0] is not value:
-            return
-        into, event = self._waiting.pop()
-        sources = into.pop(MERGE)
-        for source in sources if type(sources) is list else [sources]:
-            if type(source) is not dict:
-                message = "<< merges mappings, and this is not a mapping"
-                self._sink.add("merge-key", event, message, 'write a mapping or an alias of one, or "<<"')
-                return
-            for key, member in source.items():
-                into.setdefault(key, member)
-
 
 # A file without these bytes has no anchor, tag, escape or merge key, so the checks for them are skipped. One byte of
 # the merge key is enough: searching for both takes ten times as long.
@@ -141,10 +111,12 @@ class Composer:
         self._alive: list[Any] = []
 
     def _mapping(self, start: Any, depth: int, as_text: bool) -> dict[Any, Any]:
-        # A first load spends its time here: names are local, and rare cases are in other functions.
+        # A first load spends its time here: names are local, rare cases are in other functions, and a container opens
+        # and closes without a call unless the file has anchors or tags, or is at a limit.
         events, unusual, every_key = self._events, self._unusual, self._every_key
         filled: dict[Any, Any] = {}
-        self._open(start, filled, depth)
+        if unusual or depth > self._limits.depth:
+            self._open(start, filled, depth)
         for event in events:
             if type(event) is ScalarEvent:
                 key = event.value
@@ -153,7 +125,9 @@ class Composer:
                 if every_key or type(key) is not str or key in filled:
                     key = self._key(event, key, filled)
             elif type(event) is MappingEndEvent:
-                self._close(event, filled)
+                self._nodes += 2 * len(filled)
+                if unusual or self._nodes > self._limits.nodes:
+                    self._close(event, filled)
                 break
             else:
                 key = self._collection_as_key(event, filled, depth, as_text)
@@ -172,7 +146,8 @@ class Composer:
     def _sequence(self, start: Any, depth: int, as_text: bool) -> list[Any]:
         unusual = self._unusual
         filled: list[Any] = []
-        self._open(start, filled, depth)
+        if unusual or depth > self._limits.depth:
+            self._open(start, filled, depth)
         for event in self._events:
             if type(event) is ScalarEvent:
                 value = event.value
@@ -180,7 +155,9 @@ class Composer:
                     value = self._scalar(event, as_text)
                 filled.append(value)
             elif type(event) is SequenceEndEvent:
-                self._close(event, filled)
+                self._nodes += len(filled)
+                if unusual or self._nodes > self._limits.nodes:
+                    self._close(event, filled)
                 break
             else:
                 filled.append(self._node(event, depth, as_text))
@@ -220,7 +197,6 @@ class Composer:
                 self._checked(event, collection(event.tag, "map" if type(filled) is dict else "seq"))
 
     def _close(self, event: Any, filled: Any) -> None:
-        self._nodes += 2 * len(filled) if type(filled) is dict else len(filled)
         if self._nodes > self._limits.nodes:
             too_many_nodes(self.faults, event)
         if self._unusual:
