@@ -55,7 +55,7 @@ class Submodule:
 
 
 File = str | bytes | Symlink | Submodule | None
-"""What a path gets in a commit: text, bytes, something odd, or ``None`` to take it away."""
+"""The content of a path in a commit: text, bytes, an odd entry, or ``None`` to delete it."""
 
 Files = Mapping[str, File] | Mapping[bytes, File] | Mapping[str | bytes, File]
 """Files by path; bytes where a path is not UTF-8."""
@@ -132,15 +132,15 @@ class GitRepo:
         repo, index = pygit2.Repository(str(self.path)), pygit2.Index()
         if start:
             index.read_tree(repo[start].peel(pygit2.Tree))
+        paths = {entry.path for entry in index} | {str(path) for path in files}
+        if not paths.isdisjoint(path[: slash.start()] for path in paths for slash in re.finditer("/", path)):
+            raise ValueError("a file takes the place of a folder, or a folder that of a file")
         for path, file in files.items():
             if file is None:
                 index.remove(path)  # a folder, or nothing, raises OSError
             else:
                 blob = repo.create_blob(file.encode() if isinstance(file, str) else file)
                 index.add(pygit2.IndexEntry(path, blob, pygit2.enums.FileMode.BLOB))
-        paths = {entry.path for entry in index}
-        if not paths.isdisjoint(path[: slash.start()] for path in paths for slash in re.finditer("/", path)):
-            raise ValueError("a file takes the place of a folder")
         ada = pygit2.Signature("Ada", "ada@example.com", self._time)
         parents = [start] if start else []
         return str(repo.create_commit(ref, ada, ada, message, index.write_tree(repo), parents))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
@@ -17,6 +17,7 @@ COMMITS = st.lists(st.dictionaries(PATHS, st.sampled_from(["", "1\n", b"\xff", N
 
 @settings(max_examples=examples(40))
 @given(COMMITS)
+@example([{"a/b": "", "B": "", "a": "", "a/c": ""}])
 def test_a_commit_is_the_same_by_both_ways(tmp_path_factory: pytest.TempPathFactory, commits: list[Files]) -> None:
     ours, gits = (GitRepo.create(tmp_path_factory.mktemp(name)) for name in ("ours", "gits"))
     for number, files in enumerate(commits):
