@@ -14,7 +14,7 @@ from tests.support.git import File, GitRepo, git
 
 
 class Clone:
-    """What CI has: a clone, and nothing else."""
+    """The state of a CI job: a clone, and nothing else."""
 
     def __init__(self, path: Path, files: dict[str, File] | None = None) -> None:
         self.origin = GitRepo.create(path / "origin", files or SHOP)

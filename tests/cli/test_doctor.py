@@ -30,7 +30,7 @@ from tests.support.sops import MOMENT, fresh
 TOKEN = "s3cret-t0ken"
 STRANGER = 12_345
 POLICY = ("---" + SECRET.partition("---")[2]).encode()
-"""What lets a workload have the secret of the shop."""
+"""The manifests that permit a workload to read the secret of the shop."""
 
 
 @pytest.fixture

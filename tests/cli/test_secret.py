@@ -50,7 +50,7 @@ def encrypted(folder: Path, recipient: str) -> bytes:
 
 
 def text_of(folder: Path, identity: str) -> str:
-    """What db.yaml holds."""
+    """The content of db.yaml."""
     return decrypt_file((folder / "db.yaml").read_bytes(), Keyring((identity,))).text.decode()
 
 

@@ -51,7 +51,7 @@ def without_variation(path: Path, text: str) -> str:
 
 
 def session(desk: Desk, *lines: Sequence[str]) -> str:
-    """What was typed, with each answer: what went to standard output, then what went to the other."""
+    """Each command with its output: standard output first, then standard error."""
     results = ((words, desk.run(*words, SUDO_USER="ada")) for words in lines)
     return "".join(
         f"$ reconciler {without_variation(desk.path, ' '.join(words))}\n{without_variation(desk.path, a.out + a.err)}"

@@ -36,7 +36,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def schema_version(desk: Desk) -> int:
-    """As the file has it."""
+    """The version in the file."""
     with closing(sqlite3.connect(desk.state / FILE)) as records:
         return int(records.execute("PRAGMA user_version").fetchone()[0])
 

@@ -65,7 +65,7 @@ class LedgerEngine:
         self._death = death
 
     async def observe(self) -> list[Observation]:
-        """What the recorded engine sees."""
+        """The state that the recorded engine observes."""
         return await self._inner.observe()
 
     async def perform(self, step: Step) -> Outcome:
@@ -81,7 +81,7 @@ class LedgerEngine:
         return outcome
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """What the recorded engine does."""
+        """The command of the recorded engine."""
         return await self._inner.command(key, name, spec)
 
 

@@ -36,7 +36,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Ending:
-    """How things stand when nothing is left to be done, without what depends on when it was done."""
+    """The final state when nothing is left to do, without times."""
 
     records: dict[str, tuple[object, ...]]
     world: dict[str, tuple[str, int]]
@@ -89,7 +89,7 @@ class CrashSite:
         self.kills += 1
 
     def check(self, *, read_only: bool = False) -> None:
-        """What holds at every moment: what is recorded was done, and what was done is recorded or journaled."""
+        """Check the invariant: recorded steps were performed, and performed steps are recorded or journaled."""
         records = Records.open(self.site.state / FILE, read_only=read_only)
         try:
             recorded = {_place(r.key, r.location): (r.digest, r.version) for r in records.applied.items()}
@@ -133,7 +133,7 @@ class CrashSite:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
 
     def records(self) -> dict[str, tuple[object, ...]]:
-        """What is recorded, without when it was; no step is open, and no status waits to be written."""
+        """The records without times; no step is open, and no status waits to be written."""
         with self.site.records() as records:
             assert records.journal.open() == []
             assert records.status_queue.count("main") == 0

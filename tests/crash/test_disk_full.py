@@ -17,7 +17,7 @@ from tests.support.programs import small_disk
 from tests.support.sandbox import eventually
 
 SIZE = "size=24m"
-"""Of the disk: enough for the records of all phases and what SQLite needs besides."""
+"""Size of the disk: enough for the records of all phases and the other files of SQLite."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
-    """How it ends where there is room."""
+    """The outcome on a disk with room."""
     return CrashSite.create(tmp_path_factory.mktemp("peace")).go_through([[] for _ in PHASES])
 
 

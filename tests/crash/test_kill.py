@@ -23,7 +23,7 @@ EXACT = (
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
-    """How it ends in peace."""
+    """The outcome without kills."""
     site = CrashSite.create(tmp_path_factory.mktemp("peace"))
     endings = site.go_through([[] for _ in PHASES])
     assert site.repeated == 0

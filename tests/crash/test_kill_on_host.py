@@ -112,7 +112,7 @@ def converged(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
-    """What runs is what is known, nothing was there twice or began anew, and nothing is left of anything else."""
+    """Check that what runs is what is recorded, nothing started twice or anew, and nothing else is left."""
     with site.records() as records:
         assert records.journal.open() == []
     replicas = [each for name in NAMES for each in site.replicas(name).values()]

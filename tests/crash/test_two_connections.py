@@ -19,7 +19,7 @@ records.close()
 
 
 def rows_seen(path: Path) -> int:
-    """How many keys another process finds, which then closes what it takes for the last connection."""
+    """The number of keys that another process reads; it closes what it takes for the last connection."""
     command = [sys.executable, "-c", READ, str(path)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -27,13 +27,13 @@ class CountingDecoder:
         self._decoder = _Decoder(*arguments, **options)
 
     def decode(self, raw: bytes | str) -> Any:
-        """What ``raw`` holds."""
+        """The content of ``raw``."""
         _note(raw)
         return self._decoder.decode(raw)
 
 
 def decode(raw: bytes | str, **options: Any) -> Any:
-    """What ``raw`` holds."""
+    """The content of ``raw``."""
     _note(raw)
     return _decode(raw, **options)
 

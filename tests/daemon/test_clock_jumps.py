@@ -16,7 +16,7 @@ YEARS = 365 * 86400
 
 
 def cpu_seconds(pid: int) -> float:
-    """What the process has used so far."""
+    """CPU seconds that the process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -38,7 +38,7 @@ MEANT = {
 }
 """The places where the two differ, and why."""
 PASSING = re.compile(r"\b(?:api|web)-[a-z0-9]{5}\b|\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{40}\b")
-"""What is new in each run: names of replicas, times and commits."""
+"""Text that varies from run to run: names of replicas, times and commits."""
 PORT = re.compile(r"\.ports\.\d+$|\.address$")
 
 
@@ -151,7 +151,7 @@ def test_the_example_runs_in_containers(tmp_path: Path) -> None:
 
 
 def _order(site: HostSite, place: str) -> None:
-    """What is ordered at the API is on the page, and its own location only."""
+    """Check that an order at the API is on the page of its own location only."""
     (web,), apis = site.ready("web", place), site.ready("api", place)
     assert len(apis) == 2
     order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {place}".encode())

@@ -56,7 +56,7 @@ def states(site: HostSite) -> dict[str, str]:
 
 
 def answers(site: HostSite) -> set[str]:
-    """What the endpoints answer; that one refuses is an answer too."""
+    """The answers of the endpoints; a refused connection is an answer too."""
     try:
         return site.greetings("web")
     except OSError:

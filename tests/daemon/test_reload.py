@@ -47,7 +47,7 @@ def goes_on(site: Site, daemon: Running, commit: str) -> None:
 
 
 def host(site: Site) -> str:
-    """How the settings stand: ``true``, or ``false`` with the message."""
+    """The condition of the settings: ``true``, or ``false`` with the message."""
     condition = site.condition("SettingsLoaded", HOST)
     return f"{condition} {site.condition_message('SettingsLoaded', HOST)}".strip()
 
@@ -176,7 +176,7 @@ def records(tmp_path: Path) -> Iterator[Records]:
 
 @pytest.fixture
 def reload(tmp_path: Path, records: Records) -> Reload:
-    """Of settings that were just loaded."""
+    """The reload of settings that were just loaded."""
     site = Site(tmp_path)
     return Reload(site.settings_file, load_settings(site.settings_file), records)
 

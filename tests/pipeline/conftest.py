@@ -1,4 +1,4 @@
-"""What tests of the line share."""
+"""Fixtures of the tests of the pipeline."""
 
 from __future__ import annotations
 

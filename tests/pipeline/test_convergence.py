@@ -114,7 +114,7 @@ def test_a_failure_leaves_undone_only_what_waits_for_it(
 
 
 def expected(step: Step, refused: bool, ended: dict[StepId, Result]) -> Result:
-    """How a step must end, by what it waits for."""
+    """The outcome that a step must have, by its dependencies."""
     if all(ended[other] is Result.APPLIED for other in step.waits_for):
         return Result.FAILED if refused else Result.APPLIED
     return Result.SKIPPED

@@ -81,7 +81,7 @@ def referrers(records: Records) -> dict[str, list[str]]:
 
 
 def same(way: Way, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
-    """That both came to the same."""
+    """Check that both have the same result."""
     assert way_of(prepared.findings) == way_of(fresh.findings)
     if not prepared.loaded.refused:
         index_revision(way.records, prepared.loaded, "main")

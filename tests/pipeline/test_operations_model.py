@@ -146,7 +146,7 @@ class Operating(RuleBasedStateMachine):
         trouble=st.sampled_from(["break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw"]), data=st.data()
     )
     def meet(self, trouble: str, data: st.DataObject) -> None:
-        """What goes wrong now and then."""
+        """A random fault."""
         getattr(self, trouble)(data)
 
     # What happens to the host.
@@ -336,7 +336,7 @@ class Operating(RuleBasedStateMachine):
         noted.add(key)
 
     def _recorded(self) -> World:
-        """What is recorded, as the manifests that would ask for it."""
+        """The recorded resources, as manifests that declare them."""
         found: World = {}
         for record in self.records.applied.items():
             body = msgspec.json.decode(record.body)

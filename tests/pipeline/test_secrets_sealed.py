@@ -348,7 +348,7 @@ def _two(tmp_path: Path, host: Path) -> Callable[..., Settings]:
 
 
 def host_text(settings: Settings, sort: str, name: str) -> str:
-    """What the first source gets; the words of the refusal where that is nothing."""
+    """The text that the first source gets, or the message of the refusal."""
     try:
         return HostSecretDirectory.of(settings, settings.sources[0]).text(HostPlace(sort, name))
     except HostSecretError as error:

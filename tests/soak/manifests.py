@@ -16,7 +16,7 @@ PROGRAMS = {
     "forking": "(setsid sleep 1000 &) ; exec sleep 1000",
     "writing": "while :; do date > $RECONCILER_VOLUMES/scratch/now; sleep 1; done",
 }
-"""What a container runs, by the name of its shape; all live until they are ended."""
+"""Commands of containers, by the name of the shape; all run until they are ended."""
 BROKEN: dict[str, File] = {
     "torn.yaml": "kind: workload\nname: [\n",
     "deep.yaml": 'sops: {mac: "", lastmodified: ""}\n---\n' + "[" * 5000,

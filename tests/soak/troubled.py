@@ -31,7 +31,7 @@ DAY = 86_400
 
 
 class Sample(NamedTuple):
-    """What the daemon holds at a moment when nothing is left to do. Memory in KiB."""
+    """Resources of the idle daemon. Memory in KiB."""
 
     memory: int
     files: int
@@ -166,7 +166,7 @@ class Troubled:
         self._clock.write_text(f"{seconds:+d}\n")
 
     def _report(self) -> str:
-        """What people would ask for where it is stuck."""
+        """Facts for the report of a stuck run."""
         asked = (["plan"], ["get"], ["top", "--once"], ["events", "--last", "40"])
         shown = [f"$ reconciler {' '.join(words)}\n{self.site.run(*words).stdout}" for words in asked]
         pid = str(self.daemon.process.pid)
@@ -175,7 +175,7 @@ class Troubled:
         return "\n".join([self.daemon.log_file.read_text()[-3000:], *shown, children, self._where()])
 
     def _unfinished(self, tip: str) -> str:
-        """What is not yet as the commit ``tip`` wants it; "" where all is."""
+        """What differs from the commit ``tip``; "" where nothing does."""
         assert self.daemon.process.poll() is None, self.daemon.log_file.read_text()[-4000:]
         if not self.site.applied(tip):
             return f"{tip} is not applied"
@@ -236,7 +236,7 @@ class Troubled:
         return len(self._commits.wanted) + sum(each.replicas for each in self._commits.wanted.values())
 
     def troubles(self, kills: bool) -> list[Callable[[], None]]:
-        """What may be done to it, as often as it stands here; without ``kills`` the daemon lives on."""
+        """Disturbances, each as likely as it is listed; without ``kills`` the daemon lives on."""
         always = [self.commit] * 30 + [self.kill_replicas] * 4 + [self.reload, self.fill_disk, self.jump]
         return always + ([self.kill, self.kill, self.stop, self.lose_files] if kills else [])
 

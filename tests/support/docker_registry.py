@@ -113,7 +113,7 @@ class DockerRegistry:
         return self.path / "data" / "docker/registry/v2/blobs/sha256" / code[:2] / code / "data"
 
     def requests(self, method: str, repository: str, name: str = "") -> int:
-        """How often a manifest was asked for, by the log of the registry."""
+        """The number of requests for a manifest, by the log of the registry."""
         line = f'"{method} /v2/{repository}/manifests/{name}'
         return (self.path / "log").read_text(errors="replace").count(line)
 

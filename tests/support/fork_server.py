@@ -35,7 +35,7 @@ LAZY = (
     "encodings.idna", "stringprep", "jsonschema", "jsonschema_rs", "referencing.jsonschema", "cryptography", "pyrage",
     "sqlite3", "asyncio.unix_events", "rich", "yaml", "pdb", "graphlib", "tempfile", "shlex", "traceback",
 )  # fmt: skip
-"""What the reconciler or a library imports late. It may lie in a home of root, where another user gets nothing."""
+"""Modules that the reconciler or a library imports late. They may lie in a home of root, closed to other users."""
 
 
 def import_all() -> None:

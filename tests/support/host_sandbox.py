@@ -132,7 +132,7 @@ def host_site(path: Path, files: Mapping[str, File], **settings: Any) -> Iterato
 
 
 def fetch(address: str, path: str = "/") -> str:
-    """What is served at ``address:port``."""
+    """The answer at ``address:port``."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
         body: bytes = answer.read()
     return body.decode()

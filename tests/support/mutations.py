@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What stands there."""
+        """The value at the place."""
         return self.holder[self.step]
 
     def put(self, value: Any) -> None:
@@ -191,4 +191,4 @@ def _same_field(place: Place, chance: random.Random, pool: Pool) -> None:
 
 
 EDITS = (_delete, _duplicate, _retype, _boundary, _boundary, _rename, _splice, _add, _same_field, _same_field)
-"""What is done to a place, each as likely as it stands here."""
+"""The mutations of a place; one that is listed twice is twice as likely."""

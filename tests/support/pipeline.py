@@ -76,7 +76,7 @@ class Way:
 
     @property
     def state(self) -> SourceState:
-        """What the runs of ``line`` left; nothing is known where it was replaced by a fresh one."""
+        """The state that the runs of ``line`` left; empty where a fresh one replaced it."""
         return self._state if self._state_of is self.line else SourceState()
 
     @state.setter

@@ -36,7 +36,7 @@ def reconciler(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedPr
 
 
 def cpu_seconds(*words: str, cwd: Path) -> float:
-    """What the processor does for one ``reconciler WORDS`` that ends well: waiting for a busy machine not counted."""
+    """CPU seconds of one successful ``reconciler WORDS``; waiting for a busy machine does not count."""
     # Compiled modules stay, as they do where the program is installed.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environ |= {"PYTHONPYCACHEPREFIX": str(cwd / "compiled"), "RECONCILER_SETTINGS": str(cwd / "settings.yaml")}

@@ -97,14 +97,14 @@ def case_files() -> list[Path]:
 
 
 class Found(NamedTuple):
-    """What is found, and the files that it is in."""
+    """Findings, and the files that they are in."""
 
     findings: list[Finding]
     read: Read
 
 
 def found_in(case: Case, folder: Path) -> Found:
-    """What is found in ``case``, written down in ``folder``."""
+    """The findings of ``case``, whose files are written to ``folder``."""
     if case.settings:
         return settings_findings(case, folder)
     if case.plain:
@@ -135,7 +135,7 @@ def private(path: Path, text: str) -> Path:
 
 
 def settings_findings(case: Case, folder: Path) -> Found:
-    """What is found in the settings of ``case``."""
+    """The findings of the settings of ``case``."""
     path = folder / SETTINGS
     path.write_text(case.settings)
     try:
@@ -163,7 +163,7 @@ def marks_of(case: Case) -> list[Mark]:
 
 
 def text_of(case: Case, folder: Path) -> str:
-    """What `reconciler validate` prints of ``case``."""
+    """The output of `reconciler validate` for ``case``."""
     found = found_in(case, folder)
     excerpts = Excerpts(found.read, secrets=not case.settings)
     rest = len(found.findings) - MOST_SHOWN

@@ -106,7 +106,7 @@ class Sandbox:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What the command needs to know."""
+        """The environment variables of the command."""
         return {"RECONCILER_SETTINGS": str(self.settings_file)}
 
 

@@ -41,7 +41,7 @@ def fresh() -> tuple[str, str]:
 
 
 def sops(folder: Path, identity: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """What the real SOPS answers, asked in ``folder`` with ``identity``."""
+    """The output of the real SOPS, run in ``folder`` with ``identity``."""
     key = folder / "identity.txt"
     key.write_text(identity)
     env = {"HOME": str(folder), "SOPS_AGE_KEY_FILE": str(key), "PATH": os.environ["PATH"]}

@@ -18,12 +18,12 @@ _PARTS = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 
 def heed_interrupts() -> None:
-    """What a terminal's foreground has; a test run in the background hands on that SIGINT is ignored."""
+    """Obey SIGINT again; a test run in the background passes on that it is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
-    """What a command writes to a terminal of 24 lines; ``code`` is how it ended."""
+    """The output of a command on a terminal of 24 lines; ``code`` is its exit code."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], width: int = 100) -> None:
         self._master, slave = os.openpty()
@@ -66,7 +66,7 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """What can be read there now, as far as the few sequences go that are used: up, clear below, colours."""
+        """The text on the terminal now; of escape sequences it knows up, clear below and colours."""
         lines, row = [""], 0
         for private, number, letter, control, text in _PARTS.findall(self.written):
             if letter == "A":

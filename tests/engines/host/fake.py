@@ -142,7 +142,7 @@ class FakeSession:
         await self._input.put(b"")
 
     async def read(self) -> Output | None:
-        """What was typed."""
+        """The input of the session."""
         content = await self._input.get()
         return Output(Channel.STDOUT, content) if content else None
 
@@ -254,7 +254,7 @@ class FakeRuntime(HostPrograms):
         return {place: Usage(0.0, 0) for place in self._programs.places()}
 
     async def list(self) -> list[RunningContainer]:
-        """What runs, and what has ended and was neither removed nor started again."""
+        """Programs that run, and ended ones that were neither removed nor started again."""
         return [
             RunningContainer(
                 place,
