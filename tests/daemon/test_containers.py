@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSite, fetch, host_site, served
 from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service
 from tests.support.sandbox import eventually
 
@@ -111,3 +112,38 @@ def test_whatever_is_killed_during_rollouts_nothing_is_doubled_restarted_or_left
     assert not [*(site.state / "host" / "here" / "podman").glob("*/*/*")]
     assert service.oci_states() == []
     assert [group for owner in owners for group in groups_of(owner) if [*group.glob("libpod-*")]] == []
+
+
+def test_a_location_moves_to_containers_and_back_without_a_gap(tmp_path: Path, service: PodmanService) -> None:
+    readiness = {"httpGet": {"path": "/passwd"}, "periodSeconds": 1}
+    # Debian's busybox is at the same path on this host, where it is told its port, and in the image.
+    script = "trap 'exit 0' TERM; /bin/busybox httpd -f -p $PORT -h /etc & wait"
+    web = served(replicas=REPLICAS, command="/bin/sh", args=["-c", script], readinessProbe=readiness)
+    files = {"shop/web.yaml": web.replace('"image": "none"', f'"image": "{IMAGE}"')}
+    settings: dict[str, Any] = {"podman": {"socket": str(service.socket)}, "prune": {"percent": 100}}
+    with host_site(tmp_path, files, **settings) as site:
+        seen: set[str] = set()
+
+        def runs(in_containers: bool) -> bool:
+            # An address may go between the look and the request, but never all of them.
+            assert any(answers(address) for address in site.ready("web")) or not seen
+            replicas = site.replicas("web")
+            rest = bool(site.programs()) if in_containers else bool(service.containers())
+            found = len(replicas) == REPLICAS and all(each.ready for each in replicas.values()) and site.healthy()
+            return found and not rest and not seen & replicas.keys()
+
+        for runtime in ("process", "podman", "process"):
+            site.configure(locations={"here": {"engine": "host", "runtime": runtime}})
+            with site.daemon():
+                wait(partial(runs, runtime == "podman"), f"all replicas run by {runtime}")
+                seen |= site.replicas("web").keys()
+                if runtime == "podman":
+                    assert len(service.containers()) == 2 * REPLICAS
+        assert service.networks() == []
+
+
+def answers(address: str) -> bool:
+    """Whether a replica serves."""
+    with contextlib.suppress(OSError):
+        return "root" in fetch(address, "/passwd")
+    return False

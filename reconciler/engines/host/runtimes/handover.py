@@ -144,13 +144,23 @@ class HandoverRuntime:
 
     async def remove(self, key: Key, replica: str) -> None:
         """Remove a replica from its runtime, and forget it. Raises EngineError."""
-        await self._of(key, replica).remove(key, replica)
+        runtime = self._of(key, replica)
+        await runtime.remove(key, replica)
         self._owners.pop((key, replica), None)
+        await self._close_if_empty(runtime)
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove the remains of a crash in any runtime."""
         for runtime in (self._current, *self._former):
             await runtime.prune(replicas)
+            await self._close_if_empty(runtime)
+
+    async def _close_if_empty(self, runtime: Runtime) -> None:
+        """Close a former runtime after its last replica: what it has on this host besides, a network, goes then."""
+        if runtime in self._former and not await runtime.list():
+            self._former = [each for each in self._former if each is not runtime]
+            self._idle = [*self._idle, runtime]
+            await runtime.close()
 
     def _is_mixed(self, wanted: WorkloadSpec) -> bool:
         """Whether there are containers with a network of their own, and replicas of ``wanted`` without one."""

@@ -8,6 +8,7 @@ import fcntl
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,15 @@ from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
 from reconciler.engines.host.runtimes.podman.network.sandbox import _wider
 from reconciler.engines.host.runtimes.protocol import Mount
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
+from reconciler.model.kinds.workload import Options
 from reconciler.reasons import Reason
-from tests.engines.host.podman.kit import KEY, place, shell, until
+from tests.engines.host.podman.kit import KEY, launch, opened, place, shell, until
+from tests.engines.host.podman.libpod import INFO, Libpod
 from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, connected, fetch, hosted, service
 from tests.support.podman import PodmanService
-from tests.support.programs import tool
+from tests.support.programs import small_disk, tool
 
 pytestmark = pytest.mark.xdist_group("podman")
 __all__ = ["_nothing_is_left", "service"]
@@ -166,3 +170,46 @@ def test_containers_have_just_these_capabilities_and_gain_none(tmp_path: Path, s
 def capabilities(status: str) -> dict[str, int]:
     """The sets of capabilities in a status file of the kernel."""
     return {name: int(number, 16) for name, number in re.findall(r"^Cap(\w+):\s*([0-9a-f]+)$", status, re.MULTILINE)}
+
+
+def test_a_disk_without_inodes_fails_only_what_needs_a_file(tmp_path: Path) -> None:
+    async def story(disk: Path) -> None:
+        service = Libpod()
+        async with opened(disk, disk / "socket", service.transport()) as host:
+            await host.runtime.start(launch())
+            files = [disk / f"filler-{number}" for number in range(200)]
+            with contextlib.suppress(OSError):
+                for file in files:
+                    file.touch()
+            with pytest.raises(EngineError) as raised:
+                await host.runtime.start(launch(at=place("s")))
+            assert raised.value.reason is Reason.DISK_FULL
+            assert (await host.running()).alive
+            assert [each.place.replica for each in await host.runtime.list()] == ["r"]
+            for file in files:
+                file.unlink(missing_ok=True)
+            await host.runtime.start(launch(at=place("s")))
+            await host.runtime.remove(KEY, "s")
+            assert len(service.boxes) == 2
+
+    with small_disk(tmp_path / "disk", "size=4m,nr_inodes=60") as disk:
+        asyncio.run(story(disk))
+
+
+@pytest.mark.parametrize(("version", "rootless"), [("", False), ("", True), ("v1", True)])
+def test_a_podman_without_control_groups_runs_containers_and_reports_missing_limits(
+    tmp_path: Path, version: str, rootless: bool
+) -> None:
+    host_info: dict[str, Any] = {**INFO["host"], "cgroupVersion": version, "cgroupControllers": None}
+    host_info["security"] = {"rootless": rootless, "seccompEnabled": True}
+    service = Libpod({**INFO, "host": host_info})
+    wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "d", "h", 1, (ContainerSpec("main", "app:1"),), Options())
+
+    async def story() -> None:
+        async with opened(tmp_path, tmp_path / "socket", service.transport()) as host:
+            await host.runtime.start(launch())
+            assert (service.named("-main").body["resource_limits"], service.named("-main").updates) == ({}, [])
+            assert "cannot limit CPU and memory" in " ".join(host.runtime.limitations(wanted))
+            assert (await host.running()).alive
+
+    asyncio.run(story())
