@@ -40,14 +40,14 @@ class Forked:
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
-        if self.returncode is None and select.select([self._handle], [], [], 0)[0]:
+        if self.returncode is None and self._ended(0):
             self._reap()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended; raises subprocess.TimeoutExpired."""
         if self.returncode is None:
-            if not select.select([self._handle], [], [], timeout)[0]:
+            if not self._ended(timeout):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
             self._reap()
         assert self.returncode is not None
@@ -65,6 +65,12 @@ class Forked:
     def kill(self) -> None:
         """End it at once."""
         self.send_signal(signal.SIGKILL)
+
+    def _ended(self, timeout: float | None) -> bool:
+        """Whether it ends within ``timeout`` seconds; unlike select, poll takes any number of open files."""
+        waiting = select.poll()
+        waiting.register(self._handle, select.POLLIN)
+        return bool(waiting.poll(None if timeout is None else timeout * 1000))
 
     def _reap(self) -> None:
         self.returncode = self._server.ask({"wait": self.pid})["code"]
