@@ -84,7 +84,10 @@ class Terminal:
 
     def _read(self) -> bool:
         """Read what there is, for a short time; False once the end is reached."""
-        if not select.select([self._master], [], [], 0.2)[0]:
+        # Unlike select(), poll takes any number of open files.
+        ready = select.poll()
+        ready.register(self._master, select.POLLIN)
+        if not ready.poll(200):
             return self.process.poll() is None
         try:
             content = os.read(self._master, 65_536)

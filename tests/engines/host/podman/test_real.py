@@ -528,6 +528,9 @@ async def _written(session: ExecSession) -> dict[Channel, bytes]:
     return written
 
 
+SIZED = "until stty size | grep '^40 120'; do sleep 0.05; done"
+
+
 def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
     content = os.urandom(1 << 20)
 
@@ -555,15 +558,18 @@ def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Pa
             assert (code, written[Channel.STDOUT] == content, written[Channel.STDERR]) == (255, True, b"1\n")
             code, written = await ran(host, "nosuch")
             assert (code, b"unixpacket" in written[Channel.STDERR]) == (127, False)
-            session = await host.runtime.open_session(place(), ["sh"], TerminalSize(30, 100))
+            # The trap is set before Ctrl-C is typed: a shell that starts a program just then would not pass it on.
+            script = f"read line; {SIZED}; trap 'exit 3' INT; echo typed $line; while :; do sleep 0.05; done"
+            session = await host.runtime.open_session(place(), ["sh", "-c", script], TerminalSize(30, 100))
             await session.resize(TerminalSize(40, 120))
-            await session.write(b"until stty size | grep '^40 120'; do sleep 0.05; done; sleep 1000\n")
+            await session.write(b"words\n")
             seen = b""
-            while b"\n40 120" not in seen:
+            while b"\ntyped words" not in seen:
                 output = await session.read()
                 assert output is not None, seen
                 seen += output.content
-            await session.write(b"\x03exit 3\n")
+            assert b"\n40 120" in seen
+            await session.write(b"\x03")
             await _written(session)
             assert await session.wait() == 3
             await session.close()

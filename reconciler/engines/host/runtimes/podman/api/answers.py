@@ -187,11 +187,12 @@ class Event(_Pascal, frozen=True):
 
 
 class Session(_Pascal, frozen=True):
-    """A program that runs beside that of a container."""
+    """A program that runs beside that of a container; ``can_remove`` is whether it has ended."""
 
     running: bool = False
     exit_code: int = 0
     pid: int = 0
+    can_remove: bool = False
 
 
 class OciRuntime(msgspec.Struct, frozen=True):

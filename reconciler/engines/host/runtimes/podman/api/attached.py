@@ -113,6 +113,7 @@ class AttachedSession:
         self._place = place
         self._link = link
         self._on_terminal = on_terminal
+        self._size: TerminalSize | None = None
 
     async def write(self, content: bytes) -> None:
         """Write to the connection."""
@@ -135,6 +136,7 @@ class AttachedSession:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             if self._on_terminal:
                 content = await self._link.reader.read(_BLOCK)
+                await self._repeat_size()
                 return Output(Channel.STDOUT, content) if content else None
             while True:
                 stream, length = _FRAME.unpack(await self._link.reader.readexactly(_FRAME.size))
@@ -144,11 +146,32 @@ class AttachedSession:
         return None
 
     async def resize(self, size: TerminalSize) -> None:
-        """Have Podman set the size; it refuses that after the end of the program."""
-        if self._on_terminal:
-            query = {"h": str(size.rows), "w": str(size.columns)}
-            with contextlib.suppress(PodmanError):
-                await self._client.post(f"exec/{self._session}/resize", query=query)
+        """Have Podman set the size. It refuses that before the program has started, and after its end."""
+        if not self._on_terminal:
+            return
+        self._size = size
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NOTICE_SECONDS):
+                while not await self._set_size(size) and not await self._has_ended():
+                    await asyncio.sleep(_PAUSE)
+
+    async def _repeat_size(self) -> None:
+        """Set the size again at the first output: Podman sets that of the start late, after one that came since."""
+        size, self._size = self._size, None
+        if size is not None:
+            await self._set_size(size)
+
+    async def _set_size(self, size: TerminalSize) -> bool:
+        query = {"h": str(size.rows), "w": str(size.columns)}
+        try:
+            await self._client.post(f"exec/{self._session}/resize", query=query)
+        except PodmanError:
+            return False
+        return True
+
+    async def _has_ended(self) -> bool:
+        found = await self._inspect()
+        return found is None or (found.can_remove and not found.running)
 
     async def wait(self) -> int:
         """Wait until Podman has the exit code. Raises EngineError if the container, or the connection, is gone."""
