@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,20 @@ OWNERS: list[str] = []
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"
 SLEEPLESS_IMAGE = "localhost/reconciler-test-sleepless:1"
 SLEEP = "trap 'exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done"
+
+SIZED = "until stty size | grep '^40 120'; do sleep 0.05; done"
+LONGEST = 150.0
+"""Seconds after which a test fails: others wait for the one Podman."""
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    """Run ``story``, for a bounded time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(LONGEST):
+            await story
+
+    asyncio.run(bounded())
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +147,7 @@ def test_a_container_has_what_its_manifest_gives_it_and_nothing_else(tmp_path: P
         assert output.count("Address already in use") == 2
         assert output.count("No such file") == 2
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService) -> None:
@@ -153,7 +167,7 @@ def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService
             with pytest.raises(EngineError, match="does not run"):
                 await host.runtime.resize(place("other"), 100, 32 << 20)
 
-    asyncio.run(story())
+    run(story())
 
 
 def limits(host: Host) -> dict[str, str]:
@@ -178,7 +192,7 @@ def test_a_container_reads_an_object_store(tmp_path: Path, service: PodmanServic
     with s3(pictures={"a.txt": b"picture\n"}) as server:
         options = {"type": "s3", "provider": "Other", "endpoint": server.endpoint, "region": "eu-central-1"}
         options |= {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
-        asyncio.run(story(StoreMount("s3://pictures", "/s3", "pictures", options)))
+        run(story(StoreMount("s3://pictures", "/s3", "pictures", options)))
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
@@ -208,7 +222,7 @@ def test_how_containers_end_is_reported(tmp_path: Path, service: PodmanService) 
             assert raised.value.reason is Reason.IMAGE_NOT_FOUND
             assert len(service.containers()) == 5
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
@@ -253,7 +267,7 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             await second.runtime.signal(place(), signal.SIGKILL)
             assert ((await second.over()).code, (await second.running()).reason) == (137, Reason.ERROR)
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
@@ -286,7 +300,7 @@ def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
                 await host.runtime.start(shell(ask, at=place("asks"), user=1000))
                 assert await host.wrote("end", place("asks")) == "api page\nold process\nend\n"
 
-    asyncio.run(story())
+    run(story())
 
 
 def fetch(port: int, path: str = "") -> bytes:
@@ -310,7 +324,7 @@ def test_an_image_may_lack_the_program_of_the_default_hook(tmp_path: Path, servi
             with pytest.raises(EngineError, match="does not run"):
                 await host.runtime.can_sleep(place("other"))
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, service: PodmanService) -> None:
@@ -336,15 +350,16 @@ def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, se
             assert await ran(host, "sh", "-c", "cat; echo $A; exit 4") == (4, b"hello\n1\n")
             assert (await ran(host, "nosuch"))[0] == 127
             assert (await ran(host, "/etc/passwd"))[0] == 126
-            session = await host.runtime.open_session(place(), ["sh"], TerminalSize(30, 100))
-            await session.write(b"stty size; trap 'stty size' WINCH\n")
+            # A shell that reads commands loses a line that is typed while it handles the new size; a script loses none.
+            script = f"{SIZED.replace('40 120', '30 100')}; read line; {SIZED}; exit 3"
+            session = await host.runtime.open_session(place(), ["sh", "-c", script], TerminalSize(30, 100))
             seen = b""
             while b"30 100" not in seen:
                 output = await session.read()
                 assert output is not None, seen
                 seen += output.content
             await session.resize(TerminalSize(40, 120))
-            await session.write(b"stty size; exit 3\n")
+            await session.write(b"words\n")
             assert b"40 120" in await output_of(session)
             assert await session.wait() == 3
             await session.close()
@@ -355,7 +370,7 @@ def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, se
             while "1002" in (await host.runtime.exec(place(), find, 10)).output:
                 assert asyncio.get_running_loop().time() < deadline
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_programs_run_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
@@ -371,7 +386,7 @@ def test_programs_run_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: P
             assert (late.code, late.timed_out) == (137, True)
         await until(lambda: not alive(service.monitors()), "the end of what the API leaves")
 
-    asyncio.run(story())
+    run(story())
 
 
 def connected(host: Host) -> Any:
@@ -399,7 +414,7 @@ def test_a_killed_sandbox_ends_its_replica_and_a_killed_monitor_its_container(
             assert (await host.running()).alive
             assert len([each for each in service.containers() if each["State"] == "running"]) == 2
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_nothing(
@@ -423,7 +438,7 @@ def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_not
                 await asyncio.gather(*gone)
                 assert service.containers() == []
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_two_daemons_on_one_podman_leave_each_other_alone(tmp_path: Path, service: PodmanService) -> None:
@@ -441,7 +456,7 @@ def test_two_daemons_on_one_podman_leave_each_other_alone(tmp_path: Path, servic
             assert one.ended == []
             assert len(service.containers()) == 2
 
-    asyncio.run(story())
+    run(story())
 
 
 def hide_nft(patch: pytest.MonkeyPatch) -> None:
@@ -488,7 +503,7 @@ def test_a_user_of_an_image_owns_its_files_and_user_1337_has_no_network(
                 pid = host.tracked(msgspec.structs.replace(at, container="")).program.pid
                 assert drop_rules(pid) == 1, "one rule in each sandbox, for any names of images"
 
-    asyncio.run(story())
+    run(story())
 
 
 SERVE = "mkdir /w; cd /w; echo page >index.html; trap 'exit 0' TERM; httpd -f -p $PORT & wait"
@@ -526,9 +541,6 @@ async def _written(session: ExecSession) -> dict[Channel, bytes]:
     while (output := await session.read()) is not None:
         written[output.channel] += output.content
     return written
-
-
-SIZED = "until stty size | grep '^40 120'; do sleep 0.05; done"
 
 
 def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
@@ -581,7 +593,7 @@ def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Pa
             await session.close()
             await until(lambda: set(alive(service.monitors())) <= before, "the end of what the API leaves")
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_the_command_enters_a_container_of_an_image_without_a_daemon(tmp_path: Path, service: PodmanService) -> None:
@@ -603,4 +615,4 @@ def test_the_command_enters_a_container_of_an_image_without_a_daemon(tmp_path: P
             assert await child.communicate(b"typed\n") == (b"typed\n1\n", None)
             assert child.returncode == 7
 
-    asyncio.run(story())
+    run(story())
