@@ -299,7 +299,9 @@ class Reason(StrEnum):
     # Failed actions on workloads.
     PERMISSION_DENIED = "PermissionDenied", _workload("The daemon's user may not write, own or hand over a file.")
     STATE_WRITE_FAILED = "StateWriteFailed", _workload("A file cannot be written, for another reason.")
-    NO_FREE_PORT = "NoFreePort", _workload("Every port from `host.firstPort` to `host.lastPort` is in use.")
+    NO_FREE_PORT = ("NoFreePort",
+        _workload("For a replica, every port from `host.firstPort` to `host.lastPort` is in use. For the endpoint of a "
+        "workload, its port is, or every one from `host.firstServicePort` to `host.lastServicePort`."))
     TEMPLATE_NOT_FOUND = ("TemplateNotFound",
         _workload("The manifest of an older version is no longer known, so its containers cannot be started again."))
     SECRET_UNAVAILABLE = "SecretUnavailable", _workload("The values of a secret cannot be read on this host.")

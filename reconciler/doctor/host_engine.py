@@ -48,15 +48,31 @@ def _memory(who: Identity) -> Iterator[Check]:
 
 
 def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
-    ours = range(settings.host.first_port, settings.host.last_port + 1)
+    host = settings.host
+    replicas = range(host.first_port, host.last_port + 1)
+    endpoints = range(host.first_service_port, host.last_service_port + 1)
     lowest, highest = _outgoing(proc)
-    if lowest <= ours.stop - 1 and ours.start <= highest:
-        message = f"the ports {ours.start} to {ours.stop - 1} are taken for outgoing connections too"
-        yield warning(ABOUT, message, f"set host.firstPort and host.lastPort outside {lowest} to {highest}")
-    taken = len(_listening(proc) & {*ours})
-    if taken >= FULL * len(ours):
-        message = f"{taken} of the {len(ours)} ports for replicas are in use"
-        yield warning(ABOUT, message, "move host.firstPort and host.lastPort further apart")
+    listening = _listening(proc)
+    for ours, users, first, last in (
+        (replicas, "replicas", "host.firstPort", "host.lastPort"),
+        (endpoints, "endpoints", "host.firstServicePort", "host.lastServicePort"),
+    ):
+        if _overlap(ours, range(lowest, highest + 1)):
+            message = f"the ports {ours.start} to {ours.stop - 1} are taken for outgoing connections too"
+            yield warning(ABOUT, message, f"set {first} and {last} outside {lowest} to {highest}")
+        taken = len(listening & {*ours})
+        if taken >= FULL * len(ours):
+            message = f"{taken} of the {len(ours)} ports for {users} are in use"
+            yield warning(ABOUT, message, f"move {first} and {last} further apart")
+    if _overlap(replicas, endpoints):
+        message = f"the ports {endpoints.start} to {endpoints.stop - 1} for endpoints are among those for replicas"
+        advice = f"set host.firstServicePort and host.lastServicePort outside {replicas.start} to {replicas.stop - 1}"
+        yield warning(ABOUT, message, advice)
+
+
+def _overlap(one: range, other: range) -> bool:
+    """Whether any port is in both, which have a step of 1."""
+    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 def _outgoing(proc: Path) -> tuple[int, int]:

@@ -112,8 +112,12 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        hosted(desk, firstPort=port, lastPort=port)
-        assert "1 of the 1 ports for replicas are in use" in reported(desk, "host engine", "warning")
+        hosted(desk, firstPort=port, lastPort=port, firstServicePort=port, lastServicePort=port)
+        warnings = reported(desk, "host engine", "warning")
+    assert "1 of the 1 ports for replicas are in use -> move host.firstPort" in warnings
+    assert "1 of the 1 ports for endpoints are in use -> move host.firstServicePort" in warnings
+    assert "are taken for outgoing connections too -> set host.firstServicePort" in warnings
+    assert f"the ports {port} to {port} for endpoints are among those for replicas -> set host.firstServ" in warnings
 
 
 def test_doctor_checks_the_limits_of_the_daemon(desk: Desk) -> None:

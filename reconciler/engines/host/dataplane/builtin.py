@@ -10,8 +10,6 @@ import resource
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -21,6 +19,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import Forwarder
+from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.fair_turn import event_or_time
@@ -186,23 +185,21 @@ class BuiltinDataPlane:
     def _bind(self, key: Key) -> socket.socket:
         """A socket at the port of ``key``, or at a free one that becomes its port. Raises EngineError."""
         known = self._ports.get(_name(key))
-        if known is not None:
-            try:
-                return _listener(known)
-            except OSError as error:
-                message = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: {error.strerror}"
-                raise EngineError(message, reason=Reason.NO_FREE_PORT) from None
-        start = int.from_bytes(blake2b(f"{self._file}/{key}".encode(), digest_size=4).digest(), "big")
-        start %= max(len(self._among), 1)
-        for port in chain(self._among[start:], self._among[:start]):
-            with suppress(OSError):
-                listener = _listener(port) if port not in self._ports.values() else None
-                if listener is not None:
-                    self._ports[_name(key)] = port
-                    self._write_ports()
-                    return listener
-        message = f"no port of this host between {self._among.start} and {self._among.stop - 1} is free"
-        raise EngineError(message, reason=Reason.NO_FREE_PORT)
+        port = known or self._free_port(key)
+        try:
+            listener = _listener(port)
+        except OSError as error:
+            message = f"the endpoint {ADDRESS}:{port} of {key} cannot be opened: {error.strerror}"
+            raise EngineError(message, reason=Reason.NO_FREE_PORT) from None
+        if known is None:
+            self._ports[_name(key)] = port
+            self._write_ports()
+        return listener
+
+    def _free_port(self, key: Key) -> int:
+        """The same port for the same workload, while it is free, so that a lost file changes no address."""
+        taken = self._ports.values()
+        return free_ports([0], taken, f"{self._file}/{key}", self._among, reuse=True)[0]
 
     def _hold(self, key: Key) -> None:
         """A connection waits, the first in its line."""

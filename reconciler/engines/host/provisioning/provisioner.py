@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
-from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
-from itertools import chain
+from collections.abc import Collection, Mapping
 
+from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
@@ -21,14 +18,8 @@ from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Container, declared_ports
-from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
-
-REPLICA_PORTS = range(20000, 32000)
-"""Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
-
-_ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}
 """Ports of this host that replicas use, at all locations: the locations of one daemon share the host."""
@@ -145,47 +136,3 @@ class Provisioner:
             message = f"version {replica.version} of {replica.key} is no longer known; a newer one takes its place"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
         return template, found[0]
-
-
-def free_ports(
-    declared: Sequence[int], taken: Collection[int], spread: str = "", among: range = REPLICA_PORTS
-) -> dict[int, int]:
-    """A free port of ``among`` for each declared one, none of them ``taken`` or blocked.
-
-    No program listens on them now; another one may before the container does. ``spread`` (a replica's name) determines
-    where the search starts, so that a released port is not reused at once. Raises EngineError, reason NoFreePort.
-    """
-    start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
-    candidates = chain(among[start:], among[:start])
-    found: dict[int, int] = {}
-    for number in declared:
-        usable = (port for port in candidates if port not in taken and port not in BLOCKED_PORTS)
-        port = next((port for port in usable if bindable(port, new=True)), None)
-        if port is None:
-            message = f"no port of this host between {among.start} and {among.stop - 1} is free"
-            raise EngineError(message, reason=Reason.NO_FREE_PORT)
-        found[number] = port
-    return found
-
-
-def bindable(port: int, *, new: bool = False) -> bool:
-    """Whether a program could listen on ``port`` now, on all addresses of this host or on localhost.
-
-    Remains of closed connections do not block a program that sets SO_REUSEADDR, as servers do; a ``new`` port must be
-    free even of those.
-    """
-    return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
-
-
-def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:
-    try:
-        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if not new:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address, port))
-    except OSError as error:
-        # A host without IPv6 has no IPv6 listener.
-        return error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-    return True

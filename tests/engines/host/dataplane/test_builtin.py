@@ -127,6 +127,15 @@ def test_each_workload_has_its_own_port_and_a_deleted_one_releases_it(tmp_path: 
     play(lambda: Plane(tmp_path, first=first, last=first), story)
 
 
+def test_blocked_ports_are_never_endpoints(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        plane.dataplane.publish(SERVICE)
+        await until(lambda: plane.dataplane.error(KEY))
+        assert plane.dataplane.error(KEY) == "no port of this host between 9090 and 9091 is free"
+
+    play(lambda: Plane(tmp_path, first=9090, last=9091), story)
+
+
 def test_a_port_that_another_program_took_is_reported_and_taken_back(tmp_path: Path) -> None:
     addresses = []
 

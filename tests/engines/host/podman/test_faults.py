@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.provisioning.provisioner import free_ports
+from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
 from reconciler.engines.host.runtimes.podman.network.sandbox import _wider

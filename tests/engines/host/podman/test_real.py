@@ -23,9 +23,9 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.endpoints import Endpoints
+from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.ephemeral_storage import storage_used
-from reconciler.engines.host.provisioning.provisioner import free_ports
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.dataplane.ports import bindable
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.provisioner import Provisioner, bindable
+from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.runtimes.protocol import ContainerStart

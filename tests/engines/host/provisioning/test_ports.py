@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, bindable, free_ports
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.provisioner import REPLICA_PORTS, Provisioner, bindable, free_ports
+from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template import TemplateStore
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
@@ -83,6 +84,7 @@ def test_a_closing_connection_blocks_no_program_from_its_port() -> None:
     assert bindable(port)
     with pytest.raises(EngineError):
         free_ports([8080], (), among=range(port, port + 1))
+    assert free_ports([8080], (), among=range(port, port + 1), reuse=True) == {8080: port}
 
 
 def test_each_replica_searches_ports_from_a_stable_start_of_its_own() -> None:

@@ -1,0 +1,68 @@
+"""Ports of this host: free ones of a range, for replicas and for the endpoints of workloads."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
+from itertools import chain
+
+from reconciler.errors import EngineError
+from reconciler.model.platform import BLOCKED_PORTS
+from reconciler.reasons import Reason
+
+REPLICA_PORTS = range(20000, 32000)
+"""Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
+
+_ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
+
+
+def free_ports(
+    declared: Sequence[int],
+    taken: Collection[int],
+    spread: str = "",
+    among: range = REPLICA_PORTS,
+    *,
+    reuse: bool = False,
+) -> dict[int, int]:
+    """A free port of ``among`` for each declared one, none of them ``taken`` or blocked.
+
+    No program listens on them now; another one may before the container does. ``spread`` (a replica's name) determines
+    where the search starts, so that a released port is not reused at once. ``reuse`` is for a program that is known to
+    set SO_REUSEADDR. Raises EngineError, reason NoFreePort.
+    """
+    start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
+    candidates = chain(among[start:], among[:start])
+    found: dict[int, int] = {}
+    for number in declared:
+        usable = (port for port in candidates if port not in taken and port not in BLOCKED_PORTS)
+        port = next((port for port in usable if bindable(port, new=not reuse)), None)
+        if port is None:
+            message = f"no port of this host between {among.start} and {among.stop - 1} is free"
+            raise EngineError(message, reason=Reason.NO_FREE_PORT)
+        found[number] = port
+    return found
+
+
+def bindable(port: int, *, new: bool = False) -> bool:
+    """Whether a program could listen on ``port`` now, on all addresses of this host or on localhost.
+
+    Remains of closed connections do not block a program that sets SO_REUSEADDR, as servers do; a ``new`` port must be
+    free even of those.
+    """
+    return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
+
+
+def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if not new:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+    except OSError as error:
+        # A host without IPv6 has no IPv6 listener.
+        return error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+    return True
