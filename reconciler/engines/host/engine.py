@@ -94,7 +94,7 @@ class HostEngine:
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
         self._dataplane: DataPlane = BuiltinDataPlane(
-            root / "dataplane" / "ports.json", settings.host, clock, self._append_event, self._reload, self._changed.set
+            root / "dataplane" / "ports.json", settings.host, clock, self._append_event, self._wake, self._changed.set
         )
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
@@ -187,6 +187,11 @@ class HostEngine:
             controller = self._controller.workloads.get(record.key)
             if controller is not None and controller.wanted is not None:
                 self._reload_workload(record)
+
+    def _wake(self, key: Key) -> None:
+        """Start a replica for a request that waits."""
+        self._scaling.wake(key)
+        self._reload(key)
 
     def _reload(self, key: Key) -> None:
         """Want the workload ``key`` again, unless it was deleted."""

@@ -29,6 +29,7 @@ from reconciler.engines.host.autoscaling.metrics import (
     Used,
     counted_replicas,
 )
+from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestMetrics, TrafficSource
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Replica
@@ -129,7 +130,7 @@ class CapacityRecommender:
 
 
 class Scaling:
-    """Scales workloads by the usage of their containers (``runtime``) and by their requests (``requests``).
+    """Scales workloads by the usage of their containers (``runtime``) and by their requests (``plane``).
 
     ``usage`` is the directory of the histories of usage.
     """
@@ -137,19 +138,24 @@ class Scaling:
     def __init__(
         self,
         runtime: StatsSource,
-        requests: MetricSource,
+        plane: TrafficSource,
         clock: Clock,
         append_event: Callable[[EngineEvent], None],
         usage: Path,
     ) -> None:
         self._clock = clock
         self._cpu = CpuMetric(runtime, clock)
-        self._autoscaler = Autoscaler(MetricSources((self._cpu, requests)), clock, append_event)
+        self._requests = RequestMetrics(plane, clock)
+        self._autoscaler = Autoscaler(MetricSources((self._cpu, self._requests)), clock, append_event)
         self._recommender = CapacityRecommender(usage)
 
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
         """As Autoscaler.spec_at_scale."""
         return self._autoscaler.spec_at_scale(template, replicas)
+
+    def wake(self, key: Key) -> None:
+        """As RequestMetrics.wake."""
+        self._requests.wake(key)
 
     def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """As CapacityRecommender.recommendations."""
@@ -158,6 +164,7 @@ class Scaling:
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""
         self._autoscaler.forget(key)
+        self._requests.forget(key)
         self._recommender.forget(key)
 
     async def run(
@@ -185,7 +192,9 @@ class Scaling:
         self, templates: Callable[[], Iterable[ReplicaTemplate]], want: Callable[[ReplicaTemplate], None]
     ) -> None:
         while True:
-            await self._clock.sleep(BRISK)
+            await self._clock.sleep(SAMPLE)
+            with suppress(EngineError), contained("request metrics"):
+                await self._requests.collect()
             for template in templates():
                 if interval(template.desired) == BRISK:
                     with contained(f"scaling of {template.desired.key}"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,11 +16,10 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import Forwarder
 from reconciler.engines.host.dataplane.ports import free_ports
-from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.protocol import LatencyListener, Service, Traffic
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
@@ -58,6 +57,7 @@ class BuiltinDataPlane:
     """
 
     name = "builtin"
+    metrics = frozenset({"concurrency"})
 
     def __init__(
         self,
@@ -143,15 +143,12 @@ class BuiltinDataPlane:
         """What a forwarder of connections cannot do."""
         return limitations(wanted, wanted.key in self._forwarders)
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
-        """The open connections of each replica, on average; those that wait if there is none."""
-        forwarder = self._forwarders.get(wanted.key)
-        if metric_of(wanted.type, wanted.options) != "concurrency" or forwarder is None:
-            return None
-        now, replicas = self._clock.monotonic(), len(counted)
-        value = forwarder.load.average(seconds, now)
-        idle = 0.0 if forwarder.waiting else forwarder.load.idle(now)
-        return MetricReading(value / replicas if replicas else float(forwarder.waiting), replicas, now, idle)
+    async def traffic(self) -> dict[Key, Traffic]:
+        """The connections of each served workload."""
+        return {key: self._forwarders[key].traffic() for key in self._servers if key in self._forwarders}
+
+    def listen(self, listener: LatencyListener) -> None:
+        """Do nothing: a forwarder of connections sees no responses."""
 
     async def _listen(self) -> None:
         for key in [key for key in self._servers if key not in self._forwarders]:

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
-from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.settings import HoldSettings
 from reconciler.tasks import cancel_and_wait
 
 UNPROVEN = 10
 """The most connections of a replica that has not answered yet: all that were held would else reach it at once."""
-
-LONGEST = 60.0
-"""The longest period of an average, in seconds."""
 
 CHUNK = 65_536
 CONNECT_SECONDS = 2.0
@@ -33,40 +30,28 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Load:
-    """The number of open connections, and its average over time. Times are monotonic seconds."""
+    """Counts connections: all that came, those that are open, and the sum of their seconds. Times are monotonic."""
 
     def __init__(self, now: float) -> None:
+        self.arrived = 0
         self.open = 0
-        self._area = 0.0
+        self._seconds = 0.0
         self._at = now
-        self._busy_at = now
-        self._samples = deque([(now, 0.0)])
 
     def add(self, count: int, now: float) -> None:
         """Count ``count`` more open connections (or fewer, if it is negative)."""
-        self._advance(now)
-        self.open += count
-        self._busy_at = now
-
-    def average(self, seconds: float, now: float) -> float:
-        """The average number of open connections in the last ``seconds``, or since counting began.
-
-        Call it more often than the period is long: it begins at the call before that period, at the earliest.
-        """
-        self._advance(now)
-        while len(self._samples) > 1 and self._samples[1][0] <= now - LONGEST:
-            self._samples.popleft()
-        since, area = next((each for each in reversed(self._samples) if each[0] <= now - seconds), self._samples[0])
-        self._samples.append((now, self._area))
-        return (self._area - area) / (now - since) if now > since else float(self.open)
-
-    def idle(self, now: float) -> float:
-        """Seconds since a connection was open."""
-        return 0.0 if self.open else now - self._busy_at
-
-    def _advance(self, now: float) -> None:
-        self._area += self.open * (now - self._at)
+        self._seconds += self.open * (now - self._at)
         self._at = now
+        self.open += count
+
+    def traffic(self, waiting: int, now: float) -> Traffic:
+        """The counts now, with ``waiting`` connections that wait."""
+        self.add(0, now)
+        return Traffic(self.arrived, self.open, waiting, self._seconds)
+
+    def arrive(self) -> None:
+        """Count a connection that came."""
+        self.arrived += 1
 
 
 class _Backend:
@@ -111,7 +96,7 @@ class Forwarder:
         self, service: Service, limits: HoldSettings, wake: Callable[[], None], time: Callable[[], float]
     ) -> None:
         self.service = service
-        self.load = Load(time())
+        self._load = Load(time())
         self._refused = 0
         self._limits = limits
         self._wake = wake
@@ -123,6 +108,10 @@ class Forwarder:
     def waiting(self) -> int:
         """How many connections wait for a replica."""
         return len(self._waiting)
+
+    def traffic(self) -> Traffic:
+        """What was counted so far."""
+        return self._load.traffic(self.waiting, self._time())
 
     def take_refused(self) -> int:
         """The number of connections that got no replica since the last call."""
@@ -143,6 +132,7 @@ class Forwarder:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection until it ends."""
+        self._load.arrive()
         head = bytearray()
         try:
             async with asyncio.timeout(self._limits.seconds):
@@ -200,7 +190,6 @@ class Forwarder:
         finally:
             # It stops reading in the next iteration of the loop, before a connection to a replica can be there.
             leaving.cancel()
-            self.load.add(0, self._time())
             if not place.done():
                 self._waiting.remove(place)
 
@@ -221,12 +210,12 @@ class Forwarder:
 
     def _occupy(self, backend: _Backend) -> _Backend:
         backend.add(1)
-        self.load.add(1, self._time())
+        self._load.add(1, self._time())
         return backend
 
     def _release(self, backend: _Backend) -> None:
         backend.add(-1)
-        self.load.add(-1, self._time())
+        self._load.add(-1, self._time())
         self._dispatch()
 
     async def _carry(self, client: Stream, upstream: Stream, backend: _Backend, head: bytes) -> None:

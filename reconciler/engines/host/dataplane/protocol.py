@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 
-from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.model.key import Key
@@ -23,10 +22,33 @@ class Service(msgspec.Struct, frozen=True):
     max_concurrency: int = 0
 
 
+class Traffic(msgspec.Struct, frozen=True):
+    """The requests of one workload, as a data plane has counted them; connections where it sees no requests.
+
+    ``arrived`` counts all that came so far, waiting ones included; it may begin at 0 again when the proxy restarts.
+    ``active`` is how many the replicas work on now, ``waiting`` how many wait for a replica now. ``active_seconds`` is
+    the sum of the seconds in which each of them was active, if the data plane knows it: ``active`` over time.
+    """
+
+    arrived: int
+    active: int
+    waiting: int = 0
+    active_seconds: float | None = None
+
+
+LatencyListener = Callable[[Key, str, float], None]
+"""Takes the workload and the name of the replica that answered a request, and the milliseconds until the response."""
+
+
 class DataPlane(Protocol):
-    """Serves the workloads of one location. It is a source of the metrics that it can count."""
+    """Serves the workloads of one location, and counts their requests.
+
+    ``metrics`` are the metrics of autoscaling that its counts suffice for: ``concurrency`` needs ``active``, ``rps``
+    needs an ``arrived`` that counts requests, and ``latency`` needs calls of a LatencyListener.
+    """
 
     name: str
+    metrics: frozenset[str]
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -55,8 +77,14 @@ class DataPlane(Protocol):
     def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
         """A sentence for each part of ``wanted`` that this data plane does not enforce."""
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
-        """As MetricSource.read; None for metrics that it does not count."""
+    async def traffic(self) -> Mapping[Key, Traffic]:
+        """The counts of all served workloads now; called every 2 seconds. Raises EngineError.
+
+        A workload that is missing, like an error, means that its traffic is unknown, not that there is none.
+        """
+
+    def listen(self, listener: LatencyListener) -> None:
+        """Call ``listener`` for every answered request from now on, if this data plane measures latency."""
 
 
 def service_of(wanted: WorkloadSpec, spec: Specification) -> Service | None:

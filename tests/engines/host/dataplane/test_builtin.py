@@ -13,13 +13,11 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
-from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import Autoscaling, Options
 from reconciler.settings import HoldSettings, HostSettings
-from tests.engines.host.dataplane.kit import PORT, Client, Replica, ask, until
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 SERVICE = Service(KEY, PORT)
@@ -46,6 +44,13 @@ class Plane:
         self.dataplane.publish(service)
         await until(lambda: self.dataplane.address(service.key))
         return self.dataplane.address(service.key)
+
+    async def counts(self, active: int, waiting: int) -> Traffic:
+        """The counts of the workload, once so many connections are active and wait."""
+        async with asyncio.timeout(PATIENCE):
+            while (found := (await self.dataplane.traffic())[KEY]).active != active or found.waiting != waiting:
+                await asyncio.sleep(0.005)
+        return found
 
     def ready(self, *replicas: Replica) -> None:
         self.dataplane.update(KEY, tuple(each.endpoint for each in replicas))
@@ -176,8 +181,7 @@ def test_connections_wait_for_the_first_replica_and_ask_for_one_once(tmp_path: P
         clients = [await Client.to(address) for _ in range(3 * UNPROVEN)]
         for client in clients:
             client.send()
-        reading = plane.dataplane.read
-        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == len(clients))
+        await plane.counts(0, len(clients))
         assert plane.woken == [KEY]
         replica = await Replica("a").start()
         replica.gate.clear()
@@ -247,11 +251,10 @@ def test_a_client_that_gave_up_gets_no_replica(tmp_path: Path) -> None:
         gone = [await Client.to(address) for _ in range(20)]
         for client in gone:
             client.send()
-        reading = plane.dataplane.read
-        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == 20)
+        await plane.counts(0, 20)
         for client in gone:
             client.close()
-        await until(lambda: (found := reading(scaled(), (), 60.0)) is not None and found.value == 0)
+        await plane.counts(0, 0)
         replica = await Replica("a").start()
         plane.ready(replica)
         assert await ask(address) == "a hello"
@@ -296,36 +299,35 @@ def test_everything_is_released_at_the_end_of_a_connection(tmp_path: Path) -> No
     play(lambda: Plane(tmp_path), story)
 
 
-def scaled(metric: str = "concurrency") -> WorkloadSpec:
-    """A workload that scales by ``metric``."""
-    options = Options(autoscaling=Autoscaling(metric=metric, min_scale=0))
-    return WorkloadSpec(KEY, Type.SERVERLESS, 1, "digest", "hash", 1, (ContainerSpec("main", ports=(PORT,)),), options)
-
-
-def test_concurrency_is_the_average_of_open_connections(tmp_path: Path) -> None:
+def test_connections_are_counted_from_their_arrival_to_their_end(tmp_path: Path) -> None:
     async def story(plane: Plane) -> None:
-        replicas = [await Replica(name).start() for name in ("a", "b")]
-        plane.ready(*replicas)
         address = await plane.address()
-        clients = [await Client.to(address) for _ in range(6)]
-        await until(lambda: sum(each.open for each in replicas) == 6)
-        plane.dataplane.read(scaled(), ("a", "b"), 0.0)
+        waiting = await Client.to(address)
+        await until(lambda: plane.woken)
+        assert (await plane.dataplane.traffic())[KEY] == Traffic(1, 0, 1, 0.0)
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        clients = [waiting, *[await Client.to(address) for _ in range(5)]]
+        await until(lambda: replica.open == 6)
+        before = (await plane.dataplane.traffic())[KEY]
         await asyncio.sleep(0.02)
-        found = plane.dataplane.read(scaled(), ("a", "b"), 0.01)
-        assert found is not None
-        assert found.value == pytest.approx(3.0)
-        assert (found.replicas, found.idle) == (2, 0.0)
+        after = (await plane.dataplane.traffic())[KEY]
+        assert (after.arrived, after.active, after.waiting) == (6, 6, 0)
+        assert after.active_seconds is not None
+        assert before.active_seconds is not None
+        assert after.active_seconds - before.active_seconds >= 6 * 0.02
         for client in clients:
             client.close()
-        await until(lambda: (found := plane.dataplane.read(scaled(), ("a",), 0.0)) is not None and found.idle > 0)
+        await until(lambda: replica.open == 0)
+        assert (await plane.counts(0, 0)).arrived == 6
 
     play(lambda: Plane(tmp_path), story)
 
 
-@pytest.mark.parametrize("metric", ["rps", "latency", "cpu"])
-def test_other_metrics_have_no_value(tmp_path: Path, metric: str) -> None:
+def test_a_workload_without_an_address_has_no_counts(tmp_path: Path) -> None:
     async def story(plane: Plane) -> None:
         await plane.address()
-        assert plane.dataplane.read(scaled(metric), ("a",), 60.0) is None
+        plane.dataplane.withdraw(KEY)
+        assert await plane.dataplane.traffic() == {}
 
     play(lambda: Plane(tmp_path), story)
