@@ -16,6 +16,7 @@ from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.scaling import Scaling
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
+from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, service_of
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
@@ -94,7 +95,12 @@ class HostEngine:
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
         self._dataplane: DataPlane = BuiltinDataPlane(
-            root / "dataplane" / "ports.json", settings.host, clock, self._append_event, self._wake, self._changed.set
+            ServicePorts(root / "dataplane" / "ports.json", settings.host),
+            settings.host,
+            clock,
+            self._append_event,
+            self._wake,
+            self._changed.set,
         )
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")

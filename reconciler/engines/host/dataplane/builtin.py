@@ -9,18 +9,13 @@ import asyncio
 import resource
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
-
-import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import Forwarder
-from reconciler.engines.host.dataplane.ports import free_ports
+from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Service, Traffic
-from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -42,15 +37,12 @@ FILES_EACH = 4
 NOT_COUNTED = ("rps", "latency")
 """Scaling metrics that need a view of the requests inside a connection."""
 
-_decode = msgspec.json.Decoder(dict[str, int]).decode
-
-
 _open: set[asyncio.Task[None]] = set()
 """The connections at all locations: together they may use half of the files that the daemon may open."""
 
 
 class BuiltinDataPlane:
-    """Serves each workload at one port of ``settings``. The port stays the same: ``file`` has it.
+    """Serves each workload at its port of ``ports``.
 
     ``wake`` is called with a workload that needs a replica for a connection that waits, ``changed`` when an address or
     an error changed.
@@ -61,22 +53,20 @@ class BuiltinDataPlane:
 
     def __init__(
         self,
-        file: Path,
+        ports: ServicePorts,
         settings: HostSettings,
         clock: Clock,
         append_event: Callable[[EngineEvent], None],
         wake: Callable[[Key], None],
         changed: Callable[[], None],
     ) -> None:
-        self._file = file
-        self._among = range(settings.first_service_port, settings.last_service_port + 1)
+        self._ports = ports
         self._limits = settings.hold
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH
         self._clock = clock
         self._append_event = append_event
         self._wake = wake
         self._changed = changed
-        self._ports = self._read_ports()
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._forwarders: dict[Key, Forwarder] = {}
         self._servers: dict[Key, asyncio.Server] = {}
@@ -122,8 +112,7 @@ class BuiltinDataPlane:
         """Withdraw ``key`` and release its port."""
         self.withdraw(key)
         self._ready.pop(key, None)
-        if self._ports.pop(_name(key), None) is not None:
-            self._write_ports()
+        self._ports.release(key)
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Give new connections of ``key`` to ``ready`` only."""
@@ -133,7 +122,7 @@ class BuiltinDataPlane:
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""
-        return f"{ADDRESS}:{self._ports[_name(key)]}" if key in self._servers else ""
+        return f"{ADDRESS}:{self._ports.find(key)}" if key in self._servers else ""
 
     def error(self, key: Key) -> str:
         """Why nothing listens at the port of ``key``; "" if something does."""
@@ -181,22 +170,16 @@ class BuiltinDataPlane:
 
     def _bind(self, key: Key) -> socket.socket:
         """A socket at the port of ``key``, or at a free one that becomes its port. Raises EngineError."""
-        known = self._ports.get(_name(key))
-        port = known or self._free_port(key)
+        known = self._ports.find(key)
+        port = known or self._ports.choose(key)
         try:
             listener = _listener(port)
         except OSError as error:
             message = f"the endpoint {ADDRESS}:{port} of {key} cannot be opened: {error.strerror}"
             raise EngineError(message, reason=Reason.NO_FREE_PORT) from None
         if known is None:
-            self._ports[_name(key)] = port
-            self._write_ports()
+            self._ports.reserve(key, port)
         return listener
-
-    def _free_port(self, key: Key) -> int:
-        """The same port for the same workload, while it is free, so that a lost file changes no address."""
-        taken = self._ports.values()
-        return free_ports([0], taken, f"{self._file}/{key}", self._among, reuse=True)[0]
 
     def _hold(self, key: Key) -> None:
         """A connection waits, the first in its line."""
@@ -214,18 +197,6 @@ class BuiltinDataPlane:
                 text = f"{refused} refused: no replica was free in time, or too many waited already"
                 self._append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
 
-    def _read_ports(self) -> dict[str, int]:
-        try:
-            known = _decode(self._file.read_bytes())
-        except (OSError, msgspec.DecodeError):
-            return {}
-        return {name: port for name, port in known.items() if port in self._among}
-
-    def _write_ports(self) -> None:
-        # Without the file, the same ports are found again, unless others have taken them meanwhile.
-        with suppress(EngineError):
-            write_atomic(self._file, msgspec.json.encode(self._ports), 0o600)
-
 
 def limitations(wanted: WorkloadSpec, served: bool) -> Iterator[str]:
     """What a forwarder of connections does not enforce of ``wanted``, which has an address if it is ``served``."""
@@ -240,10 +211,6 @@ def limitations(wanted: WorkloadSpec, served: bool) -> Iterator[str]:
             "The endpoint is one port of 127.0.0.1, without host names, TLS, routes, request timeouts and retries: the "
             "built-in data plane forwards connections, while the daemon runs."
         )
-
-
-def _name(key: Key) -> str:
-    return f"{key.gvc}/{key.name}"
 
 
 def _listener(port: int) -> socket.socket:

@@ -5,16 +5,24 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
+from pathlib import Path
 
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
+from reconciler.model.key import Key
 from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.reasons import Reason
+from reconciler.settings import HostSettings
 
 REPLICA_PORTS = range(20000, 32000)
 """Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
 
+_decode = msgspec.json.Decoder(dict[str, int]).decode
 _ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
 
 
@@ -66,3 +74,49 @@ def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> 
         # A host without IPv6 has no IPv6 listener.
         return error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
     return True
+
+
+class ServicePorts:
+    """The port of each workload's address at one location; ``file`` has them, for every data plane and every daemon."""
+
+    def __init__(self, file: Path, settings: HostSettings) -> None:
+        self._file = file
+        self._among = range(settings.first_service_port, settings.last_service_port + 1)
+        self._ports = self._read()
+
+    def find(self, key: Key) -> int | None:
+        """The port of ``key``; None if it has none yet."""
+        return self._ports.get(_name(key))
+
+    def choose(self, key: Key) -> int:
+        """A free port for ``key``, the same for the same workload while that one is free. Raises EngineError.
+
+        So a lost file changes no address.
+        """
+        return free_ports([0], self._ports.values(), f"{self._file}/{key}", self._among, reuse=True)[0]
+
+    def reserve(self, key: Key, port: int) -> None:
+        """Make ``port`` that of ``key``, until ``release``."""
+        self._ports[_name(key)] = port
+        self._write()
+
+    def release(self, key: Key) -> None:
+        """Release the port of a deleted workload."""
+        if self._ports.pop(_name(key), None) is not None:
+            self._write()
+
+    def _read(self) -> dict[str, int]:
+        try:
+            known = _decode(self._file.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return {name: port for name, port in known.items() if port in self._among}
+
+    def _write(self) -> None:
+        # Without the file, the same ports are found again, unless others have taken them meanwhile.
+        with suppress(EngineError):
+            write_atomic(self._file, msgspec.json.encode(self._ports), 0o600)
+
+
+def _name(key: Key) -> str:
+    return f"{key.gvc}/{key.name}"

@@ -13,6 +13,7 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
+from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
@@ -33,7 +34,7 @@ class Plane:
         settings = HostSettings(hold=hold or HoldSettings(), first_service_port=first, last_service_port=last)
         file = path / "dataplane" / "ports.json"
         self.dataplane = BuiltinDataPlane(
-            file, settings, SystemClock(), self.events.append, self.woken.append, self._change
+            ServicePorts(file, settings), settings, SystemClock(), self.events.append, self.woken.append, self._change
         )
 
     def _change(self) -> None:
