@@ -22,6 +22,7 @@ from reconciler.cli import cli
 from reconciler.cli.options import load
 from reconciler.cli.output.printing import coloured, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
+from reconciler.listing import list_paths
 from reconciler.reasons import Reason
 from reconciler.render.layout import paint
 
@@ -145,7 +146,7 @@ async def announce(state: Path, show: Callable[[str], None]) -> None:
 def answering(state: Path) -> dict[str, str]:
     """The address of each workload that has ready replicas, with their number, by ``GVC/WORKLOAD at LOCATION``."""
     found = {}
-    for file in state.glob("host/*/endpoints/*/*.json"):
+    for file in list_paths(state, "host/*/endpoints/*/*.json"):
         root, name = file.parents[2], f"{file.parent.name}/{file.stem}"
         with suppress(FileNotFoundError, KeyError):
             replicas = len(json.loads(file.read_bytes())["replicas"])

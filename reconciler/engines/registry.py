@@ -12,6 +12,7 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
+from reconciler.listing import list_paths
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
@@ -52,7 +53,7 @@ def decommissioned_engines(settings: Settings, records: Records, clock: Clock, r
     At a location that the settings no longer name, everything keeps running: its end was not requested.
     """
     root = settings.state / "host"
-    places = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+    places = [path.name for path in list_paths(root, "*")]
     rebound = [place for place in places if place in settings.locations and settings.locations[place].engine != "host"]
     return [_host(EngineContext(records, place, settings, clock, reveal, decommissioning=True)) for place in rebound]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -296,5 +295,5 @@ def _unreadable(error: OSError) -> NoReturn:
 
 
 def _is_file_or_link(path: str) -> bool:
-    mode = os.lstat(path).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+    # Neither raises an error if the file is removed meanwhile.
+    return os.path.isfile(path) or os.path.islink(path)

@@ -10,6 +10,7 @@ import msgspec
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.state_migration import current_replica
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -43,7 +44,7 @@ class Store:
         """
         here: list[Replica] = []
         gone: list[tuple[Key, str]] = []
-        for path in sorted(self._root.glob("*/*/*.json")):
+        for path in list_paths(self._root, "*/*/*.json"):
             key = Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name)
             found = self._read(path)
             if found is None:

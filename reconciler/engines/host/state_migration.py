@@ -15,6 +15,7 @@ import msgspec
 from reconciler.engines.host.dataplane.endpoints import move_endpoints
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
+from reconciler.listing import list_paths
 
 REPLICA_FILES = "replicas/*/*/*.json"
 
@@ -44,7 +45,7 @@ def migrate_files(root: Path, pattern: str, current: Callable[[bytes], bytes]) -
 
     A file that cannot be written, for instance on a full disk, stays as it is until its next change.
     """
-    for path in root.glob(pattern):
+    for path in list_paths(root, pattern):
         with suppress(OSError, EngineError):
             content = path.read_bytes()
             if (new := current(content)) != content:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import re
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
+from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.status.branch.owner import file_access_of
@@ -171,11 +172,11 @@ class StatusBranch:
         return file_access_of(self.gitdir)
 
     def _refuse_checked_out(self) -> None:
-        heads = [*self.gitdir.glob("worktrees/*/HEAD")]
-        if not self._git.is_bare:
-            heads.append(self.gitdir / "HEAD")
         try:
-            taken = any(head.read_text().strip() == f"ref: {self.ref}" for head in heads)
+            heads = [*list_paths(self.gitdir, "worktrees/*/HEAD")]
+            if not self._git.is_bare:
+                heads.append(self.gitdir / "HEAD")
+            taken = any(_read_head(head) == f"ref: {self.ref}" for head in heads)
         except OSError as fault:
             raise self._broken(fault) from None
         if taken:
@@ -188,6 +189,13 @@ class StatusBranch:
         denied = "ermission denied" in str(fault)
         advice = "; allow its user to write there, or set readOnly for the source" if denied else ""
         return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
+
+
+def _read_head(path: Path) -> str:
+    """What a work tree has checked out; "" if it is removed meanwhile. Raises OSError."""
+    with suppress(FileNotFoundError):
+        return path.read_text().strip()
+    return ""
 
 
 def _in_the_way(ref: str, wanted: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.listing import list_paths
 from reconciler.logs import log
 from reconciler.model.key import Key, Kind
 
@@ -41,7 +42,7 @@ class DigestStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._pins: dict[Key, dict[int, VersionPins]] = {}
-        for path in sorted(root.glob("*/*/*.json")):
+        for path in list_paths(root, "*/*/*.json"):
             self._load(path)
 
     def get(self, key: Key, version: int) -> VersionPins | None:
@@ -97,6 +98,9 @@ class DigestStore:
         try:
             version = int(path.stem)
             pins = _decode(path.read_bytes())
+        except FileNotFoundError:
+            # A command reads the pins while the daemon removes a version.
+            return
         except (OSError, ValueError, msgspec.MsgspecError):
             log().warning("images", message=f"{path} is damaged: the tags of this version are resolved again")
             return

@@ -24,6 +24,7 @@ from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
 from reconciler.engines.protocol import SecretReader
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 from reconciler.model.platform import SPELLING
@@ -200,7 +201,6 @@ def _write(path: Path, content: bytes, owner: Owner) -> None:
 
 def _replicas_below(base: Path) -> Iterator[tuple[Key, str]]:
     """The replicas that have files below ``base``."""
-    if base.is_dir():
-        for path in base.glob("*/*/*"):
-            gvc, workload, replica = path.relative_to(base).parts
-            yield Key(Kind.WORKLOAD, gvc, workload), replica
+    for path in list_paths(base, "*/*/*"):
+        gvc, workload, replica = path.relative_to(base).parts
+        yield Key(Kind.WORKLOAD, gvc, workload), replica

@@ -21,6 +21,7 @@ from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_f
 from reconciler.engines.host.runtimes.podman.stores import unmount_below
 from reconciler.engines.host.runtimes.podman.tracked import HostProcess, Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount, RuntimeSnapshot, Usage
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
@@ -108,7 +109,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         """Delete the directories of a replica, and of its workload and GVC if they are empty. Raises OSError."""
         folder = self.top / key.gvc / key.name / replica
         if folder.exists():
-            if any(folder.glob(f"*/{_STORES}")):
+            if any(list_paths(folder, f"*/{_STORES}")):
                 unmount_below(folder)
             shutil.rmtree(folder)
         for parent in (folder.parent, folder.parent.parent, self.top):
@@ -117,7 +118,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
 
     def replicas(self) -> list[tuple[Key, str]]:
         """The workload and name of each replica that has a directory."""
-        found = (path.relative_to(self.top).parts for path in self.top.glob("*/*/*"))
+        found = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
         return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
 
     def snapshot(self) -> RuntimeSnapshot:
@@ -135,7 +136,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         return self.top / place.key.gvc / place.key.name / place.replica / place.container
 
     def _records(self) -> Iterator[ContainerRecord]:
-        for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
+        for path in list_paths(self.top, f"*/*/*/*/{_RECORD}"):
             with suppress(OSError, msgspec.DecodeError):
                 yield _decoder.decode(path.read_bytes())
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.listing import list_paths
 from reconciler.settings import Settings
 
 _ANSWER_SECONDS = 3.0
@@ -49,7 +50,7 @@ class PodmanPlugin:
 
     def is_in_use(self, root: Path) -> bool:
         """Whether a container has a directory at the location."""
-        return next((root / "podman").glob("*/*/*"), None) is not None
+        return next(list_paths(root / "podman", "*/*/*"), None) is not None
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:  # noqa: ARG002
         """The running containers, by the records of their starts; their usage comes from the kernel."""

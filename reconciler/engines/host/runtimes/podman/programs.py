@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import EngineError
+from reconciler.listing import list_paths
 from reconciler.reasons import Reason
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def make_folder() -> Path:
 
 def remove_old_folders() -> None:
     """Remove directories of ``make_folder`` that killed processes of this user left an hour ago or earlier. Blocks."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*"):
+    for path in list_paths(Path(tempfile.gettempdir()), f"{_FOLDERS}*"):
         match = _FOLDER.fullmatch(path.name)
         with suppress(OSError):
             found = path.lstat()
@@ -119,7 +120,7 @@ def lost_namespaces(subnets: Collection[str]) -> set[Path]:
     is new has no process for a moment, and another Podman may use the same addresses.
     """
     networks = [ipaddress.ip_network(each, strict=False) for each in subnets]
-    candidates = list(NAMESPACES.glob("netns-*")) if networks else []
+    candidates = list(list_paths(NAMESPACES, "netns-*")) if networks else []
     used = _namespaces_in_use() if candidates else set()
     found = set()
     for path in candidates:
@@ -131,9 +132,9 @@ def lost_namespaces(subnets: Collection[str]) -> set[Path]:
 
 def _namespaces_in_use() -> set[int]:
     used = set()
-    for path in Path("/proc").glob("[0-9]*/ns/net"):
+    for process in list_paths(Path("/proc"), "[0-9]*"):
         with suppress(OSError):
-            used.add(path.stat().st_ino)
+            used.add((process / "ns" / "net").stat().st_ino)
     return used
 
 

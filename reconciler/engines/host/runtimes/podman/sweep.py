@@ -32,6 +32,7 @@ from reconciler.engines.host.runtimes.podman.programs import (
     remove_namespace,
 )
 from reconciler.errors import EngineError
+from reconciler.listing import list_paths
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 
@@ -214,7 +215,7 @@ class Sweeper:
         """The control groups of our containers, by the ID of the container."""
         found: dict[str, list[Path]] = {}
         for parent in self._parents():
-            for group in parent.iterdir():
+            for group in list_paths(parent, "*"):
                 if match := _GROUP.fullmatch(group.name):
                     found.setdefault(match[1], []).append(group)
         return found

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.runtimes import cgroups
+from reconciler.listing import list_paths
 
 PREFIX = "reconciler-"
 """The prefix of the groups that contain the containers' groups."""
@@ -49,7 +50,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
         """All existing groups by the name of the container, also those of other daemons."""
         found: dict[str, list[str]] = {}
         for base in self.bases:
-            for group in base.iterdir() if base.is_dir() else ():
+            for group in list_paths(base, "*"):
                 if group.is_dir():
                     found.setdefault(group.name, []).append(str(group))
         return {name: tuple(groups) for name, groups in found.items()}

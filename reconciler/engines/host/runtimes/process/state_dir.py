@@ -15,6 +15,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.state_migration import REPLICA_NAMES, convert, migrate_files, rename_members
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
@@ -107,7 +108,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def records(self) -> Iterator[StartRecord]:
         """All recorded starts; an unreadable record belongs to no program that ever ran."""
-        for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
+        for path in list_paths(self.top, f"*/*/*/*/{_RECORD}"):
             if (begun := _read_record(path)) is not None:
                 yield begun
 
@@ -125,12 +126,11 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def containers(self, key: Key, replica: str) -> list[str]:
         """The names of the containers of a replica that have directories."""
-        folder = self.replica(key, replica)
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return [path.name for path in list_paths(self.replica(key, replica), "*")]
 
     def replicas(self) -> list[tuple[Key, str]]:
         """The workload and name of each replica that has a directory."""
-        found = (path.relative_to(self.top).parts for path in self.top.glob("*/*/*"))
+        found = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
         return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
 
     def code(self, place: ContainerId) -> Code:

@@ -1,0 +1,74 @@
+"""Directories that others change while they are listed."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reconciler.listing import list_paths
+from reconciler.review.folder import _manifests
+from tests.project.tree import modules
+
+UNCHANGED = {
+    "reconciler/cli/__init__.py": "the files of this program",
+    "reconciler/decode/fingerprint.py": "the files of this program",
+    "reconciler/cli/commands/init.py": "a directory that the command makes",
+    "reconciler/demo.py": "whether the directory of an argument is empty; it is never removed",
+    "reconciler/engines/host/disk/ownership.py": "it raises OSError, and the start is tried again",
+    "reconciler/engines/host/runtimes/podman/programs.py": "an error of the system ends the attempt",
+}
+"""Module that lists by a method of Path → why nothing vanishes there, or why an error does no harm."""
+
+
+def fill(top: Path, *names: str) -> None:
+    for name in names:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("")
+
+
+def test_paths_that_match_are_listed_in_order(tmp_path: Path) -> None:
+    fill(tmp_path, "b/y.json", "b/x.json", "a/z.json", "a/z.txt", "a/deep/z.json", "c.json")
+    assert [str(path.relative_to(tmp_path)) for path in list_paths(tmp_path, "*/*.json")] == [
+        "a/z.json", "b/x.json", "b/y.json",
+    ]  # fmt: skip
+    assert list(list_paths(tmp_path, "*/deep/*")) == [tmp_path / "a" / "deep" / "z.json"]
+
+
+def test_what_vanishes_meanwhile_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "a/x/1", "b/x/1", "c/x/1", "d/x/1")
+    found = list_paths(tmp_path, "*/x/*")
+    assert next(found) == tmp_path / "a" / "x" / "1"
+    shutil.rmtree(tmp_path / "b")
+    shutil.rmtree(tmp_path / "c")
+    (tmp_path / "c").write_text("a file now")
+    assert list(found) == [tmp_path / "d" / "x" / "1"]
+    shutil.rmtree(tmp_path)
+    assert list(list_paths(tmp_path, "*")) == []
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        list(list_paths(tmp_path, "*/*"))
+
+
+def test_validate_leaves_out_a_manifest_that_vanishes_meanwhile(tmp_path: Path) -> None:
+    fill(tmp_path, "a.yaml", "b.yaml", "c/d.yaml")
+    found = _manifests(tmp_path)
+    others = {tmp_path / "a.yaml", tmp_path / "b.yaml"} - {tmp_path / next(found)}
+    others.pop().unlink()
+    assert list(found) == ["c/d.yaml"]
+
+
+def test_every_listing_bears_that_a_directory_vanishes() -> None:
+    methods = {"glob", "rglob", "iterdir"}
+    found = {
+        path
+        for path, module in modules().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    }
+    assert found == UNCHANGED.keys(), "use reconciler.listing.list_paths, or add the reason"
