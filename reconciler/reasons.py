@@ -100,6 +100,8 @@ class ConditionType(StrEnum):
     CLOCK_JUMPED = ("ClockJumped",
         "The clock of the host where it runs was set within the last hour. No wait and no probe depends on it. Present "
         "only while it is true.")
+    SCALING_UNKNOWN = ("ScalingUnknown",
+        "The metric that a workload is scaled by has had no value for 30 s. Present only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -283,6 +285,11 @@ class Reason(StrEnum):
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
     SCALED = "Scaled", _normal("Autoscaling changed the number of replicas; the message has the metric and its target.")
+    SCALING_UNKNOWN = ("ScalingUnknown",
+        _resource("The metric that it is scaled by has no value, so the number of its replicas stays as it is.",
+                  "See whether the data plane and the runtime of the location work: `reconciler doctor`."),
+        _warning("The metric of a workload has had no value for 30 s: nothing is scaled up or down meanwhile."))
+    SCALING_KNOWN = "ScalingKnown", _normal("The metric of a workload has values again.")
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))

@@ -76,8 +76,8 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
     intervention. Stalled: it needs intervention. Placed is False if locations of the GVC have no engine here
     (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot enforce everything that the
-    resource specifies. ClockJumped: the clock was set on its host. Messages contain no times, and no counts except of
-    replicas during a rollout, so that an unchanged state keeps its message.
+    resource specifies. ClockJumped: the clock was set on its host. ScalingUnknown: its metric has no value. Messages
+    contain no times, and no counts except of replicas during a rollout, so that an unchanged state keeps its message.
     """
     if not facts.exists:
         return ()

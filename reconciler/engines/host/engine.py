@@ -339,7 +339,17 @@ class HostEngine:
         created, address = self._templates.created(key), self._dataplane.address(key)
         images = self._images.resolved(key, wanted.version)
         return StatusContext(
-            place, now, upkeep.epoch, error, lacking, upkeep.clock_jumped, advised, created, images, address
+            place,
+            now,
+            upkeep.epoch,
+            error,
+            lacking,
+            upkeep.clock_jumped,
+            advised,
+            created,
+            images,
+            address,
+            self._scaling.unknown(key),
         )
 
     def _records_here(self) -> list[Record]:

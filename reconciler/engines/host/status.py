@@ -52,8 +52,8 @@ class StatusContext(msgspec.Struct, frozen=True):
     """The inputs of a status besides the workload; ``epoch`` is the wall clock minus the monotonic clock, in seconds.
 
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
-    set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload.
-    ``images`` are None where nothing runs from images.
+    set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload,
+    ``scaling_unknown`` why nothing scales it. ``images`` are None where nothing runs from images.
     """
 
     place: DeploymentTarget
@@ -66,6 +66,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     created: dict[int, str] = {}
     images: ResolvedImages | None = None
     address: str = ""
+    scaling_unknown: str = ""
 
 
 def workload_status(
@@ -192,6 +193,10 @@ def _conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
         yield DeploymentCondition(ConditionType.NOT_ENFORCED, "True", Reason.NOT_ENFORCED, message)
     if context.clock_jumped:
         yield DeploymentCondition(ConditionType.CLOCK_JUMPED, "True", Reason.CLOCK_JUMPED, context.clock_jumped)
+    if context.scaling_unknown:
+        yield DeploymentCondition(
+            ConditionType.SCALING_UNKNOWN, "True", Reason.SCALING_UNKNOWN, context.scaling_unknown
+        )
 
 
 def _memory(amount: int) -> str:

@@ -36,6 +36,16 @@ def test_a_clock_that_was_set_is_a_condition() -> None:
     assert [(each.type, each.message) for each in deployment.status.conditions] == [("ClockJumped", "set by +60 s")]
 
 
+def test_a_metric_without_a_value_is_a_condition() -> None:
+    around = StatusContext(
+        DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0, scaling_unknown="the metric rps has no value"
+    )
+    _, deployment = workload_status(WANTED, [], around)
+    assert isinstance(deployment.status, HostStatus)
+    [condition] = deployment.status.conditions
+    assert (condition.type, condition.reason) == ("ScalingUnknown", "ScalingUnknown")
+
+
 def test_a_replica_names_what_it_waits_for() -> None:
     started = apply_action(new_replica(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
     assert message(started) == "the postStart hook of main runs"

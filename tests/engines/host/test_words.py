@@ -165,6 +165,7 @@ class Script:
     """A metric whose value is written down."""
 
     value = 0.0
+    metrics = frozenset({"cpu"})
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """The value, as of now."""

@@ -106,7 +106,7 @@ def next_scale(
     if state.replicas == 0 and state.decided is None:
         state = initial_state(wanted, 0, now)
     state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas))
-    known = reading if reading and _fresh(wanted, reading, now) else None
+    known = reading if reading is not None and is_fresh(wanted, reading, now) else None
     # The first request to a workload without replicas waits for one: it does not wait for a decision too.
     waits = state.replicas == 0 and known is not None and known.value > 0 and known.idle == 0
     if state.decided is None or now >= state.decided + interval(wanted) or waits:
@@ -114,6 +114,21 @@ def next_scale(
         state = decide(state, wanted, known, now)
         state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas), decided=now)
     return state, state.replicas
+
+
+def is_fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
+    """Whether ``reading`` still counts."""
+    return now - reading.at <= 2 * COLLECTED[metric_of(wanted.type, wanted.options)]
+
+
+def needs_metric(wanted: WorkloadSpec, available: int) -> bool:
+    """Whether a value of its metric could change the number of replicas of ``wanted``, of which some are available.
+
+    Without an available replica only serverless workloads have a value: the requests that wait.
+    """
+    scale = wanted.options.autoscaling
+    fixed = wanted.suspended or wanted.type is Type.CRON or metric_of(wanted.type, wanted.options) == "disabled"
+    return not fixed and _least(wanted) < scale.max_scale and (available > 0 or _brisk(wanted))
 
 
 def recommend(value: float, target: float, current: int, tolerance: float = 0.0) -> int:
@@ -165,10 +180,6 @@ def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRead
 
 def _brisk(wanted: WorkloadSpec) -> bool:
     return wanted.type is Type.SERVERLESS and metric_of(wanted.type, wanted.options) in REQUESTS
-
-
-def _fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
-    return now - reading.at <= 2 * COLLECTED[metric_of(wanted.type, wanted.options)]
 
 
 def _least(wanted: WorkloadSpec) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -12,15 +12,22 @@ from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
+from reconciler.reasons import Reason
 
 COLLECT = 15.0
 """Seconds between two samples of CPU (docs/platform/workload.md#scaling-decisions)."""
 
+UNKNOWN = 30.0
+"""Seconds without a value after which users are informed."""
+
 
 class MetricSource(Protocol):
-    """Provides the values of one or more metrics for every workload of a location."""
+    """Provides the values of one or more ``metrics`` for every workload of a location."""
+
+    metrics: frozenset[str]
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """The latest value of the metric and percentile in the options of ``wanted``, an average as in MetricReading.
@@ -35,11 +42,41 @@ class MetricSources:
 
     def __init__(self, sources: Iterable[MetricSource]) -> None:
         self._sources = tuple(sources)
+        self.metrics = frozenset[str]().union(*(each.metrics for each in self._sources))
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read."""
         readings = (source.read(wanted, counted, seconds) for source in self._sources)
         return next((reading for reading in readings if reading is not None), None)
+
+
+class UnknownMetrics:
+    """The workloads whose metric has had no value for 30 seconds; an event reports each, and its end."""
+
+    def __init__(self, append_event: Callable[[EngineEvent], None]) -> None:
+        self._append_event = append_event
+        self._since: dict[Key, float] = {}
+        self._metrics: dict[Key, str] = {}
+
+    def note(self, key: Key, metric: str, *, known: bool, now: float) -> None:
+        """Note whether ``metric`` has a value, or needs none, at ``now``."""
+        if known:
+            self._since.pop(key, None)
+            if self._metrics.pop(key, None) is not None:
+                self._append_event(EngineEvent(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again"))
+        elif now >= self._since.setdefault(key, now) + UNKNOWN and self._metrics.get(key) != metric:
+            self._metrics[key] = metric
+            self._append_event(EngineEvent(key, Reason.SCALING_UNKNOWN, self.message(key)))
+
+    def message(self, key: Key) -> str:
+        """Why nothing scales ``key``; "" if its metric has values."""
+        metric = self._metrics.get(key)
+        return f"the metric {metric} has no value: the number of replicas stays as it is" if metric else ""
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted workload."""
+        self._since.pop(key, None)
+        self._metrics.pop(key, None)
 
 
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
@@ -73,6 +110,8 @@ class CpuMetric:
     A sample covers the whole location; call ``collect`` every 15 seconds. A container that is missing in one of the
     samples, or that restarted in between, has no value, and neither has its replica.
     """
+
+    metrics = frozenset({"cpu"})
 
     def __init__(self, runtime: StatsSource, clock: Clock) -> None:
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""The metrics rps and concurrency, from the counts of a data plane."""
+"""The metrics rps, concurrency and latency, from the counts of a data plane and the response times that it reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import BRISK, COLLECTED, REQUESTS, MetricReading, interval
-from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.engines.host.autoscaling.latency import Latencies
+from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
@@ -16,11 +17,13 @@ from reconciler.model.kinds.workload import metric_of
 SAMPLE = 2.0
 """Seconds between two samples."""
 
+LATENCY = "latency"
+
 PERIOD = 60.0
 """The longest period of an average, in seconds (docs/platform/workload.md#scaling-decisions)."""
 
 OUTDATED = 3 * SAMPLE
-"""A workload that is decided upon at each sample has no value once its last sample is older."""
+"""A workload has no value once its last sample is older."""
 
 
 class TrafficSource(Protocol):
@@ -30,6 +33,9 @@ class TrafficSource(Protocol):
 
     async def traffic(self) -> Mapping[Key, Traffic]:
         """As DataPlane.traffic."""
+
+    def listen(self, listener: LatencyListener) -> None:
+        """As DataPlane.listen."""
 
 
 class _Sample(NamedTuple):
@@ -46,6 +52,11 @@ class _Averages(NamedTuple):
     at: float
     rps: float
     concurrency: float
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request came, and none was active."""
+        return not self.rps and not self.concurrency
 
 
 class Meter:
@@ -77,6 +88,10 @@ class Meter:
         while len(self._samples) > 1 and self._samples[1].at <= now - PERIOD:
             self._samples.popleft()
 
+    def outdated(self, now: float) -> bool:
+        """Whether too much time has passed since the last sample or wake-up."""
+        return now - self._known_at() > OUTDATED
+
     def collect(self) -> None:
         """Keep the averages of the last minute, for decisions until the next call."""
         self.collected = self.averages(PERIOD)
@@ -100,12 +115,16 @@ class Meter:
 
     def waiting_only(self) -> MetricReading | None:
         """The reading without an available replica: the requests that wait for one; None before the first sample."""
-        at = max((self._woken_at if self.waiting else 0.0, *(each.at for each in self._samples)))
+        at = self._known_at()
         return MetricReading(float(self.waiting), 0, at, self.idle(at)) if self.waiting or self._samples else None
 
     def idle(self, at: float) -> float:
         """Seconds without a new, active or waiting request until ``at``."""
         return max(at - self._busy_at, 0.0)
+
+    def _known_at(self) -> float:
+        """When the last sample was taken, or the workload was woken up."""
+        return max(self._woken_at, self._samples[-1].at if self._samples else 0.0)
 
 
 class RequestMetrics:
@@ -116,27 +135,27 @@ class RequestMetrics:
     """
 
     def __init__(self, plane: TrafficSource, clock: Clock) -> None:
+        self.metrics = plane.metrics & {*REQUESTS, LATENCY}
         self._plane = plane
         self._clock = clock
         self._meters: dict[Key, Meter] = {}
+        self._latencies = Latencies()
         self._collected_at = clock.monotonic()
-
-    @property
-    def metrics(self) -> frozenset[str]:
-        """The metrics that have values here."""
-        return self._plane.metrics & {*REQUESTS}
+        plane.listen(self._latencies.add)
 
     async def collect(self) -> None:
         """Take a sample of every workload. Raises EngineError; what is known then remains, and ages."""
+        started = self._clock.monotonic()
+        due = started >= self._collected_at + COLLECTED["rps"]
+        if due:
+            self._collected_at = started
+            self._latencies.collect(started)
         found, now = await self._plane.traffic(), self._clock.monotonic()
-        due = now >= self._collected_at + COLLECTED["rps"]
         for key, traffic in found.items():
             meter = self._meter(key, now)
             meter.add(traffic, now)
             if due:
                 meter.collect()
-        if due:
-            self._collected_at = now
 
     def wake(self, key: Key) -> None:
         """Count a request to a workload without replicas at once, before the next sample."""
@@ -146,30 +165,46 @@ class RequestMetrics:
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""
         self._meters.pop(key, None)
+        self._latencies.forget(key)
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read; None for metrics that are not counted, and while samples are missing."""
         metric, meter = metric_of(wanted.type, wanted.options), self._meters.get(wanted.key)
-        if metric not in self.metrics or meter is None:
+        if metric == LATENCY and LATENCY in self.metrics:
+            self._latencies.follow(wanted.key)
+            return self._latency(wanted, counted)
+        self._latencies.forget(wanted.key)
+        if metric not in self.metrics or meter is None or meter.outdated(self._clock.monotonic()):
             return None
-        brisk = interval(wanted) == BRISK
         if not counted:
-            reading = meter.waiting_only()
-        else:
-            averages = meter.averages(seconds) if brisk else meter.collected
-            reading = _reading(averages, metric, len(counted), meter) if averages is not None else None
-        outdated = brisk and reading is not None and self._clock.monotonic() - reading.at > OUTDATED
-        return None if outdated else reading
+            return meter.waiting_only()
+        averages = meter.averages(seconds) if interval(wanted) == BRISK else meter.collected
+        if averages is None:
+            return None
+        whole = averages.rps if metric == "rps" else averages.concurrency
+        return MetricReading(whole / len(counted), len(counted), averages.at, meter.idle(averages.at))
+
+    def _latency(self, wanted: WorkloadSpec, counted: Collection[str]) -> MetricReading | None:
+        """The percentile, averaged over the replicas that answered; 0 after a minute without requests.
+
+        A minute without answers to the requests that were counted has no value: the reports of answers are lost, or
+        all answers take longer.
+        """
+        percentile = wanted.options.autoscaling.metric_percentile or "p50"
+        found, meter = self._latencies.values(wanted.key, counted, percentile), self._meters.get(wanted.key)
+        if found is None or not counted:
+            return None
+        at, values = found
+        if values:
+            return MetricReading(sum(values) / len(values), len(values), at)
+        averages = meter.collected if meter is not None else None
+        silent = averages is not None and averages.at >= at and averages.silent
+        return MetricReading(0.0, len(counted), at) if silent else None
 
     def _meter(self, key: Key, now: float) -> Meter:
         if key not in self._meters:
             self._meters[key] = Meter(now)
         return self._meters[key]
-
-
-def _reading(averages: _Averages, metric: str, replicas: int, meter: Meter) -> MetricReading:
-    whole = averages.rps if metric == "rps" else averages.concurrency
-    return MetricReading(whole / replicas, replicas, averages.at, meter.idle(averages.at))
 
 
 def _increase(before: float, after: float) -> float:

@@ -19,6 +19,8 @@ from reconciler.engines.host.autoscaling.decide import (
     averaging_period,
     initial_state,
     interval,
+    is_fresh,
+    needs_metric,
     next_scale,
 )
 from reconciler.engines.host.autoscaling.metrics import (
@@ -26,6 +28,7 @@ from reconciler.engines.host.autoscaling.metrics import (
     MetricSource,
     MetricSources,
     StatsSource,
+    UnknownMetrics,
     Used,
     counted_replicas,
 )
@@ -55,6 +58,7 @@ class Autoscaler:
         self._append_event = append_event
         self._clock = clock
         self._states: dict[Key, ScaleState] = {}
+        self._unknown = UnknownMetrics(append_event)
 
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
         """``template``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
@@ -62,7 +66,11 @@ class Autoscaler:
         live = [replica for replica in replicas if replica.ending is None]
         before = self._states.get(base.key) or initial_state(base, len(live), now)
         metric = metric_of(base.type, base.options)
-        reading = self._source.read(base, counted_replicas(metric, live, now), averaging_period(before, base, now))
+        counted = counted_replicas(metric, live, now)
+        reading = self._source.read(base, counted, averaging_period(before, base, now))
+        known = reading is not None and is_fresh(base, reading, now)
+        needed = metric in self._source.metrics and needs_metric(base, len(counted))
+        self._unknown.note(base.key, metric, known=known or not needed, now=now)
         state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
@@ -71,9 +79,14 @@ class Autoscaler:
             self._append_event(EngineEvent(base.key, Reason.SCALED, text))
         return template.at_scale(count)
 
+    def unknown(self, key: Key) -> str:
+        """Why nothing scales ``key``; "" if its metric has values."""
+        return self._unknown.message(key)
+
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""
         self._states.pop(key, None)
+        self._unknown.forget(key)
 
 
 class CapacityRecommender:
@@ -160,6 +173,10 @@ class Scaling:
     def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """As CapacityRecommender.recommendations."""
         return self._recommender.recommendations(wanted)
+
+    def unknown(self, key: Key) -> str:
+        """As Autoscaler.unknown."""
+        return self._autoscaler.unknown(key)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""

@@ -18,6 +18,7 @@ from reconciler.engines.host.autoscaling.decide import (
     averaging_period,
     initial_state,
     interval,
+    needs_metric,
     next_scale,
     recommend,
     recommend_weighted,
@@ -100,6 +101,27 @@ def test_one_that_sleeps_wakes_where_its_new_metric_knows_no_sleep() -> None:
     asleep = ScaleState(0, decided=0.0)
     for metric, reading in (("cpu", MetricReading(0.0, 0, 20)), ("cpu", None), ("disabled", None)):
         assert next_scale(asleep, wanted_of("serverless", Autoscaling(metric, min_scale=0)), reading, 20)[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("type_", "autoscaling", "available", "needed"),
+    [
+        ("standard", Autoscaling("rps"), 1, True),
+        ("standard", Autoscaling("rps"), 0, False),
+        ("serverless", Autoscaling("rps", min_scale=0), 0, True),
+        ("serverless", Autoscaling("cpu"), 0, False),
+        ("standard", Autoscaling("disabled"), 1, False),
+        ("standard", Autoscaling("rps", min_scale=3, max_scale=3), 3, False),
+        ("standard", Autoscaling("rps", min_scale=0, max_scale=1), 1, False),
+        ("cron", Autoscaling("rps"), 1, False),
+    ],
+)
+def test_a_value_is_needed_where_it_could_change_the_number(
+    type_: str, autoscaling: Autoscaling, available: int, needed: bool
+) -> None:
+    wanted = wanted_of(type_, autoscaling)
+    assert needs_metric(wanted, available) == needed
+    assert not needs_metric(msgspec.structs.replace(wanted, suspended=True), available)
 
 
 VALUES = st.floats(0, 1e6)

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.autoscaling.decide import MetricReading
-from reconciler.engines.host.autoscaling.metrics import CpuMetric, Used, counted_replicas
+from reconciler.engines.host.autoscaling.metrics import CpuMetric, UnknownMetrics, Used, counted_replicas
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling
@@ -115,3 +116,21 @@ def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past
     assert counted_replicas("rps", ready, 100) == {"old", "new"}
     assert counted_replicas("cpu", ready, 100) == {"old"}
     assert counted_replicas("cpu", ready, 110) == {"old", "new"}
+
+
+def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_return() -> None:
+    events: list[EngineEvent] = []
+    unknown = UnknownMetrics(events.append)
+    for at, known in ((0, True), (2, False), (30, False), (31, True), (32, False), (61, False)):
+        unknown.note(KEY, "rps", known=known, now=at)
+        assert (unknown.message(KEY), events) == ("", [])
+    for at in (62, 64):
+        unknown.note(KEY, "rps", known=False, now=at)
+    assert unknown.message(KEY) == "the metric rps has no value: the number of replicas stays as it is"
+    unknown.note(KEY, "rps", known=True, now=66)
+    assert unknown.message(KEY) == ""
+    assert [(each.key, each.reason) for each in events] == [(KEY, "ScalingUnknown"), (KEY, "ScalingKnown")]
+    unknown.note(KEY, "rps", known=False, now=70)
+    unknown.forget(KEY)
+    unknown.note(KEY, "rps", known=False, now=100)
+    assert unknown.message(KEY) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import suppress
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.request_metrics import PERIOD, SAMPLE, RequestMetrics
-from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -20,6 +21,7 @@ from tests.support.clock import FakeClock
 
 RPS = wanted_of("serverless", Autoscaling("rps"))
 CONCURRENCY = wanted_of("serverless", Autoscaling("concurrency"))
+LATENCY = wanted_of("standard", Autoscaling("latency", metric_percentile="p75"))
 STEADY_RPS = wanted_of("standard", Autoscaling("rps"))
 
 
@@ -28,6 +30,7 @@ class Counts:
 
     def __init__(self, *metrics: str) -> None:
         self.metrics = frozenset(metrics)
+        self.listeners: list[LatencyListener] = []
         self.found: dict[Key, Traffic] | None = None
 
     async def traffic(self) -> dict[Key, Traffic]:
@@ -35,6 +38,10 @@ class Counts:
         if self.found is None:
             raise EngineError("The proxy does not answer.")
         return self.found
+
+    def listen(self, listener: LatencyListener) -> None:
+        """As DataPlane.listen."""
+        self.listeners.append(listener)
 
 
 class Course:
@@ -56,6 +63,13 @@ class Course:
                     await self.metrics.collect()
 
         asyncio.run(collect())
+        return self
+
+    def answer(self, *milliseconds: float, replica: str = "r0") -> Course:
+        """The data plane reports answers of a replica."""
+        for each in milliseconds:
+            for listener in self._counts.listeners:
+                listener(KEY, replica, each)
         return self
 
     def read(self, wanted: WorkloadSpec, replicas: int = 1, seconds: float = PERIOD) -> MetricReading | None:
@@ -180,3 +194,55 @@ def test_other_workloads_and_deleted_ones_have_no_value() -> None:
     assert course.read(msgspec.structs.replace(RPS, key=Key(Kind.WORKLOAD, "shop", "api"))) is None
     course.metrics.forget(KEY)
     assert course.read(RPS) is None
+
+
+def slow() -> Course:
+    """A data plane that reports the answers of a workload that is scaled by latency."""
+    course = Course("latency", "rps")
+    assert course.read(LATENCY) is None
+    return course
+
+
+def busy(samples: int) -> list[Traffic]:
+    """Requests go on; each call continues the one before."""
+    return [Traffic(next(_arrived), 1) for _ in range(samples)]
+
+
+_arrived = itertools.count(1)
+
+
+def test_latency_is_the_percentile_of_each_replica_on_average_over_them() -> None:
+    course = slow().answer(*range(1, 101)).answer(*[500.0] * 10, replica="r1").answer(9999.0, replica="gone")
+    course.sample(*busy(10))
+    assert course.read(LATENCY, 2) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
+    assert course.read(LATENCY, 3) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
+    assert course.read(LATENCY, 1) == MetricReading(pytest.approx(75, rel=0.025), 1, 20.0)
+    assert course.read(LATENCY, 0) is None
+
+
+def test_answers_count_for_a_minute() -> None:
+    course = slow().answer(100.0).sample(*busy(10)).answer(300.0).sample(*busy(20))
+    assert course.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 60.0)
+    course.sample(*busy(10))
+    assert course.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 80.0)
+    course.sample(*busy(10))
+    assert course.read(LATENCY) is None, "requests come, and no answer is reported"
+
+
+def test_a_minute_without_requests_is_a_latency_of_zero() -> None:
+    course = slow().answer(100.0).sample(Traffic(1, 0), *[Traffic(1, 0)] * 29)
+    assert course.read(LATENCY) == MetricReading(pytest.approx(100, rel=0.025), 1, 60.0)
+    course.sample(*[Traffic(1, 0)] * 10)
+    assert course.read(LATENCY, 3) == MetricReading(0.0, 3, 80.0)
+    course.sample(*[None] * 10)
+    assert course.read(LATENCY) is None, "whether requests came is not known"
+
+
+def test_answers_of_workloads_that_are_scaled_otherwise_are_not_counted() -> None:
+    course = Course("latency", "rps").answer(100.0).sample(*busy(10))
+    assert course.read(LATENCY) is None
+    course.answer(100.0).sample(*busy(10))
+    assert course.read(LATENCY) is not None
+    assert course.read(STEADY_RPS) is not None
+    course.answer(100.0).sample(*busy(10))
+    assert course.read(LATENCY) is None
