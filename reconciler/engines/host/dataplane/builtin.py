@@ -81,8 +81,9 @@ class BuiltinDataPlane:
             with contained("data plane"):
                 await self._listen()
             self._report_refused()
-            due = self._clock.monotonic() + RETRY_SECONDS if self._errors or self._any_waiting() else None
-            await event_or_time(self._dirty, self._clock, due)
+            await event_or_time(self._dirty, self._clock, self._next_due())
+            for forwarder in self._forwarders.values():
+                forwarder.dispatch()
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
@@ -98,9 +99,9 @@ class BuiltinDataPlane:
             key = service.key
             forwarder = Forwarder(service, self._limits, lambda: self._hold(key), self._clock.monotonic)
             self._forwarders[key] = forwarder
-            self._dirty.set()
         elif forwarder.service == service:
             return
+        self._dirty.set()
         forwarder.update(service, self._ready.get(service.key, ()))
 
     def withdraw(self, key: Key) -> None:
@@ -187,8 +188,13 @@ class BuiltinDataPlane:
         if not self._ready.get(key):
             self._wake(key)
 
-    def _any_waiting(self) -> bool:
-        return any(each.waiting for each in self._forwarders.values())
+    def _next_due(self) -> float | None:
+        """When to try a port again, report refused connections, or end a hold of requests."""
+        now, forwarders = self._clock.monotonic(), self._forwarders.values()
+        due = [each.service.hold_until for each in forwarders if each.service.hold_until > now]
+        if self._errors or any(each.waiting for each in forwarders):
+            due.append(now + RETRY_SECONDS)
+        return min(due, default=None)
 
     def _report_refused(self) -> None:
         for key, forwarder in self._forwarders.items():

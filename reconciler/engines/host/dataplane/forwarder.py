@@ -103,6 +103,7 @@ class Forwarder:
         self._time = time
         self._ready: dict[str, _Backend] = {}
         self._waiting: deque[asyncio.Future[_Backend]] = deque()
+        self._timeouts: set[asyncio.Timeout] = set()
 
     @property
     def waiting(self) -> int:
@@ -120,7 +121,12 @@ class Forwarder:
 
     def update(self, service: Service, ready: Iterable[Endpoint]) -> None:
         """Give new connections to these replicas only; open ones go on."""
-        self.service = service
+        before, self.service = self.service, service
+        if before.hold_until != service.hold_until:
+            end = asyncio.get_running_loop().time() + self._patience()
+            for timeout in self._timeouts:
+                if not timeout.expired():
+                    timeout.reschedule(end)
         port, known, self._ready = str(self.service.port), self._ready, {}
         for each in ready:
             host, _, number = each.ports.get(port, "").rpartition(":")
@@ -128,15 +134,14 @@ class Forwarder:
                 former = known.get(each.name)
                 stays = former is not None and (former.host, former.port) == (host, int(number))
                 self._ready[each.name] = former if former is not None and stays else _Backend(host, int(number))
-        self._dispatch()
+        self.dispatch()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection until it ends."""
         self._load.arrive()
         head = bytearray()
         try:
-            async with asyncio.timeout(self._limits.seconds):
-                backend, upstream = await self._reach(reader, head)
+            backend, upstream = await self._reach_in_time(reader, head)
         except (_RefusedError, TimeoutError):
             self._refused += 1
             await self._refuse(writer)
@@ -150,6 +155,18 @@ class Forwarder:
                 upstream[1].close()
         finally:
             writer.close()
+
+    async def _reach_in_time(self, reader: asyncio.StreamReader, head: bytearray) -> tuple[_Backend, Stream]:
+        async with asyncio.timeout(self._patience()) as timeout:
+            self._timeouts.add(timeout)
+            try:
+                return await self._reach(reader, head)
+            finally:
+                self._timeouts.discard(timeout)
+
+    def _patience(self) -> float:
+        """For how many seconds a connection waits from now."""
+        return max(self.service.hold_until - self._time(), 0.0) + self._limits.seconds
 
     async def _reach(self, reader: asyncio.StreamReader, head: bytearray) -> tuple[_Backend, Stream]:
         """A connection to a replica. What the client sends while it waits is added to ``head``."""
@@ -193,13 +210,15 @@ class Forwarder:
             if not place.done():
                 self._waiting.remove(place)
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
         """Give the connections at the head of the line to replicas that may have more."""
         while self._waiting and (backend := self._free_backend()) is not None:
             self._waiting.popleft().set_result(self._occupy(backend))
 
     def _free_backend(self) -> _Backend | None:
-        """The replica with the fewest connections of those that may have one more."""
+        """The replica with the fewest connections of those that may have one more; none during a hold."""
+        if self._time() < self.service.hold_until:
+            return None
         free = [each for each in self._ready.values() if each.open < self._most(each)]
         recent = self._time() - AVOID_SECONDS
         return min(free, key=lambda each: (each.refused_at > recent, each.open), default=None)
@@ -216,7 +235,7 @@ class Forwarder:
     def _release(self, backend: _Backend) -> None:
         backend.add(-1)
         self._load.add(-1, self._time())
-        self._dispatch()
+        self.dispatch()
 
     async def _carry(self, client: Stream, upstream: Stream, backend: _Backend, head: bytes) -> None:
         """Copy in both directions until the replica has closed its side, or the client is lost."""
@@ -227,7 +246,7 @@ class Forwarder:
                 while data := await upstream[0].read(CHUNK):
                     if not backend.answered:
                         backend.note_answer()
-                        self._dispatch()
+                        self.dispatch()
                     client[1].write(data)
                     await client[1].drain()
         finally:

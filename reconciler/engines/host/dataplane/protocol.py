@@ -14,12 +14,17 @@ from reconciler.model.kinds.workload import Specification
 
 
 class Service(msgspec.Struct, frozen=True):
-    """What a workload serves: its first declared port, and how many requests one replica may have at once (0: any)."""
+    """What a workload serves: its first declared port, and how many requests one replica may have at once (0: any).
+
+    Until ``hold_until`` (monotonic seconds) no replica gets new requests: they wait, as if no replica were ready, and
+    ``host.hold.seconds`` begin at that time. Without another call, they continue then. 0: nothing is held.
+    """
 
     key: Key
     port: int
     protocol: str = "http"
     max_concurrency: int = 0
+    hold_until: float = 0.0
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -87,14 +92,15 @@ class DataPlane(Protocol):
         """Call ``listener`` for every answered request from now on, if this data plane measures latency."""
 
 
-def service_of(wanted: WorkloadSpec, spec: Specification) -> Service | None:
+def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:
     """What the workload serves; None while it is suspended, and if it has no port or runs on a schedule.
 
-    Endpoints lead to the first port of the first container (docs/platform/workload.md#endpoints).
+    Endpoints lead to the first port of the first container (docs/platform/workload.md#endpoints). ``hold_until`` is as
+    in Service.
     """
     ports = next((each.ports for each in wanted.containers if each.ports), ())
     if not ports or wanted.suspended or wanted.type is Type.CRON:
         return None
     protocols = {port.number: port.protocol for each in spec.containers for port in each.ports}
     limit = wanted.options.autoscaling.max_concurrency
-    return Service(wanted.key, ports[0], protocols.get(ports[0], "http"), limit)
+    return Service(wanted.key, ports[0], protocols.get(ports[0], "http"), limit, hold_until)

@@ -300,6 +300,69 @@ def test_everything_is_released_at_the_end_of_a_connection(tmp_path: Path) -> No
     play(lambda: Plane(tmp_path), story)
 
 
+def on_hold(seconds: float) -> Service:
+    """The workload with its requests held for some seconds from now."""
+    return msgspec.structs.replace(SERVICE, hold_until=SystemClock().monotonic() + seconds)
+
+
+def test_connections_wait_for_the_end_of_a_hold_and_those_that_are_open_go_on(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await Replica("a").start()
+        plane.ready(replica)
+        address = await plane.address()
+        before = await Client.to(address)
+        before.send()
+        assert await before.answer() == "a hello"
+        plane.dataplane.publish(on_hold(3600))
+        waiting = [await Client.to(address) for _ in range(3)]
+        for client in waiting:
+            client.send()
+        await plane.counts(1, 3)
+        before.send()
+        assert await before.answer() == "a hello"
+        assert replica.connections == 1
+        assert plane.woken == [], "a replica is ready"
+        plane.dataplane.publish(SERVICE)
+        assert [await client.answer() for client in waiting] == ["a hello"] * 3
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_hold_ends_by_itself(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        plane.ready(await Replica("a").start())
+        service = on_hold(0.3)
+        assert await ask(await plane.address(service)) == "a hello"
+        assert SystemClock().monotonic() >= service.hold_until
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_connections_wait_as_long_as_the_hold(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        plane.ready(await Replica("a").start())
+        client = await Client.to(await plane.address(on_hold(3600)))
+        await plane.counts(0, 1)
+        await asyncio.sleep(0.2)
+        await plane.counts(0, 1)
+        assert plane.events == []
+        client.close()
+
+    play(lambda: Plane(tmp_path, HoldSettings(seconds=0.05)), story)
+
+
+def test_the_end_of_a_hold_without_a_replica_leaves_the_usual_time(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address(on_hold(3600))
+        client = await Client.to(address)
+        await plane.counts(0, 1)
+        assert plane.woken == [KEY]
+        plane.dataplane.publish(SERVICE)
+        assert await client.answer() == "HTTP/1.1 503 Service Unavailable"
+
+    play(lambda: Plane(tmp_path, HoldSettings(seconds=0.1)), story)
+
+
 def test_connections_are_counted_from_their_arrival_to_their_end(tmp_path: Path) -> None:
     async def story(plane: Plane) -> None:
         address = await plane.address()
