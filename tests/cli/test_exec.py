@@ -32,6 +32,22 @@ from tests.support.terminal import Terminal, terminal
 WORKLOAD = str(KEY)
 ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}")
 MEBIBYTE = 1 << 20
+RESIZED_AT_THE_START = """
+import fcntl, struct, sys, termios
+from reconciler.cli import main
+from reconciler.operations import exec
+
+start = exec.open_session
+
+async def start_and_resize(*arguments):
+    session = await start(*arguments)
+    fcntl.ioctl(sys.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    return session
+
+exec.open_session = start_and_resize
+main()
+"""
+"""The program, whose terminal changes its size as soon as the command is started; its first word is the command."""
 RUNNING = Phase.RUNNING
 
 
@@ -134,6 +150,14 @@ def test_a_shell_on_a_terminal(place: Place) -> None:
         shell.ended()
         assert shell.process.returncode == 7
         assert shell.echoes()
+
+
+def test_a_size_that_changes_while_the_program_starts_is_passed_on(place: Place) -> None:
+    waiting = "until stty size | grep '40 120$'; do sleep 0.05; done"
+    words = [*place.command[place.command.index("exec") :], "--", "sh", "-c", waiting]
+    with terminal([sys.executable, "-c", RESIZED_AT_THE_START, *words], {}) as shell:
+        assert shell.ended() == "40 120"
+        assert shell.process.returncode == 0
 
 
 def test_a_shell_is_what_runs_where_nothing_is_named(place: Place) -> None:

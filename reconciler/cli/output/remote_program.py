@@ -33,9 +33,10 @@ def run_program(open_session: Open, on_terminal: bool | None) -> int:
 
 
 async def _run(open_session: Open, on_terminal: bool) -> int:
-    session = await open_session(_size() if on_terminal else None)
+    size = _size() if on_terminal else None
+    session = await open_session(size)
     try:
-        with _raw_mode(_STDIN) if on_terminal and os.isatty(_STDIN) else nullcontext(), _resized(session):
+        with _raw_mode(_STDIN) if on_terminal and os.isatty(_STDIN) else nullcontext(), _resized(session, size):
             return await _until_ended(session)
     finally:
         await session.close()
@@ -94,8 +95,8 @@ def _raw_mode(terminal: int) -> Iterator[None]:
 
 
 @contextmanager
-def _resized(session: ExecSession) -> Iterator[None]:
-    """Pass on changes of the terminal's size."""
+def _resized(session: ExecSession, size: TerminalSize | None) -> Iterator[None]:
+    """Pass on changes of the terminal's size since it was ``size``, that of the program (None: it has no terminal)."""
     loop = asyncio.get_running_loop()
     resizing: set[asyncio.Task[None]] = set()
 
@@ -105,6 +106,9 @@ def _resized(session: ExecSession) -> Iterator[None]:
         task.add_done_callback(resizing.discard)
 
     loop.add_signal_handler(signal.SIGWINCH, resize)
+    if size is not None and size != _size():
+        # It changed while the program was started, when no handler was there.
+        resize()
     try:
         yield
     finally:
