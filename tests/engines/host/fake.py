@@ -16,7 +16,7 @@ import msgspec
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.runtimes.host_programs import HostPrograms
+from reconciler.engines.host.runtimes.limitations import HostPrograms
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,

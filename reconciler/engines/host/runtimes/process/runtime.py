@@ -16,7 +16,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes import cgroups, exit_watch
-from reconciler.engines.host.runtimes.host_programs import HostPrograms
+from reconciler.engines.host.runtimes.limitations import HostPrograms
 from reconciler.engines.host.runtimes.process import usage
 from reconciler.engines.host.runtimes.process.adoption import (
     Discovery,
