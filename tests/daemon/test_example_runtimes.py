@@ -109,20 +109,29 @@ def check_same(process: HostSite, podman: HostSite) -> None:
     assert [each for each in MEANT if not any(re.fullmatch(each, path) for path in found)] == []
 
 
-def test_the_example_is_the_same_with_either_runtime(tmp_path: Path) -> None:
-    socket = tmp_path / "podman.sock"
+@contextlib.contextmanager
+def both_runtimes(path: Path, proxy: str, socket: Path) -> Iterator[tuple[HostSite, HostSite]]:
+    """The example with processes and with containers of the Podman at ``socket``, healthy and the same."""
     settings = {"podman": {"socket": str(socket)}, "images": {"insecure": [HUB]}}
     with (
-        docker_hub(manifest("python")) as proxy,
-        served(Libpod(answers=True), socket),
-        example(tmp_path / "process", "process") as process,
-        example(tmp_path / "podman", "podman", **settings) as podman,
+        example(path / "process", "process") as process,
+        example(path / "podman", "podman", **settings) as podman,
         process.daemon(),
         podman.daemon(http_proxy=proxy),
     ):
         for site in (process, podman):
             wait(partial(is_healthy, site), f"the example is healthy in {site.path.name}")
         check_same(process, podman)
+        yield process, podman
+
+
+def test_the_example_is_the_same_with_either_runtime(tmp_path: Path) -> None:
+    socket = tmp_path / "podman.sock"
+    with (
+        docker_hub(manifest("python")) as proxy,
+        served(Libpod(answers=True), socket),
+        both_runtimes(tmp_path, proxy, socket) as (process, _),
+    ):
         for place in PLACES:
             _order(process, place)
 
@@ -133,17 +142,10 @@ def test_the_example_runs_in_containers(tmp_path: Path) -> None:
     image = python_image(IMAGE)
     with podman_service() as service:
         service.load(image)
-        settings = {"podman": {"socket": str(service.socket)}, "images": {"insecure": [HUB]}}
         with (
             docker_hub(manifest_of(image)) as proxy,
-            example(tmp_path / "process", "process") as process,
-            example(tmp_path / "podman", "podman", **settings) as podman,
-            process.daemon(),
-            podman.daemon(http_proxy=proxy),
+            both_runtimes(tmp_path, proxy, service.socket) as (_, podman),
         ):
-            for site in (process, podman):
-                wait(partial(is_healthy, site), f"the example is healthy in {site.path.name}")
-            check_same(process, podman)
             for place in PLACES:
                 _order(podman, place)
 

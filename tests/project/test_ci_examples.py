@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from tests.project.tree import ROOT
 from tests.support.desk import SHOP, workload
 from tests.support.git import File, GitRepo, git
 from tests.support.programs import tool
+from tests.support.waiting import serving
 
 CI = ROOT / "examples" / "ci"
 MARK = "<!-- reconciler -->"
@@ -146,14 +146,8 @@ def gitlab(notes: dict[int, str]) -> Iterator[str]:
     """The address of an API that keeps ``notes``."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Notes)
     server.notes = notes  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def run_gitlab(tree: Path, **environ: str) -> subprocess.CompletedProcess[str]:

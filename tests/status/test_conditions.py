@@ -148,8 +148,8 @@ def test_an_unbound_location_is_reported_and_does_not_prevent_ready() -> None:
 
 
 def test_a_resource_without_a_bound_location_is_not_ready() -> None:
-    found = conditions_of(records=(record(),), unbound=("there", "elsewhere"))
-    assert found["Ready"] == (False, "LocationNotBound", "this host binds no location elsewhere, there")
+    found = conditions_of(records=(record(),), unbound=("there", "tokyo"))
+    assert found["Ready"] == (False, "LocationNotBound", "this host binds no location there, tokyo")
     assert "Reconciling" not in found
 
 

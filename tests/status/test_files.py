@@ -42,7 +42,7 @@ FAILED = ResourceFacts(
     "d1",
     "shop/api.yaml",
     failures=(failure(retry=False, message='no image "shop/api:2"\n| not found\x07 <b>bold</b> [x](http://y)'),),
-    unbound=("elsewhere",),
+    unbound=("tokyo",),
 )
 VOLUMES = ResourceFacts(
     Key.parse("volumeset/shop/db"),

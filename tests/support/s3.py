@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from tests.support.waiting import serving
 
 ACCESS_KEY, SECRET_KEY = "AKIATEST", "hunter2-%(x)s`\\'"
 _DATE = "2026-01-02T03:04:05.000Z"
@@ -86,11 +87,6 @@ def _listing(bucket: str, objects: dict[str, bytes], prefix: str) -> bytes:
 @contextmanager
 def s3(**buckets: dict[str, bytes]) -> Iterator[S3]:
     """A store with ``buckets``."""
-    with S3(buckets) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = S3(buckets)
+    with serving(server):
+        yield server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -127,11 +127,19 @@ class Host(Bench):
         return list(deployment.status.versions)
 
 
+AnyHost = TypeVar("AnyHost", bound=Host)
+
+
 def played(path: Path, story: Callable[[Host], Awaitable[None]], runtime: type[FakeRuntime] = FakeRuntime) -> None:
     """Play ``story`` with an engine that is closed at the end."""
+    play_on(lambda: Host(path, runtime), story)
+
+
+def play_on(make: Callable[[], AnyHost], story: Callable[[AnyHost], Awaitable[None]]) -> None:
+    """Play ``story`` with a host of ``make``, which is closed at the end."""
 
     async def whole() -> None:
-        host = Host(path, runtime)
+        host = make()
         await host.engine.open()
         try:
             await story(host)

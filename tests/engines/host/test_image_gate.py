@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import HostSettings, ImageSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs
-from tests.engines.host.kit import WEB, Host
+from tests.engines.host.kit import WEB, Host, play_on
 from tests.engines.host.kit import played as played_plainly
 from tests.engines.host.provisioning.kit import vault
 from tests.support.images import FakeImageStore
@@ -96,19 +96,9 @@ def pinned(mark: str) -> str:
     return f"{HOST}/team/app@{digest_of(manifest(mark))}"
 
 
-def played(path: Path, story: Any) -> None:
-    """Play ``story`` with an engine that is closed at the end."""
-
-    async def whole() -> None:
-        host = ImageHost(path)
-        await host.engine.open()
-        try:
-            await story(host)
-        finally:
-            await host.engine.close()
-            host.records.close()
-
-    asyncio.run(whole())
+def played(path: Path, story: Callable[[ImageHost], Awaitable[None]]) -> None:
+    """Play ``story`` with an engine that has images, and is closed at the end."""
+    play_on(lambda: ImageHost(path), story)
 
 
 @pytest.mark.parametrize(("answer", "waits"), [(True, 45.0), (False, 0.0), (None, 45.0)])

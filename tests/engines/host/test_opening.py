@@ -26,8 +26,8 @@ from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, played
-from tests.engines.host.processes.kit import until
 from tests.engines.host.provisioning.kit import vault
+from tests.support.waiting import until
 
 
 class Counting(ProcessRuntime):

@@ -10,9 +10,10 @@ import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -302,31 +303,42 @@ def paused(fake: FakeRegistry, one: Image) -> asyncio.Event:
     return pause
 
 
-async def until_asked(fake: FakeRegistry, digest: str, pull: asyncio.Task[None]) -> None:
-    """Return once ``pull`` asks for a blob."""
-    while not any(each.path.endswith(digest) for each in fake.asked):
-        assert not pull.done(), pull
-        await asyncio.sleep(0.01)
+class Pull(NamedTuple):
+    """A pull that is under way: it has asked for a layer, which comes when ``pause`` is set."""
+
+    store: PodmanImages
+    name: str
+    task: asyncio.Task[None]
+    pause: asyncio.Event
+
+
+@asynccontextmanager
+async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
+    """The pull of an image with ``mark``, from a registry that lives as long."""
+    one = image(mark)
+    async with FakeRegistry() as fake:
+        store = PodmanImages(service.socket, "a1", [fake.host])
+        pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
+        task = asyncio.create_task(store.pull(name, None))
+        while not any(each.path.endswith(one.layer) for each in fake.asked):
+            assert not task.done(), task
+            await asyncio.sleep(0.01)
+        yield Pull(store, name, task, pause)
+        pause.set()
+        await store.pull(name, None)
+        assert await store.inspect(name) is not None, "the next pull works"
+        await store.close()
 
 
 @root
 def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
     async def story() -> None:
-        one = image("during a pull")
-        async with FakeRegistry() as fake:
-            store = PodmanImages(service.socket, "a1", [fake.host])
-            pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
-            pull = asyncio.create_task(store.pull(name, None))
-            await until_asked(fake, one.layer, pull)
+        async with pulling(service, "during a pull") as pull:
             service.kill()
             with pytest.raises(ImageError) as error:
-                await pull
+                await pull.task
             assert error.value.reason is Reason.RUNTIME_UNAVAILABLE
             service.start()
-            pause.set()
-            await store.pull(name, None)
-            assert await store.inspect(name) is not None
-            await store.close()
 
     asyncio.run(story())
 
@@ -334,20 +346,11 @@ def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_wo
 @root
 def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
     async def story() -> None:
-        one = image("to be cancelled")
-        async with FakeRegistry() as fake:
-            store = PodmanImages(service.socket, "a1", [fake.host])
-            pause, name = paused(fake, one), f"{fake.host}/app@{fake.push('app', '1', one.manifest)}"
-            pull = asyncio.create_task(store.pull(name, None))
-            await until_asked(fake, one.layer, pull)
-            pull.cancel()
-            await asyncio.wait([pull])
-            assert pull.cancelled()
-            assert await store.inspect(name) is None
-            pause.set()
-            await store.pull(name, None)
-            assert await store.inspect(name) is not None
-            await store.close()
+        async with pulling(service, "to be cancelled") as pull:
+            pull.task.cancel()
+            await asyncio.wait([pull.task])
+            assert pull.task.cancelled()
+            assert await pull.store.inspect(pull.name) is None
 
     asyncio.run(story())
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,9 @@ from reconciler.engines.host.runtimes.podman.tracked import Tracked
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
+from tests.support.waiting import until
 
 KEY = Key(Kind.WORKLOAD, "shop", "api")
-PATIENCE = 30.0
-"""Seconds that anything may take before a test fails."""
 IMAGE = "localhost/reconciler-test:1"
 
 
@@ -105,14 +102,6 @@ async def opened(
         if not keep:
             await host.runtime.prune(())
         await host.runtime.close()
-
-
-async def until(question: Callable[[], object], what: str = "") -> None:
-    """Return once the answer is true; AssertionError with ``what`` where it never is."""
-    deadline = time.monotonic() + PATIENCE
-    while not question():
-        assert time.monotonic() < deadline, f"in {PATIENCE:.0f} s never: {what or question}"
-        await asyncio.sleep(0.01)
 
 
 def drop_rules(pid: int) -> int:

@@ -21,11 +21,12 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Options
 from reconciler.reasons import Reason
-from tests.engines.host.podman.kit import KEY, launch, opened, place, shell, until
+from tests.engines.host.podman.kit import KEY, launch, opened, place, shell
 from tests.engines.host.podman.libpod import INFO, Libpod
 from tests.engines.host.podman.test_real import SLEEP, _nothing_is_left, connected, fetch, hosted, service
 from tests.support.podman import PodmanService
 from tests.support.programs import small_disk, tool
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("podman")
 __all__ = ["_nothing_is_left", "service"]

@@ -38,7 +38,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
-from tests.engines.host.podman.kit import KEY, PATIENCE, Host, drop_rules, launch, opened, place, shell, until
+from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
 from tests.support.plans import Bench
@@ -52,6 +52,7 @@ from tests.support.podman import (
 )
 from tests.support.programs import tool
 from tests.support.s3 import ACCESS_KEY, SECRET_KEY, s3
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.xdist_group("podman")
 

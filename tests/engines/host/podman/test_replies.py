@@ -21,9 +21,10 @@ from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from tests.engines.host.podman.kit import KEY, Host, launch, opened, place, until
+from tests.engines.host.podman.kit import KEY, Host, launch, opened, place
 from tests.engines.host.podman.libpod import INFO, Libpod, Refusal
 from tests.support.clock import FakeClock
+from tests.support.waiting import until
 
 STEPS = [
     "GET images/[^/]+/exists", "POST images/load", "GET networks/[^/]+/exists", "POST networks/create",

@@ -22,12 +22,13 @@ from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.engines.host.runtimes.protocol import StoreMount
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from tests.engines.host.podman.kit import KEY, launch, opened, place, until
+from tests.engines.host.podman.kit import KEY, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
 from tests.engines.host.podman.test_plugin import PODMAN, sentences
 from tests.support.clock import FakeClock
 from tests.support.programs import only_root, tool
 from tests.support.s3 import ACCESS_KEY, S3, SECRET_KEY, s3
+from tests.support.waiting import until
 
 pytestmark = [
     only_root("only root mounts object stores"),

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from tests.support.waiting import serving
+
 
 class Site(BaseHTTPRequestHandler):
     """``/NUMBER`` answers with that status, ``/to/ADDRESS`` leads to the address; ``server.seen`` keeps the headers."""
@@ -49,14 +51,8 @@ def site(certificate: Path | None = None) -> Iterator[ThreadingHTTPServer]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def certificate(folder: Path) -> Path:

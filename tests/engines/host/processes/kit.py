@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,9 @@ from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
 from tests.support.programs import only_root
+from tests.support.waiting import until
 
 KEY = Key(Kind.WORKLOAD, "shop", "api")
-PATIENCE = 30.0
-"""Seconds that anything may take before a test gives up on it."""
 IS_ROOT = os.geteuid() == 0
 as_root = only_root("only root may do that")
 with_groups = pytest.mark.skipif(
@@ -100,14 +97,6 @@ async def opened(root: Path, *, limited: bool = True, keep: bool = False) -> Asy
             for each in {(found.place.key, found.place.replica) for found in await host.runtime.list()}:
                 await host.runtime.remove(*each)
         await host.runtime.close()
-
-
-async def until(question: Callable[[], object], what: str = "") -> None:
-    """Return once the answer is true; AssertionError with ``what`` where it never is."""
-    deadline = time.monotonic() + PATIENCE
-    while not question():
-        assert time.monotonic() < deadline, f"in {PATIENCE:.0f} s never: {what or question}"
-        await asyncio.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

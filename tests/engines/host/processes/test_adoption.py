@@ -15,18 +15,8 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.runtimes.process import cgroup_tree
-from tests.engines.host.processes.kit import (
-    KEY,
-    alive,
-    both_ways,
-    launch,
-    marked,
-    opened,
-    place,
-    shell,
-    until,
-    with_groups,
-)
+from tests.engines.host.processes.kit import KEY, alive, both_ways, launch, marked, opened, place, shell, with_groups
+from tests.support.waiting import until
 
 
 def record(root: Path) -> Path:

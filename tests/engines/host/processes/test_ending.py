@@ -11,17 +11,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.runtimes import procfs
-from tests.engines.host.processes.kit import (
-    KEY,
-    alive,
-    both_ways,
-    launch,
-    marked,
-    opened,
-    place,
-    shell,
-    until,
-)
+from tests.engines.host.processes.kit import KEY, alive, both_ways, launch, marked, opened, place, shell
+from tests.support.waiting import until
 
 HIDING = """
 import os, sys, time

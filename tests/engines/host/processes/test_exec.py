@@ -14,7 +14,8 @@ from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.process.exec import MAX_OUTPUT_BYTES, execute
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.errors import EngineError
-from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell, until
+from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell
+from tests.support.waiting import until
 
 SHOWS = "import os, sys; print(os.getcwd(), os.environ['PASSWORD'], os.environ['odd.name'], sep='\\n'); sys.exit(5)"
 

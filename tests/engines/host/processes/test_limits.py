@@ -11,16 +11,8 @@ import pytest
 
 from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.process import cgroup_tree
-from tests.engines.host.processes.kit import (
-    KEY,
-    both_ways,
-    marked,
-    opened,
-    place,
-    shell,
-    until,
-    with_groups,
-)
+from tests.engines.host.processes.kit import KEY, both_ways, marked, opened, place, shell, with_groups
+from tests.support.waiting import until
 
 EATS = "kept = []\nwhile True:\n    kept.append(bytearray(b'x' * 1_000_000))\n"
 

@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
 from reconciler.errors import EngineError
-from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, marked, opened, place, shell, until
+from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, marked, opened, place, shell
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(

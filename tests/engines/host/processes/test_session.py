@@ -20,18 +20,8 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.errors import EngineError
-from tests.engines.host.processes.kit import (
-    Host,
-    alive,
-    as_root,
-    both_ways,
-    launch,
-    marked,
-    opened,
-    place,
-    shell,
-    until,
-)
+from tests.engines.host.processes.kit import Host, alive, as_root, both_ways, launch, marked, opened, place, shell
+from tests.support.waiting import until
 
 MEBIBYTE = 1 << 20
 
