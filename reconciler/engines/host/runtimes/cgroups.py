@@ -17,8 +17,8 @@ NEEDED = ("cpu", "memory")
 USEFUL = ("cpuacct", "freezer", "pids")
 """The controllers that limits require, and others that containers use where they are there."""
 _USED = frozenset({"memory.current", "memory.usage_in_bytes"})
-_PERIOD = 100_000
-_LEAST_QUOTA = 1_000
+PERIOD, LEAST_QUOTA = 100_000, 1_000
+"""Microseconds in which a container may use its quota of CPU, and the least quota that the kernel accepts."""
 _PATIENCE = 1.0
 
 
@@ -61,16 +61,16 @@ def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
 
 def limit(group: Path, limits: Limits) -> None:
     """Set the limits of a group. Raises OSError."""
-    name, quota, memory = str(group), max(_LEAST_QUOTA, limits.cpu * _PERIOD // 1000), limits.memory
+    name, quota, memory = str(group), max(LEAST_QUOTA, limits.cpu * PERIOD // 1000), limits.memory
     if (group / "pids.max").exists():
         write(name, "pids.max", str(limits.processes))
     if (group / "cpu.max").exists():
-        write(name, "cpu.max", f"{quota} {_PERIOD}")
+        write(name, "cpu.max", f"{quota} {PERIOD}")
     if (group / "memory.max").exists():
         write(name, "memory.max", str(memory))
         _try_write(name, "memory.swap.max", "0")
     if (group / "cpu.cfs_quota_us").exists():
-        write(name, "cpu.cfs_period_us", str(_PERIOD))
+        write(name, "cpu.cfs_period_us", str(PERIOD))
         write(name, "cpu.cfs_quota_us", str(quota))
     if (group / "memory.limit_in_bytes").exists():
         write(name, "memory.limit_in_bytes", str(memory))
@@ -129,6 +129,16 @@ def has_quota(groups: Sequence[str]) -> bool:
     """Whether the CPU of the groups is limited, as far as they are visible from here."""
     values = (read_file(group, file).split() for group in groups for file in ("cpu.max", "cpu.cfs_quota_us"))
     return any(value and value[0] not in ("max", "-1") for value in values)
+
+
+def set_quota(groups: Sequence[str], cpu: int) -> bool:
+    """Limit the CPU of a container to ``cpu`` millicores; returns whether one of its groups could be changed."""
+    quota = max(LEAST_QUOTA, cpu * PERIOD // 1000)
+    return any(
+        _try_write(group, "cpu.max", f"{quota} {PERIOD}")
+        or (_try_write(group, "cpu.cfs_period_us", str(PERIOD)) and _try_write(group, "cpu.cfs_quota_us", str(quota)))
+        for group in groups
+    )
 
 
 def out_of_memory(groups: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -136,6 +137,8 @@ def test_a_container_has_what_its_manifest_gives_it_and_nothing_else(tmp_path: P
             await host.runtime.start(msgspec.structs.replace(start, directory="/srv/app", siblings=("main", "side")))
             output = await host.wrote("end\n")
             assert (scratch / "file").read_text() == "kept\n"
+            box = Path(f"/proc/{host.tracked(place(container='')).program.pid}/status").read_text()
+            assert re.findall(r"(?:CapBnd|NoNewPrivs|Seccomp):\t(\w+)", box) == ["0" * 16, "1", "2"]
         lines = output.splitlines()
         assert lines[:3] == ["hunter2", "read-only", "400:0"]
         assert lines[3:8] == ["two words", "and a line", "port ", "r", "/srv/app"]

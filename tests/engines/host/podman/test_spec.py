@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,7 @@ def test_a_sandbox_publishes_the_ports_of_the_whole_replica_on_this_host_alone()
     assert published == [("127.0.0.1", 25001, 80), ("127.0.0.1", 25002, 90)]
     assert body["networks"] == {LABELS.network: {}}
     assert (body["cap_drop"], body["read_only_filesystem"], body["hostname"]) == (["ALL"], True, "r")
+    assert (body["ipcns"], body["use_image_hosts"]) == ({"nsmode": "none"}, True)
     assert hosts_file(start).splitlines()[-3:] == ["127.0.0.1 r r.api", "127.0.0.1 main", "127.0.0.1 side"]
 
 
@@ -132,10 +136,21 @@ def test_the_image_of_sandboxes_is_the_same_bytes_each_time() -> None:
     assert other.reference != first.reference
 
 
-def test_a_user_that_an_image_names_is_read_from_its_own_files() -> None:
-    import io
-    import tarfile
+def test_a_sandbox_has_the_filter_of_system_calls_that_its_image_brings() -> None:
+    assert sandbox_body(launch(), AROUND, "localhost/pause:1", "n1")["seccomp_policy"] == "image"
+    assert "seccomp_policy" not in container_body(launch(), AROUND, "box", PATHS, "n1")
+    made = pause_image("amd64", BLOCKED_PORTS)
+    assert made is not None
+    with tarfile.open(fileobj=io.BytesIO(made.archive)) as tar:
+        blobs = [file.read() for each in tar if (file := tar.extractfile(each)) is not None]
+    [config] = [json.loads(each)["config"] for each in blobs if b'"rootfs"' in each]
+    profile = json.loads(config["Labels"]["io.containers.seccomp.profile"])
+    [rule] = profile["syscalls"]
+    assert {"mount", "unshare", "setns", "ptrace", "bpf", "keyctl"} < {*rule["names"]}
+    assert (rule["action"], profile["defaultAction"]) == ("SCMP_ACT_ERRNO", "SCMP_ACT_ALLOW")
 
+
+def test_a_user_that_an_image_names_is_read_from_its_own_files() -> None:
     content = b"root:x:0:0::/:/bin/sh\nbroken\napp:x:1000:1000::/:/bin/sh\n"
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

@@ -110,6 +110,19 @@ def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_pa
     asyncio.run(story())
 
 
+def test_the_user_of_an_image_is_found_once_for_a_digest_and_each_time_for_a_tag(tmp_path: Path) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service) as one:
+            for replica in "abc":
+                await one.runtime.start(launch(at=place(replica, "tag"), image="localhost/app:1"))
+                await one.runtime.start(launch(at=place(replica, "digest"), image=f"localhost/app@sha256:{'0' * 64}"))
+            asked = [each for each in service.requests if each.startswith("GET images/localhost%2Fapp")]
+            assert len(asked) == 4
+
+    asyncio.run(story())
+
+
 @only_root("only root gives files away")
 def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images(tmp_path: Path) -> None:
     async def story() -> None:

@@ -110,6 +110,24 @@ V2 = {"cpu.max": "150000 100000", "memory.max": str(64 * 2**20)}
 ASKED = V1.keys() | V2.keys()
 
 
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "max 100000"}, {"cpu.max": "20000 100000"}),
+        (
+            {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "50000"},
+            {"cpu.cfs_quota_us": "20000", "cpu.cfs_period_us": "100000"},
+        ),
+    ],
+)
+def test_a_quota_is_set_in_the_group_that_has_one(tmp_path: Path, files: dict[str, str], quota: dict[str, str]) -> None:
+    group, other = tree(tmp_path / "cpu", files), tree(tmp_path / "pids", {"pids.max": "max"})
+    assert cgroups.set_quota([str(other), str(group)], 200)
+    assert {path.name: path.read_text() for path in group.iterdir()} == quota
+    assert not cgroups.set_quota([str(other), str(tmp_path / "gone")], 200)
+    assert [path.name for path in other.iterdir()] == ["pids.max"]
+
+
 @both_ways
 def test_usage_is_that_of_all_processes_of_a_container(tmp_path: Path, limited: bool) -> None:
     burns = "import os, time\nos.fork()\nkept = bytearray(b'x' * 20_000_000)\nwhile True: pass\n"

@@ -23,6 +23,8 @@ from reconciler.engines.host.runtimes.podman.stores import missing_for_stores
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
+CGROUPFS = "cgroupfs"
+"""The manager of control groups with which Podman writes to them itself; the other one asks systemd."""
 OLDEST = (4, 3)
 """The oldest version of Podman that works: Debian 12 has it."""
 _MOST_FILES, _MOST_PROCESSES = 1 << 20, 1 << 17

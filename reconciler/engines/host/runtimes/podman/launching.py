@@ -66,8 +66,8 @@ class Launcher:
         found = await service.starter.run(
             lambda around, nonce: container_body(seen, around, sandbox.id, paths, nonce), prepare
         )
-        await self._limit(launch, found.id)
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
+        await self._limit(tracked)
         if not tracked.running.alive:
             tracked = tracked.ended(await recorded_outcome(found))
         await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
@@ -90,15 +90,15 @@ class Launcher:
         mounts = mount_stores(launch.stores, self._folders.stores(launch.place))
         return msgspec.structs.replace(launch, mounts=(*launch.mounts, *mounts))
 
-    async def _limit(self, launch: ContainerStart, container: str) -> None:
+    async def _limit(self, tracked: Tracked) -> None:
         """Set the quota of CPU. A container without it does not stay. Raises EngineError."""
         service = self._service
         try:
-            await limit_cpu(service, container, launch.cpu)
+            await limit_cpu(service, tracked)
         except PodmanError as error:
-            if await self._ends(container):
+            if await self._ends(tracked.id):
                 return
-            await service.sweeper.delete_wholly([container])
+            await service.sweeper.delete_wholly([tracked.id])
             raise EngineError(f"the limit of CPU cannot be set: {error}", reason=Reason.LIMITS_FAILED) from error
 
     async def _ends(self, container: str) -> bool:
@@ -112,8 +112,8 @@ class Launcher:
 
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
-    image = launch.image if place.container else ""
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, image=image)
+    cpu, image = (launch.cpu, launch.image) if place.container else (0, "")
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image)
 
 
 def _give(launch: ContainerStart, user: int) -> None:

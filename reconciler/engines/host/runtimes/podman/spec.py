@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.host.runtimes.cgroups import LEAST_QUOTA, PERIOD
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount
 from reconciler.errors import EngineError
@@ -23,9 +24,7 @@ ENDPOINTS_AT = "/run/reconciler/endpoints"
 HOSTS_AT = "/etc/hosts"
 RESTRICTED_USER = 1337
 """A container of this user has no network (docs/platform/workload.md#users-and-groups)."""
-PERIOD = 100_000
-"""Microseconds in which a container may use its quota of CPU."""
-_LEAST_QUOTA, _LEAST_SHARES, _LEAST_MEMORY = 1_000, 2, 6 << 20
+_LEAST_SHARES, _LEAST_MEMORY = 2, 6 << 20
 _MOST_BYTES = 6 << 20
 """The most bytes of variables and arguments that the kernel accepts."""
 _HOSTNAME_LENGTH = 63
@@ -113,6 +112,10 @@ def sandbox_body(launch: ContainerStart, around: Surroundings, image: str, nonce
         "cap_drop": ["ALL"],
         "read_only_filesystem": True,
         "log_configuration": {"driver": "none"},
+        # Nothing in it uses shared memory or host names, and each would be one more mount.
+        "ipcns": {"nsmode": "none"},
+        "use_image_hosts": True,
+        "seccomp_policy": "image",
     }
     if launch.user == RESTRICTED_USER:
         return body | {"netns": {"nsmode": "none"}}
@@ -131,7 +134,7 @@ def quota_body(cpu: int, controllers: frozenset[str]) -> dict[str, Any] | None:
     """The quota for ``cpu`` millicores, for an update of the running container; None where none can be set."""
     if "cpu" not in controllers:
         return None
-    return {"cpu": {"quota": max(_LEAST_QUOTA, cpu * PERIOD // 1000), "period": PERIOD}}
+    return {"cpu": {"quota": max(LEAST_QUOTA, cpu * PERIOD // 1000), "period": PERIOD}}
 
 
 def limits_body(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:

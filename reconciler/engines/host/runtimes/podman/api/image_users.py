@@ -13,6 +13,7 @@ from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, seg
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
+_DIGEST = "@sha256:"
 _PASSWD = "/etc/passwd"
 _MOST_BYTES = 1 << 20
 _HEADER_BYTES = 1 << 10
@@ -28,14 +29,20 @@ class ImageUsers:
     def __init__(self, client: PodmanClient) -> None:
         self._client = client
         self._by_image: dict[str, int] = {}
+        self._by_digest: dict[str, int] = {}
 
     async def find(self, reference: str, container: str) -> int:
         """The user of an image of which ``container`` was made. Raises EngineError."""
+        if reference in self._by_digest:
+            return self._by_digest[reference]
         image = read(await self._client.get(f"images/{segment(reference)}/json"), ImageInfo)
         if image.id not in self._by_image:
             name = (image.config.user if image.config else "").partition(":")[0]
             number = _number(name)
             self._by_image[image.id] = number if number is not None else await self._resolve(name, container)
+        if _DIGEST in reference:
+            # It never means another image.
+            self._by_digest[reference] = self._by_image[image.id]
         return self._by_image[image.id]
 
     async def _resolve(self, name: str, container: str) -> int:

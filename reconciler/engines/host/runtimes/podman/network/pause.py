@@ -31,6 +31,18 @@ _CODE = bytes.fromhex(
     "488904244889442408488944241048894424186644892c246644896424024489f74889e6ba1c000000b8310000000f0585c078124489f731"
     "f6b8320000000f054883c302eb894183fd02740841bd02000000eb8ebf62000000b83c0000000f05b8220000000f05ebf790"
 )
+_DENIED = (
+    "add_key bpf delete_module fanotify_init finit_module fsconfig fsmount fsopen fspick init_module io_uring_setup "
+    "kexec_file_load kexec_load keyctl mount mount_setattr move_mount open_by_handle_at open_tree perf_event_open "
+    "pivot_root process_vm_readv process_vm_writev ptrace quotactl reboot request_key setns swapoff swapon umount "
+    "umount2 unshare userfaultfd"
+)
+_SECCOMP_LABEL = "io.containers.seccomp.profile"
+"""Where Podman finds the filter of system calls that an image brings.
+
+Podman's own takes 15 ms of CPU to build, at each start, for a program that nobody can change and that has no
+capabilities. The OCI runtime makes some calls of its own under the filter, so this one denies instead of allowing.
+"""
 _BASE, _HEADERS = 0x400000, 64 + 56
 _PROGRAM = "pause"
 _OCI = "application/vnd.oci.image"
@@ -79,7 +91,7 @@ def _image(program: bytes, entrypoint: list[str], architecture: str) -> PauseIma
     config = {
         "architecture": architecture,
         "os": "linux",
-        "config": {"Entrypoint": entrypoint},
+        "config": {"Entrypoint": entrypoint, "Labels": {_SECCOMP_LABEL: _seccomp_profile()}},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256(layer).hexdigest()}"]},
     }
     manifest = {
@@ -94,6 +106,12 @@ def _image(program: bytes, entrypoint: list[str], architecture: str) -> PauseIma
     index = {"schemaVersion": 2, "manifests": [entry]}
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
     return PauseImage(reference, _tar(files | blobs, mode=0o644))
+
+
+def _seccomp_profile() -> str:
+    """The filter; it ends programs for another kind of processor, such as 32-bit ones."""
+    denied = {"names": _DENIED.split(), "action": "SCMP_ACT_ERRNO"}
+    return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]})
 
 
 def _tar(files: dict[str, bytes], *, mode: int) -> bytes:
