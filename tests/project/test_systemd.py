@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.dataplane.builtin import FILES_EACH
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtimes.process.spawn import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
@@ -89,6 +90,13 @@ def test_a_restart_leaves_workloads_alone() -> None:
     assert unit["OOMPolicy"] == "continue"
     assert unit["RemoveIPC"] == "false", "secrets lie in /dev/shm"
     assert "PrivateTmp" not in unit, "it goes when the daemon stops"
+
+
+def test_the_data_plane_may_open_more_files_than_systemd_allows() -> None:
+    soft, hard = map(int, directives()["LimitNOFILE"].split(":"))
+    page = (ROOT / "docs/host.md").read_text()
+    assert f"{soft:,} files (`LimitNOFILE`), so {soft // FILES_EACH:,} connections" in page
+    assert f"{soft:,} by its unit, which programs may raise to {hard:,}" in page
 
 
 def test_the_unit_and_the_sample_settings_name_the_same_state_directory() -> None:
