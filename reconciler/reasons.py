@@ -107,6 +107,8 @@ class ConditionType(StrEnum):
     SUSPENDED = ("Suspended",
         "An operator suspended the source or the resource: no run changes it. Present only while it is true.")
     DISK_FULL = "DiskFull", "The disk of the state directory is full. Present only while it is true, on sources."
+    HOLDING_REQUESTS = ("HoldingRequests",
+        "An operator holds the requests of a workload: new ones wait. Present only while it is true.")
     PINNED = "Pinned", "An operator holds the source at an older revision. Present only while it is true."
     STATUS_PUSHED = "StatusPushed", "The last write of the source's status branch arrived. In the records alone."
     STATUS_STALE = ("StatusStale",
@@ -197,6 +199,12 @@ class Reason(StrEnum):
         _normal("An operator suspended it; the message says until when and why."),
         _replica("The options of the workload suspend it."))
     RESUMED = "Resumed", _normal("An operator ended a suspension or a rollback, or the time of a suspension is over.")
+    HOLDING_REQUESTS = ("HoldingRequests",
+        _resource("An operator holds its requests: new ones wait. The message says who, until when and why.",
+                  "`reconciler hold KEY --release` ends it earlier."),
+        _normal("An operator holds the requests of a workload; the message says who, until when and why."))
+    REQUESTS_RELEASED = ("RequestsReleased",
+        _normal("An operator ended a hold of requests, or its time is over. What waited goes on."))
     PINNED = ("Pinned", _source("An operator rolled it back to an older revision: the message says who, where and why.",
                                 "`reconciler resume SOURCE` follows the branch again."))
     ROLLED_BACK = "RolledBack", _normal("An operator holds the source at an older revision.")

@@ -30,9 +30,9 @@ from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
-RESTART = "restart"
-"""Reason: check again the restarts that operators requested."""
-BACKGROUND = frozenset({"poll", "ref", "apply", RESTART})
+REFRESH = "refresh"
+"""Reason: make the engines reread the restarts and holds that operators requested."""
+BACKGROUND = frozenset({"poll", "ref", "apply", REFRESH})
 """Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
 STATUS = "/status"
 """Wake-up name, in place of a source (whose name has no slash), that only writes status."""
@@ -128,8 +128,8 @@ class Daemon:
             if self._replay:
                 with self._contained("replay"):
                     await self._recover()
-            if RESTART in wakes.get(None, ()):
-                with self._contained("restart"):
+            if REFRESH in wakes.get(None, ()):
+                with self._contained("refresh"):
                     self.runner.refresh_engines()
             for request in self.runner.records.requests.open():
                 await self._handle_request(request)

@@ -1,4 +1,4 @@
-"""Commands of operators: suspend, resume, roll back, retry, restart, adopt, orphan. Each is a row and an event.
+"""Commands of operators: suspend, resume, roll back, retry, restart, hold, adopt, orphan. Each is a row and an event.
 
 A wake-up notifies a running daemon; otherwise the next run reads the row.
 """
@@ -27,7 +27,9 @@ from reconciler.times import iso
 PREVIOUS = "--previous"
 """Stands for the last good revision before the one that is applied."""
 RESTARTABLE = "host"
-"""The engine whose replicas can be restarted."""
+"""The engine whose replicas can be restarted, and whose requests can be held."""
+LONGEST_HOLD = 3600.0
+"""Seconds: clients give up long before, and more and more requests are refused."""
 
 
 class OperatorCommands:
@@ -104,10 +106,35 @@ class OperatorCommands:
 
     def restart(self, key: Key) -> str:
         """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
-        places = _restartable_at(self._settings, self._records, key)
+        found = _running_here(self._settings, self._records, key, "replicas to restart")
+        _check_suspended(self._records, key, found[0].source)
+        places = [record.location for record in found]
         with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
             self._records.restarts.request(key, self._by)
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
+
+    def hold(self, key: Key, seconds: float, reason: str) -> str:
+        """Make new requests to ``key`` wait for ``seconds``; replaces an earlier hold."""
+        if not 0 < seconds <= LONGEST_HOLD:
+            raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
+        [record, *_] = _running_here(self._settings, self._records, key, "requests to hold")
+        if not any(each.ports for each in read_specification(record.body).containers):
+            raise RefusedError(f"{key} declares no port: no requests reach it")
+        until = self._clock.now() + seconds
+        message = f"{self._by} until {iso(until)}{_reason_suffix(reason)}"
+        with self._recorded_as_event(str(key), Reason.HOLDING_REQUESTS, message):
+            self._records.traffic_holds.put(key, reason, self._by, until)
+            mark_status_dirty(self._records, str(key))
+        return f"new requests to {key} wait until {iso(until)}; release them: reconciler hold {key} --release"
+
+    def release(self, key: Key) -> str:
+        """End the hold of requests to ``key`` now."""
+        with self._recorded_as_event(str(key), Reason.REQUESTS_RELEASED, self._by):
+            if not self._records.traffic_holds.remove(key):
+                check_present(self._records, key)
+                raise RefusedError(f"the requests to {key} are not held")
+            mark_status_dirty(self._records, str(key))
+        return f"requests to {key} are released"
 
     def orphan(self, key: Key) -> str:
         """Make ``key`` an orphan: it stays when it leaves Git."""
@@ -209,25 +236,25 @@ def _reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
-    """The locations at which ``key`` has replicas to restart. Raises RefusedError if there are none."""
+def _running_here(settings: Settings, records: Records, key: Key, what: str) -> list[Record]:
+    """The records of ``key`` at locations where it has ``what`` ("replicas to restart"). Raises RefusedError."""
+    nothing = f"there is nothing to {what.split()[-1]}"
     if key.kind is not Kind.WORKLOAD:
-        raise RefusedError(f"{key} is no workload; only workloads have replicas to restart")
+        raise RefusedError(f"{key} is no workload; only workloads have {what}")
     found = records.applied.get(key)
     if not found:
         check_present(records, key)
-        raise RefusedError(f"{key} is not applied yet; there is nothing to restart")
-    _check_suspended(records, key, found[0].source)
+        raise RefusedError(f"{key} is not applied yet; {nothing}")
     spec = read_specification(found[0].body)
     if spec.type == "cron":
-        raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no replicas to restart")
+        raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no {what}")
     here = [record for record in found if _runs_here(settings, record)]
     if not here:
         raise RefusedError(f"{key} runs nowhere with the engine {RESTARTABLE}; {_where(found)}")
-    places = [record.location for record in here if not options_at(spec, record.location).suspend]
-    if not places:
-        raise RefusedError(f"{key} is stopped by `suspend` in its options; there is nothing to restart")
-    return places
+    running = [record for record in here if not options_at(spec, record.location).suspend]
+    if not running:
+        raise RefusedError(f"{key} is stopped by `suspend` in its options; {nothing}")
+    return running
 
 
 def _check_suspended(records: Records, key: Key, source: str) -> None:

@@ -32,7 +32,7 @@ from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 from reconciler.status.conditions import condition
 from reconciler.status.publisher import StatusPublisher
-from reconciler.status.waiting import mark_status_dirty, orphaned_by_settings, pinned_by, suspended_by
+from reconciler.status.waiting import end_expired, next_expiry, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
@@ -249,7 +249,7 @@ class Runner:
 
     def _suspended(self, name: str) -> Report | None:
         """The report of a suspended source, else None; sets its conditions, also whether it is pinned."""
-        self._end_suspensions()
+        end_expired(self.records, self.conditions.append_events)
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
         wanted = []
@@ -263,22 +263,9 @@ class Runner:
             self.records.conditions.drop(name, kind)
         return None if found is None else report.suspended(name, suspended_by(found))
 
-    def _end_suspensions(self) -> None:
-        """Remove expired suspensions, and append events for them."""
-        over = self.records.suspensions.over()
-        if not over:
-            return
-        with self.records.transaction():
-            for each in over:
-                self.records.suspensions.remove(each.target)
-                mark_status_dirty(self.records, each.target)
-            self.conditions.append_events(
-                NewEvent(each.target, Reason.RESUMED, f"its time is over: {suspended_by(each)}") for each in over
-            )
-
     def next_end(self) -> float | None:
-        """Time at which the next suspension expires (seconds since the epoch), None if none does."""
-        return self.records.suspensions.next_end()
+        """Time at which the next suspension or hold of requests ends (seconds since the epoch), None if none does."""
+        return next_expiry(self.records)
 
     def _read(self, name: str) -> PlannedRevision:
         line = self.lines[name]

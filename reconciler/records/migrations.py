@@ -262,6 +262,12 @@ FIELDS = (
 )
 """Tables, columns and the reports of runs have the standard words too."""
 
+TRAFFIC_HOLDS = (
+    """CREATE TABLE traffic_holds (key TEXT PRIMARY KEY, reason TEXT NOT NULL, "by" TEXT NOT NULL, at REAL NOT NULL,
+        until REAL NOT NULL) WITHOUT ROWID""",
+)
+"""Operators can hold the requests of a workload."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -271,6 +277,7 @@ MIGRATIONS = (
     DELETIONS,
     REASONS,
     FIELDS,
+    TRAFFIC_HOLDS,
 )
 
 

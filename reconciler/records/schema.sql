@@ -130,3 +130,6 @@ CREATE TABLE deletions (source TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NUL
 
 CREATE INDEX plans_hold_digest ON plans (hold_digest);
 
+CREATE TABLE traffic_holds (key TEXT PRIMARY KEY, reason TEXT NOT NULL, "by" TEXT NOT NULL, at REAL NOT NULL,
+        until REAL NOT NULL) WITHOUT ROWID;
+

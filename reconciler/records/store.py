@@ -31,7 +31,7 @@ from reconciler.records.tables.runs import Runs
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import StatusQueue
-from reconciler.records.tables.suspensions import Suspensions
+from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
 
 FILE = "records.sqlite"
 """Name of the file in the state directory."""
@@ -70,6 +70,7 @@ class Records:
         self.heal_counts = HealCounts(database)
         self.deletions = Deletions(database)
         self.restarts = Restarts(database, now)
+        self.traffic_holds = TrafficHolds(database, now)
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:

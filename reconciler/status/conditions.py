@@ -42,8 +42,8 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
     """Everything that is known about one resource.
 
     ``digest`` is the desired one, empty if the resource is not in Git. ``unbound`` are the locations of its GVC that
-    this host does not serve. ``members`` is the health of a GVC's resources. ``suspended`` names who suspended it. A
-    failure is final after ``attempts`` tries (0: never).
+    this host does not serve. ``members`` is the health of a GVC's resources. ``suspended`` names who suspended it,
+    ``on_hold`` who holds its requests. A failure is final after ``attempts`` tries (0: never).
     """
 
     key: Key
@@ -57,6 +57,7 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
     unbound: tuple[str, ...] = ()
     members: tuple[Health, ...] = ()
     suspended: str = ""
+    on_hold: str = ""
     attempts: int = 3
 
     @property
@@ -93,6 +94,8 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
         found = _declared(facts)
     if facts.suspended:
         found = (*found, condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, facts.suspended))
+    if facts.on_hold:
+        found = (*found, condition(ConditionType.HOLDING_REQUESTS, True, Reason.HOLDING_REQUESTS, facts.on_hold))
     return (*found, *_unplaced(facts), *_of_engines(facts.records))
 
 

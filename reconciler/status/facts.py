@@ -19,7 +19,7 @@ from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
 from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason
 from reconciler.status.rollup import worst
-from reconciler.status.waiting import orphaned_by_settings, suspended_by, wait_reason
+from reconciler.status.waiting import orphaned_by_settings, requests_on_hold_by, suspended_by, wait_reason
 
 
 class FactsReader:
@@ -36,6 +36,7 @@ class FactsReader:
         self._sources = frozenset(each.name for each in settings.sources)
         self._failed = records.failures.count() > 0
         self._suspended = {each.target: each for each in records.suspensions.all()}
+        self._on_hold = {each.key: each for each in records.traffic_holds.all()}
         self._drifts: dict[str, list[DriftRow]] = {}
         for row in records.drifts.all():
             self._drifts.setdefault(row.key, []).append(row)
@@ -74,6 +75,7 @@ class FactsReader:
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
             suspended=suspended_by(self._suspended[str(key)]) if str(key) in self._suspended else "",
+            on_hold=requests_on_hold_by(self._on_hold[key]) if key in self._on_hold else "",
             attempts=self._settings.retry.attempts,
         )
 

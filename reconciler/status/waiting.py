@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
@@ -10,8 +10,9 @@ from reconciler.planning.plan import RetainedResource
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import Condition
+from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.pins import Pin
-from reconciler.records.tables.suspensions import Suspension
+from reconciler.records.tables.suspensions import Suspension, TrafficHold
 from reconciler.status.conditions import WaitReason, condition
 from reconciler.times import iso
 
@@ -74,6 +75,35 @@ def suspended_by(found: Suspension) -> str:
     """``suspended by ada until 2026-01-31T12:00:00Z: a look inside``."""
     until = f" until {iso(found.until)}" if found.until is not None else ""
     return f"suspended by {found.by}{until}" + _because(found.reason)
+
+
+def requests_on_hold_by(hold: TrafficHold) -> str:
+    """``ada holds its requests until 2026-01-31T12:00:00Z: a migration``."""
+    return f"{hold.by} holds its requests until {iso(hold.until)}" + _because(hold.reason)
+
+
+def end_expired(records: Records, append: Callable[[Iterable[NewEvent]], None]) -> None:
+    """Remove the suspensions and holds of requests whose time is over, and ``append`` an event for each."""
+    suspensions, holds = records.suspensions.over(), records.traffic_holds.over()
+    if not suspensions and not holds:
+        return
+    events = [NewEvent(each.target, Reason.RESUMED, f"its time is over: {suspended_by(each)}") for each in suspensions]
+    events += [
+        NewEvent(each.key, Reason.REQUESTS_RELEASED, f"its time is over: {requests_on_hold_by(each)}") for each in holds
+    ]
+    with records.transaction():
+        for suspension in suspensions:
+            records.suspensions.remove(suspension.target)
+        for hold in holds:
+            records.traffic_holds.remove(hold.key)
+        for event in events:
+            mark_status_dirty(records, str(event.key))
+        append(events)
+
+
+def next_expiry(records: Records) -> float | None:
+    """When the next suspension or hold of requests ends (seconds since the epoch), None if none does."""
+    return min(filter(None, (records.suspensions.next_end(), records.traffic_holds.next_end())), default=None)
 
 
 def pinned_by(pin: Pin) -> str:

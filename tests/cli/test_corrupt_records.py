@@ -25,6 +25,7 @@ KEYS = {
     "events": f"INSERT INTO events VALUES (999, 1.0, 1, '{KEY}', '', 'Normal', 'X', 'y')",
     "restarts": f"INSERT INTO restarts VALUES ('{KEY}', 1, 'ann', 1.0)",
     "suspensions": f"INSERT INTO suspensions VALUES ('{KEY}', 'x', 'ann', 1.0, NULL)",
+    "traffic_holds": f"INSERT INTO traffic_holds VALUES ('{KEY}', 'x', 'ann', 1.0, 4e9)",
     "orphans": f"INSERT INTO orphans VALUES ('{KEY}', 'ann', 1.0)",
     "secret_data": f"UPDATE secret_data SET key = '{KEY}'",
 }

@@ -199,7 +199,7 @@ def test_a_bug_in_another_part_of_a_round_leaves_the_sources_alone(
     *owner, name = part.split(".")
     monkeypatch.setattr(stage.runner.drift_monitor if owner else stage.runner, name, raise_bug)
     turn = OneRound(stage)
-    turn.daemon.wakes.add(None, "restart")
+    turn.daemon.wakes.add(None, "refresh")
     with capture_logs() as logged:
         asyncio.run(turn.until_quiet())
     assert {each.split("@")[0] for each in stage.recorded()} == {

@@ -11,7 +11,7 @@ import msgspec
 
 from docs.generate import database_schema
 from reconciler.pipeline.report import Report, decode_reports
-from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED, SCHEMA_FILE, schema
+from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED, SCHEMA_FILE, TRAFFIC_HOLDS, schema
 from reconciler.records.store import Records
 
 RETAINED = "workload/shop/kept"
@@ -175,6 +175,14 @@ def test_tables_and_columns_with_former_names_keep_what_is_in_them(path: Path) -
                 skipped_files="1 error", not_applied=["workload/shop/web: waits"],
             )
         ]  # fmt: skip
+
+
+def test_older_records_take_holds_of_requests(path: Path) -> None:
+    older(path, MIGRATIONS.index(TRAFFIC_HOLDS), {})
+    with closing(Records.open(path, clock_now=lambda: 100.0)) as records:
+        records.traffic_holds.put(PLAIN, "a migration", "ada", 160.0)
+        [hold] = records.traffic_holds.all()
+        assert (str(hold.key), hold.reason, hold.by, hold.at, hold.until) == (PLAIN, "a migration", "ada", 100.0, 160.0)
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

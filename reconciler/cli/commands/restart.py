@@ -22,4 +22,4 @@ def command(settings_file: Path, key: Key) -> None:
 
     The restart follows its rolloutOptions, and pauses if a new replica does not become ready.
     """
-    run_operation(settings_file, lambda operations: operations.restart(key), "restart")
+    run_operation(settings_file, lambda operations: operations.restart(key), "refresh")

@@ -16,6 +16,7 @@ from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.scaling import Scaling
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
+from reconciler.engines.host.dataplane.holds import HoldTimes
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, service_of
 from reconciler.engines.host.decisions.availability import is_being_deleted
@@ -104,6 +105,7 @@ class HostEngine:
         )
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
+        self._holds = HoldTimes(clock)
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
@@ -149,6 +151,7 @@ class HostEngine:
         await self._controller.open()
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()
+        self._holds.refresh(self._context.records)
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
                 self._reload_workload(record)
@@ -188,7 +191,9 @@ class HostEngine:
         await self._controller.close()
 
     def refresh(self) -> None:
-        """Replace replicas whose variables, secrets or restarts are not the newest."""
+        """Replace replicas whose variables, secrets or restarts are not the newest, and reread holds of requests."""
+        if self._working:
+            self._holds.refresh(self._context.records)
         for record in self._records_here() if self._working else ():
             controller = self._controller.workloads.get(record.key)
             if controller is not None and controller.wanted is not None:
@@ -293,7 +298,7 @@ class HostEngine:
     def _want(self, template: ReplicaTemplate) -> None:
         key = template.desired.key
         replicas = self._controller.replicas(key)
-        if (service := service_of(template.desired, template.spec)) is not None:
+        if (service := service_of(template.desired, template.spec, self._holds.end(key))) is not None:
             self._dataplane.publish(service)
         else:
             self._dataplane.withdraw(key)

@@ -1,4 +1,4 @@
-"""Suspensions by operators: of a source, or of one resource."""
+"""What operators suspend, a source or a resource, and the workloads whose requests they hold."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from reconciler.model.key import Key
 from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey, stored_key
 
 COLUMNS = 'target, reason, "by", at, until'
+HOLD_COLUMNS = 'key, reason, "by", at, until'
 
 
 def source_target(name: str) -> str:
@@ -67,3 +70,49 @@ class Suspensions:
         """When the next suspension expires, None if none does."""
         end: float | None = self._db.value("SELECT min(until) FROM suspensions WHERE until > ?", (self._now(),))
         return end
+
+
+class TrafficHold(msgspec.Struct, frozen=True):
+    """The requests of the workload ``key`` wait until ``until``. Times are in seconds since the epoch."""
+
+    key: Key
+    reason: str
+    by: str
+    at: float
+    until: float
+
+
+class TrafficHolds:
+    """One row for each workload. Only ``over`` returns holds whose time is over."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def put(self, key: AnyKey, reason: str, by: str, until: float) -> None:
+        """Hold the requests of ``key``; replaces an earlier hold."""
+        row = (str(key), reason, by, self._now(), until)
+        self._db.write("INSERT OR REPLACE INTO traffic_holds VALUES (?, ?, ?, ?, ?)", row)
+
+    def remove(self, key: AnyKey) -> bool:
+        """End the hold of ``key``; returns whether it was current."""
+        current = any(each.key == key for each in self.all())
+        self._db.write("DELETE FROM traffic_holds WHERE key = ?", (str(key),))
+        return current
+
+    def all(self) -> list[TrafficHold]:
+        """All current holds, by key."""
+        return self._list("until > ?")
+
+    def over(self) -> list[TrafficHold]:
+        """Holds whose time is over and that are not removed yet, by key."""
+        return self._list("until <= ?")
+
+    def next_end(self) -> float | None:
+        """When the next hold ends, None if none does."""
+        end: float | None = self._db.value("SELECT min(until) FROM traffic_holds WHERE until > ?", (self._now(),))
+        return end
+
+    def _list(self, where: str) -> list[TrafficHold]:
+        rows = self._db.all(f"SELECT {HOLD_COLUMNS} FROM traffic_holds WHERE {where} ORDER BY key", (self._now(),))
+        return [TrafficHold(stored_key(key, "traffic_holds"), *rest) for key, *rest in rows]

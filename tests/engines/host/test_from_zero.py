@@ -124,3 +124,44 @@ def test_a_suspended_workload_has_no_address_and_gets_the_same_again(tmp_path: P
         assert await address_of(host) == address
 
     played(tmp_path, story)
+
+
+async def hold(host: Host, seconds: float) -> None:
+    """An operator holds the requests of the workload."""
+    host.records.traffic_holds.put(KEY, "a migration", "ada", host.time.now() + seconds)
+    host.engine.refresh()
+
+
+def test_requests_wait_while_an_operator_holds_them_and_no_longer(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet = Fleet(host)
+        await ask_for(host)
+        address = await address_of(host)
+        await fleet.pass_until(1)
+        [replica] = fleet.servers.values()
+        await hold(host, 600)
+        early = await Client.to(address)
+        early.send()
+        await asyncio.sleep(0.05)
+        await host.restart()
+        assert await address_of(host) == address
+        assert await early.answer() == "", "the daemon ended"
+        client = await Client.to(address)
+        client.send()
+        host.time.jump(-3600)
+        host.engine.refresh()
+        await asyncio.sleep(0.05)
+        assert replica.lines == 0, "the next daemon holds them too"
+        await host.time.advance(601)
+        assert await client.answer() == f"{replica.name} hello", "the wall clock was set, and it ends all the same"
+        assert host.records.traffic_holds.remove(KEY)
+        await hold(host, 600)
+        again = await Client.to(address)
+        again.send()
+        await asyncio.sleep(0.05)
+        assert replica.lines == 1
+        assert host.records.traffic_holds.remove(KEY)
+        host.engine.refresh()
+        assert await again.answer() == f"{replica.name} hello"
+
+    played(tmp_path, story)

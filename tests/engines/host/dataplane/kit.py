@@ -12,13 +12,17 @@ PORT = 8080
 
 
 class Replica:
-    """A server that answers each line with its name, once ``gate`` is open; ``most`` connections were open at once."""
+    """A server that answers each line with its name, once ``gate`` is open.
+
+    It got ``lines``, and ``most`` connections were open at once.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.gate = asyncio.Event()
         self.gate.set()
         self.connections = 0
+        self.lines = 0
         self.open = 0
         self.most = 0
         self._server: asyncio.Server | None = None
@@ -47,6 +51,7 @@ class Replica:
         self.most = max(self.most, self.open)
         try:
             while line := await reader.readline():
+                self.lines += 1
                 await self.gate.wait()
                 writer.write(self.name.encode() + b" " + line)
                 await writer.drain()
