@@ -12,13 +12,11 @@ from reconciler.documents.composer import Composer, compose
 from reconciler.documents.encoding import check_encoding, fix_json_surrogates
 from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.positions import position
 from reconciler.documents.syntax_errors import explain
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Fault
-
-TEXT_FIELDS = frozenset({"tags"})
-"""Top-level mappings in which numbers and booleans stay as written."""
 
 _TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
 """An action of a template, such as those of Helm."""
@@ -36,6 +34,9 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     fault = check_encoding(raw, limits)
     if fault:
         return Reading([], [fault])
+    simple = read_lines(raw, limits, text_fields)
+    if simple is not None:
+        return Reading(simple, [])
     raw = fix_json_surrogates(raw)
     return compose(raw, limits, text_fields, partial(_read, raw))
 

@@ -18,7 +18,8 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
     body, references = manifest.body, manifest.references
     if manifest.gvc == GVC_PLACEHOLDER:
-        body = body.replace(_OPEN, gvc.encode())
+        # The name may be that of an invalid GVC, and have any character.
+        body = body.replace(_OPEN, msgspec.json.encode(gvc)[1:-1])
         if manifest.unsorted:
             body = renormalize(manifest.kind, body)
         references = _all_in_gvc(references, gvc)

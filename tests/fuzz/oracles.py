@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from reconciler.documents.composer import Composer
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
 from reconciler.documents.redaction import visible_lines
@@ -45,8 +47,12 @@ class Wrong(AssertionError):
 
 
 def reading(raw: bytes) -> None:
-    """The reader: faults within the file and without what they must not quote, values within the limits."""
+    """The reader: faults within the file and without what they must not quote, values within the limits.
+
+    A file of simple lines is read as the parser reads it.
+    """
     found = _timed(read, raw)
+    _as_parsed(raw)
     _within(found.faults, raw)
     _silent(found.faults)
     tight = read(raw, TIGHT)
@@ -61,6 +67,19 @@ def reading(raw: bytes) -> None:
         for pointer in _pointers(document.value):
             for place in (located.value(pointer), located.key(pointer)):
                 _placed(place, ends, f"the place of {pointer}")
+
+
+def _as_parsed(raw: bytes) -> None:
+    try:
+        simple = read_lines(raw, LIMITS, TEXT_FIELDS)
+    except UnicodeDecodeError:  # the reader refuses such a file before
+        return
+    if simple is None:
+        return
+    composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)
+    parsed = [document for document, _ in composer.documents()]
+    if composer.faults.faults or repr(simple) != repr(parsed):
+        raise Wrong("the lines of a file are not read as the parser reads them")
 
 
 def decoding(raw: bytes) -> None:
