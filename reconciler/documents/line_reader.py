@@ -113,7 +113,8 @@ def _compose(lines: Iterable[Line], text_fields: frozenset[str]) -> Any:
             if at < 0:
                 continue
             if opened is not None and (at > top or (at == top and is_item)):
-                filled[opened] = child = [] if is_item else {}
+                child: Any = [] if is_item else {}
+                filled[opened] = child
                 if len(stack) == 2 and opened in text_fields:
                     as_written = child
                 stack.append((at, child))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.documents.reader import TEXT_FIELDS
+from reconciler.documents.line_reader import TEXT_FIELDS
 from reconciler.documents.types import Document, Reading
 from reconciler.errors import EncryptionError
 from reconciler.model.finding import Pointer
