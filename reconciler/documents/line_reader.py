@@ -115,8 +115,7 @@ def _compose(lines: Iterable[Line], text_fields: frozenset[str]) -> Any:
             if opened is not None and (at > top or (at == top and is_item)):
                 child: Any = [] if is_item else {}
                 filled[opened] = child
-                if len(stack) == 2 and opened in text_fields:
-                    as_written = child
+                as_written = child if len(stack) == 2 and opened in text_fields else as_written
                 stack.append((at, child))
                 filled = child
             else:
