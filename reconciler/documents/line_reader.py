@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.documents.limits import Limits
 from reconciler.documents.scalars import NUMERIC, WORDS, Problem, plain
@@ -57,14 +57,23 @@ _FLOW_VALUE = re.compile(
 _SCALAR, _OPEN, _FLOW = 0, 1, 2
 """What a line has as value: a scalar, nothing on this line, a list or mapping in brackets."""
 
-Line = tuple[int, int, bool, str, int, Any, Any]
-"""Column of the line, -1 for one without content; column of what follows its dash; whether it has one; key, or "";
-form of the value; value; and the value where numbers and booleans stay as written.
 
-A plain tuple: unpacking a named one takes three times as long, and a first load unpacks millions.
-"""
+class Line(NamedTuple):
+    """What one line means: ``column`` is -1 without content, ``inner`` the column of what follows its dash.
 
-_EMPTY: Line = (-1, 0, False, "", _OPEN, None, None)
+    ``key`` is "" without one; ``written`` is the value where numbers and booleans stay as written.
+    """
+
+    column: int
+    inner: int
+    is_item: bool
+    key: str
+    form: int
+    value: Any
+    written: Any
+
+
+_EMPTY = Line(-1, 0, False, "", _OPEN, None, None)
 
 
 class _NotSimple(Exception):
@@ -178,7 +187,7 @@ def _line(text: str) -> Line:
     else:
         form = _OPEN
     at = len(indent)
-    return at, at + len(dash or ""), dash is not None, key or "", form, value, written
+    return Line(at, at + len(dash or ""), dash is not None, key or "", form, value, written)
 
 
 def _resolved(text: str) -> Any:
@@ -222,19 +231,18 @@ def _with_blocks(lines: Sequence[str], examine: Callable[[str], Line]) -> Iterat
         line = _block_head(head[1], examine) if head else examine(lines[number])
         number += 1
         if head:
-            at, inner, is_item, key, form, _, _ = line
-            if form is not _OPEN:
+            if line.form is not _OPEN:
                 raise _NotSimple
-            end = _block_end(lines, number, inner)
+            end = _block_end(lines, number, line.inner)
             text = _block(lines[number:end], folded=head[2] == ">") + ("" if head[3] else "\n")
-            line, number = (at, inner, is_item, key, _SCALAR, text, text), end
+            line, number = line._replace(form=_SCALAR, value=text, written=text), end
         yield line
 
 
 def _block_head(text: str, examine: Callable[[str], Line]) -> Line:
     """What the part before ``|`` or ``>`` means. Raises _NotSimple."""
     at = len(text) - 1
-    return (at, at, True, "", _OPEN, None, None) if text.endswith("-") else examine(text)
+    return Line(at, at, True, "", _OPEN, None, None) if text.endswith("-") else examine(text)
 
 
 def _block_end(lines: Sequence[str], number: int, column: int) -> int:
