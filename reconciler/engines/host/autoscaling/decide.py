@@ -46,14 +46,16 @@ class MetricReading(msgspec.Struct, frozen=True):
 
     It is the average over the ``replicas`` that are available and have a value, in the unit of the target: percent of
     the cpu field, requests a second, concurrent requests, or milliseconds. Without an available replica it describes
-    the requests that wait for one. ``at`` is when it was computed. ``idle`` is the number of seconds without a new or
-    running request.
+    the requests that wait for one, or arrive. ``at`` is when it was computed. ``idle`` is the number of seconds without
+    a new or running request. A ``partial`` value covers less than its period, or no replica: it may be too low, so it
+    scales nothing down.
     """
 
     value: float
     replicas: int
     at: float
     idle: float = 0.0
+    partial: bool = False
 
 
 class ScaleState(msgspec.Struct, frozen=True):
@@ -157,6 +159,7 @@ def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRea
     """Scale up at once, and down to the highest recommendation of the last five minutes."""
     current = state.replicas
     advice = recommend_weighted(reading, wanted.options.autoscaling.target, current) if reading else current
+    advice = max(advice, current) if reading is not None and reading.partial else advice
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
     return msgspec.structs.replace(state, replicas=replicas, past=past)
@@ -168,6 +171,7 @@ def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRead
         return state
     options = wanted.options.autoscaling
     advice = recommend(reading.value, options.target, max(reading.replicas, 1))
+    advice = max(advice, state.replicas) if reading.partial else advice
     steep = advice > STEEP * max(state.replicas, 1)
     panic = now + PANIC if steep else state.panic
     replicas = max(advice, state.replicas) if now < panic else advice

@@ -47,11 +47,15 @@ class _Sample(NamedTuple):
 
 
 class _Averages(NamedTuple):
-    """Requests a second and concurrent requests of a workload, on average until ``at``."""
+    """Requests a second and concurrent requests of a workload, on average until ``at``.
+
+    ``partial`` averages cover less than the period that was asked for.
+    """
 
     at: float
     rps: float
     concurrency: float
+    partial: bool
 
     @property
     def silent(self) -> bool:
@@ -71,8 +75,13 @@ class Meter:
         self._woken_at = now
 
     def add(self, traffic: Traffic, now: float) -> None:
-        """Add a sample. A counter that is lower than before began again at 0 meanwhile."""
+        """Add a sample. A counter that is lower than before began again at 0 meanwhile.
+
+        After a gap the averages begin again: whether requests came evenly during it is not known.
+        """
         before, self._last = self._last, traffic
+        if self._samples and now - self._samples[-1].at > OUTDATED:
+            self._samples.clear()
         end = self._samples[-1] if self._samples else _Sample(now, 0.0, 0.0)
         passed = now - end.at
         arrived, active_seconds = 0.0, 0.0
@@ -81,7 +90,8 @@ class Meter:
             active_seconds = (before.active + traffic.active) / 2 * passed
             if before.active_seconds is not None and traffic.active_seconds is not None:
                 active_seconds = _increase(before.active_seconds, traffic.active_seconds)
-        if traffic.active or traffic.waiting or arrived:
+        restarted = before is not None and traffic.arrived < before.arrived
+        if traffic.active or traffic.waiting or arrived or restarted:
             self._busy_at = now
         self.waiting = traffic.waiting
         self._samples.append(_Sample(now, end.arrived + arrived, end.active_seconds + active_seconds))
@@ -105,18 +115,27 @@ class Meter:
         """The averages over the last ``seconds``, or since the first sample; None before the second one."""
         if len(self._samples) < 2:
             return None
-        end = self._samples[-1]
-        start = next((each for each in reversed(self._samples) if each.at <= end.at - seconds), self._samples[0])
+        start, end = self._samples[0], self._samples[-1]
+        if seconds < PERIOD:
+            start = next((each for each in reversed(self._samples) if each.at <= end.at - seconds), start)
         passed = end.at - start.at
         if passed <= 0:
             return None
         arrived, active_seconds = end.arrived - start.arrived, end.active_seconds - start.active_seconds
-        return _Averages(end.at, arrived / passed, active_seconds / passed)
+        return _Averages(end.at, arrived / passed, active_seconds / passed, passed < seconds)
 
-    def waiting_only(self) -> MetricReading | None:
-        """The reading without an available replica: the requests that wait for one; None before the first sample."""
-        at = self._known_at()
-        return MetricReading(float(self.waiting), 0, at, self.idle(at)) if self.waiting or self._samples else None
+    def waiting_only(self, metric: str, seconds: float) -> MetricReading | None:
+        """The reading without an available replica: the requests that wait for one, or arrive; None if not known yet.
+
+        All that wait would be concurrent. As requests a second, they count once in the longest period.
+        """
+        if not self.waiting and not self._samples:
+            return None
+        at, value = self._known_at(), float(self.waiting)
+        if metric == "rps":
+            averages = self.averages(seconds)
+            value = max(value / PERIOD, averages.rps if averages is not None else 0.0)
+        return MetricReading(value, 0, at, self.idle(at), partial=True)
 
     def idle(self, at: float) -> float:
         """Seconds without a new, active or waiting request until ``at``."""
@@ -177,12 +196,13 @@ class RequestMetrics:
         if metric not in self.metrics or meter is None or meter.outdated(self._clock.monotonic()):
             return None
         if not counted:
-            return meter.waiting_only()
+            return meter.waiting_only(metric, seconds)
         averages = meter.averages(seconds) if interval(wanted) == BRISK else meter.collected
         if averages is None:
             return None
         whole = averages.rps if metric == "rps" else averages.concurrency
-        return MetricReading(whole / len(counted), len(counted), averages.at, meter.idle(averages.at))
+        value, idle = whole / len(counted), meter.idle(averages.at)
+        return MetricReading(value, len(counted), averages.at, idle, averages.partial)
 
     def _latency(self, wanted: WorkloadSpec, counted: Collection[str]) -> MetricReading | None:
         """The percentile, averaged over the replicas that answered; 0 after a minute without requests.
@@ -198,7 +218,7 @@ class RequestMetrics:
         if values:
             return MetricReading(sum(values) / len(values), len(values), at)
         averages = meter.collected if meter is not None else None
-        silent = averages is not None and averages.at >= at and averages.silent
+        silent = averages is not None and averages.at >= at and averages.silent and not averages.partial
         return MetricReading(0.0, len(counted), at) if silent else None
 
     def _meter(self, key: Key, now: float) -> Meter:

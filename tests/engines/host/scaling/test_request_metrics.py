@@ -117,11 +117,23 @@ def test_seconds_of_a_restarted_proxy_are_no_negative_concurrency() -> None:
     assert course.read(CONCURRENCY) == MetricReading(pytest.approx(1.0), 1, 62.0, 0.0)
 
 
-def test_a_gap_is_no_traffic_of_zero_and_no_burst() -> None:
-    course = Course().sample(*steady(50, 2, 10), *[None] * 10, *steady(50, 2, 11, first=2000))
-    found = course.read(RPS)
-    assert found is not None
-    assert found.value == pytest.approx(50.0, rel=0.02)
+def test_after_a_gap_the_average_begins_again_and_is_partial_for_its_period() -> None:
+    course = Course().sample(*steady(50, 2, 40), *[None] * 10, Traffic(9000, 2))
+    assert course.read(RPS) is None, "nothing is known of the seconds before"
+    course.sample(Traffic(9100, 2))
+    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 104.0, 0.0, partial=True)
+    course.sample(*steady(50, 2, 28, first=9200))
+    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 160.0, 0.0, partial=True)
+    course.sample(Traffic(12_000, 2))
+    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 162.0, 0.0)
+
+
+def test_requests_may_have_come_before_a_proxy_restarted() -> None:
+    course = Course().sample(*[Traffic(9, 0)] * 10)
+    assert (found := course.read(RPS)) is not None
+    assert found.idle == 18.0
+    assert (found := course.sample(Traffic(0, 0)).read(RPS)) is not None
+    assert found.idle == 0.0
 
 
 def test_while_samples_are_missing_there_is_no_value() -> None:
@@ -153,28 +165,37 @@ def test_a_workload_with_requests_is_not_idle(busy: Traffic) -> None:
 
 
 def test_without_a_replica_the_value_is_the_number_of_waiting_requests() -> None:
-    course = Course().sample(Traffic(0, 0), Traffic(7, 0, 7))
-    assert course.read(RPS, 0) == MetricReading(7.0, 0, 4.0, 0.0)
-    assert course.sample(Traffic(7, 0), Traffic(7, 0)).read(RPS, 0) == MetricReading(0.0, 0, 8.0, 4.0)
+    course = Course().sample(Traffic(0, 0), Traffic(8, 0, 8))
+    assert course.read(CONCURRENCY, 0) == MetricReading(8.0, 0, 4.0, 0.0, partial=True)
+    course.sample(Traffic(8, 0), Traffic(8, 0))
+    assert course.read(CONCURRENCY, 0) == MetricReading(0.0, 0, 8.0, 4.0, partial=True)
+
+
+def test_without_a_replica_rps_are_the_requests_that_arrive() -> None:
+    course = Course().sample(Traffic(0, 0), Traffic(8, 0, 8))
+    assert course.read(RPS, 0) == MetricReading(4.0, 0, 4.0, 0.0, partial=True)
+    course.sample(*[Traffic(8, 0, 8)] * 60)
+    assert course.read(RPS, 0) == MetricReading(8 / PERIOD, 0, 124.0, 0.0, partial=True), "they wait still"
 
 
 def test_the_first_request_counts_before_the_next_sample() -> None:
     course = Course()
     course.metrics.wake(KEY)
-    assert course.read(RPS, 0) == MetricReading(1.0, 0, 0.0, 0.0)
+    assert course.read(CONCURRENCY, 0) == MetricReading(1.0, 0, 0.0, 0.0, partial=True)
+    assert course.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 0.0, 0.0, partial=True)
     course.sample(Traffic(0, 0), Traffic(0, 0))
-    assert course.read(RPS, 0) == MetricReading(0.0, 0, 4.0, 4.0)
+    assert course.read(RPS, 0) == MetricReading(0.0, 0, 4.0, 4.0, partial=True)
     course.metrics.wake(KEY)
-    assert course.read(RPS, 0) == MetricReading(1.0, 0, 4.0, 0.0)
+    assert course.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 4.0, 0.0, partial=True)
 
 
 def test_for_other_types_values_are_collected_every_20_seconds() -> None:
     course = Course().sample(*steady(50, 2, 9))
     assert course.read(STEADY_RPS) is None
     course.sample(*steady(50, 2, 5, first=900))
-    assert course.read(STEADY_RPS, 2) == MetricReading(pytest.approx(25.0), 2, 20.0, 0.0)
+    assert course.read(STEADY_RPS, 2) == MetricReading(pytest.approx(25.0), 2, 20.0, 0.0, partial=True)
     course.sample(*steady(500, 2, 6, first=1400))
-    assert course.read(STEADY_RPS) == MetricReading(pytest.approx(6400 / 38), 1, 40.0, 0.0)
+    assert course.read(STEADY_RPS) == MetricReading(pytest.approx(6400 / 38), 1, 40.0, 0.0, partial=True)
 
 
 @pytest.mark.parametrize("metric", ["cpu", "latency"])
