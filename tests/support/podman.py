@@ -147,6 +147,8 @@ class PodmanService:
             self.request("DELETE", f"containers/{each}?force=true&timeout=0&ignore=true&depend=true")
         for name in self.networks():
             self.request("DELETE", f"networks/{name}")
+            table = name.replace("-", "_")
+            subprocess.run(["nft", f"add table ip {table}; delete table ip {table}"], check=False)
         for each in self.oci_states():
             command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
             subprocess.run(command, capture_output=True, check=False)
@@ -232,6 +234,14 @@ def podman_service() -> Iterator[PodmanService]:
 def groups_of(owner: str) -> list[Path]:
     """The control groups in which the Podman runtime of ``owner`` has its containers, in all hierarchies."""
     return [*_CGROUPS.glob(f"*/reconciler_{owner}"), *_CGROUPS.glob(f"reconciler_{owner}")]
+
+
+def port_table(owner: str) -> str:
+    """The table of nftables that leads ports of this host to the containers of ``owner``; "" without one."""
+    done = subprocess.run(
+        ["nft", "list", "table", "ip", f"reconciler_{owner}"], capture_output=True, text=True, check=False
+    )
+    return done.stdout
 
 
 def _remove_group(group: Path) -> None:

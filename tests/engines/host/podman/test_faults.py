@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.ports import free_ports
@@ -59,8 +60,12 @@ def test_rules_of_a_port_that_a_killed_service_left_are_removed(tmp_path: Path, 
 
     async def story() -> None:
         async with hosted(tmp_path / "state", service, keep=True) as host:
+            # As where the daemon may not lead ports of this host to containers.
+            maker = connected(host).service.sandboxes
+            maker._capabilities = msgspec.structs.replace(maker._capabilities, publishes_ports=False)
             await host.runtime.start(shell(serve, replica_ports=ports))
             await host.wrote("ready")
+            assert await asyncio.to_thread(fetch, ports[8080], "passwd")
             container = host.tracked(place(container="")).id
         name = service.networks()[0]
         ours = [rule for rule in port_rules() if f"--dport {ports[8080]} " in rule]

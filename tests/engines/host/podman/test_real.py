@@ -24,7 +24,7 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.endpoints import Endpoints
-from reconciler.engines.host.dataplane.ports import free_ports
+from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.replica import Container, Phase, Replica
@@ -50,6 +50,7 @@ from tests.support.podman import (
     busybox_image,
     groups_of,
     podman_service,
+    port_table,
 )
 from tests.support.programs import tool
 from tests.support.s3 import ACCESS_KEY, SECRET_KEY, s3
@@ -91,10 +92,11 @@ def _nothing_is_left(service: PodmanService) -> Iterator[None]:
     before = service.bridges()
     yield
     groups = [group for owner in OWNERS for group in groups_of(owner)]
-    found = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states())
+    tables = [table for owner in OWNERS if (table := port_table(owner))]
+    found = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states(), tables)
     monitors = alive(service.monitors())
     service.clear()
-    assert (found, monitors) == (([], [], set(), [], []), [])
+    assert (found, monitors) == (([], [], set(), [], [], []), [])
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -242,6 +244,9 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             await host.wrote("ready")
             assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
             assert host.runtime.holds_ports(KEY, "r")
+            assert not bindable(ports[8080])
+            assert f"{ports[8080]} : " in port_table(OWNERS[-1])
+            assert [each["Ports"] for each in service.containers()] == [None, None], "Podman calls no iptables for them"
             found = await host.runtime.exec(place(), ["sh", "-c", "echo $A; echo err >&2; exit 4"], 10)
             assert (found.code, sorted(found.output.split()), found.timed_out) == (4, ["1", "err"], False)
             assert (await host.runtime.exec(place(), ["nosuch"], 10)).code == 127
@@ -270,6 +275,10 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
             await second.runtime.signal(place(), signal.SIGKILL)
             assert ((await second.over()).code, (await second.running()).reason) == (137, Reason.ERROR)
+            assert not bindable(ports[8080])
+            await second.runtime.remove(KEY, "r")
+            assert bindable(ports[8080])
+            await until(lambda: f"{ports[8080]} : " not in port_table(OWNERS[-1]), "no port leads to it")
 
     run(story())
 

@@ -72,6 +72,7 @@ def test_a_sandbox_publishes_the_ports_of_the_whole_replica_on_this_host_alone()
     published = [(each["host_ip"], each["host_port"], each["container_port"]) for each in body["portmappings"]]
     assert published == [("127.0.0.1", 25001, 80), ("127.0.0.1", 25002, 90)]
     assert body["networks"] == {LABELS.network: {}}
+    assert "portmappings" not in sandbox_body(start, AROUND, "p", "n", published=True)
     assert (body["cap_drop"], body["read_only_filesystem"], body["hostname"]) == (["ALL"], True, "r")
     assert (body["ipcns"], body["use_image_hosts"]) == ({"nsmode": "none"}, True)
     assert hosts_file(start).splitlines()[-3:] == ["127.0.0.1 r r.api", "127.0.0.1 main", "127.0.0.1 side"]

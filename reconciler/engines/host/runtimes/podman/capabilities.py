@@ -57,7 +57,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
     control groups and network namespaces of the containers itself, as it and Podman are root on this host, and nothing
-    confines it. ``lacks_for_stores`` is why object stores cannot be mounted, "" if they can.
+    confines it. ``publishes_ports``: it may also lead ports of this host to containers. ``lacks_for_stores`` is why
+    object stores cannot be mounted, "" if they can.
     """
 
     version: str
@@ -72,6 +73,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     seccomp: bool
     ulimits: Ulimits
     lacks_for_stores: str = ""
+    publishes_ports: bool = False
 
     @property
     def runtime_root(self) -> str:
@@ -105,12 +107,13 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         message = f"Podman {info.version.version or 'of an unknown version'} is too old: {oldest} or newer is needed"
         raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
     rootless = host.security.rootless
+    direct = not rootless and await asyncio.to_thread(_may_be_direct, Path(host.oci_runtime.path))
     limited = not rootless or host.cgroup_version == "v2"
     return Capabilities(
         info.version.version,
         host.arch,
         rootless,
-        direct=not rootless and await asyncio.to_thread(_may_be_direct, Path(host.oci_runtime.path)),
+        direct=direct,
         controllers=frozenset(host.cgroup_controllers or ()) if limited else frozenset(),
         cgroup_manager=host.cgroup_manager,
         cgroup_version=host.cgroup_version,
@@ -119,6 +122,7 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         seccomp=host.security.seccomp_enabled,
         ulimits=await asyncio.to_thread(_ulimits, path),
         lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
+        publishes_ports=direct and await asyncio.to_thread(_publishes_ports, path),
     )
 
 
@@ -165,6 +169,27 @@ def _lacks_for_stores(path: Path) -> str:
     except OSError:
         service = 0
     return missing_for_stores(service)
+
+
+def answers_to_localhost(interface: str) -> Path:
+    """The setting that lets answers from ``interface`` come back to a program that asked from 127.0.0.1."""
+    return Path("/proc/sys/net/ipv4/conf", interface, "route_localnet")
+
+
+def may_lead_ports(service: int) -> bool:
+    """Whether this process may change the network in which ``service``, Podman's process, makes bridges. Blocks."""
+    try:
+        same = os.stat(f"/proc/{service}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return False
+    return same and os.access(answers_to_localhost("all"), os.W_OK)
+
+
+def _publishes_ports(path: Path) -> bool:
+    try:
+        return may_lead_ports(_peer(path))
+    except OSError:
+        return False
 
 
 def _peer(path: Path) -> int:

@@ -17,7 +17,7 @@ from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, gi
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
@@ -44,8 +44,14 @@ class Launcher:
             # start of a container that is known to run as this user reports it.
             with suppress(EngineError):
                 await self._service.sandboxes.restrict(found.state.pid)
-        place = ContainerId(launch.place.key, launch.place.replica, "")
-        return track(found, _labelled(launch, place, launch.replica_ports), at)
+        tracked = track(found, _labelled(launch, sandbox_place(launch), launch.replica_ports), at)
+        try:
+            await self._service.sandboxes.publish(launch, tracked.network.address)
+        except EngineError:
+            self._service.ports.release(sandbox_place(launch))
+            await self._service.sweeper.delete_wholly([found.id])
+            raise
+        return tracked
 
     async def start_container(self, launch: ContainerStart, sandbox: Tracked) -> Tracked:
         """Start the container in the namespaces of ``sandbox``. Raises EngineError."""

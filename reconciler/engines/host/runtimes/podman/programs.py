@@ -89,12 +89,12 @@ def number_in(pid_file: Path) -> int:
 
 def can_restrict() -> bool:
     """Whether this host has the programs that ``drop_packets`` uses."""
-    return os.geteuid() == 0 and all(_tool(name) for name in ("nft", "nsenter"))
+    return os.geteuid() == 0 and all(find_tool(name) for name in ("nft", "nsenter"))
 
 
 def drop_packets(pid: int, user: int) -> None:
     """Drop what ``user`` sends in the network namespace of ``pid``; answers count too. Raises EngineError. Blocks."""
-    nft, nsenter = _tool("nft"), _tool("nsenter")
+    nft, nsenter = find_tool("nft"), find_tool("nsenter")
     if nft is None or nsenter is None:
         raise EngineError(f"user {user} cannot be kept off the network: install nftables", reason=Reason.LIMITS_FAILED)
     command = [nsenter, f"--net=/proc/{pid}/ns/net", nft, _RULES.format(hook="output", user=user)]
@@ -109,7 +109,8 @@ def drop_packets(pid: int, user: int) -> None:
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
 
 
-def _tool(name: str) -> str | None:
+def find_tool(name: str) -> str | None:
+    """The path of a program of this host's administrator; None if it is not installed."""
     return shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")
 
 
@@ -140,7 +141,7 @@ def _namespaces_in_use() -> set[int]:
 
 def remove_namespace(path: Path) -> None:
     """Remove a network namespace that no process is in, with its interfaces. Blocks."""
-    umount = _tool("umount")
+    umount = find_tool("umount")
     if umount is not None:
         with suppress(OSError, subprocess.TimeoutExpired):
             _run([umount, "--lazy", str(path)])
@@ -152,7 +153,7 @@ def remove_bridge(name: str) -> None:
 
     Podman removes it together with the last container that it has not forgotten.
     """
-    ip, ports = _tool("ip"), INTERFACES / name / "brif"
+    ip, ports = find_tool("ip"), INTERFACES / name / "brif"
     deadline = time.monotonic() + _DYING_SECONDS
     with suppress(OSError, subprocess.TimeoutExpired):
         # The kernel removes the interfaces of a namespace a moment after it.
@@ -164,7 +165,7 @@ def remove_bridge(name: str) -> None:
 
 def _addresses(path: Path) -> set[ipaddress.IPv4Address]:
     """The IPv4 addresses that a network namespace routes."""
-    nsenter = _tool("nsenter")
+    nsenter = find_tool("nsenter")
     if nsenter is None:
         return set()
     text = _run([nsenter, f"--net={path}", "cat", "/proc/net/fib_trie"])

@@ -112,6 +112,10 @@ class PodmanRuntime:
         await containers.close()
         if not containers.all():
             await service.sweeper.release()
+            if service.capabilities.publishes_ports:
+                with contextlib.suppress(EngineError):
+                    await service.ports.remove()
+        service.ports.close()
         await service.client.close()
         self._open = None
 
@@ -131,7 +135,7 @@ class PodmanRuntime:
         return ContainerView("", ENDPOINTS_AT, {declared: declared for declared in ports}, directory)
 
     def holds_ports(self, key: Key, replica: str) -> bool:
-        """As long as the sandbox runs: its monitor listens on the assigned ports."""
+        """As long as the sandbox runs: the daemon, or its monitor, occupies the assigned ports."""
         if self._open is None:
             return False
         sandbox = self._open.containers.get(ContainerId(key, replica, ""))

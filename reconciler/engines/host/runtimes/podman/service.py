@@ -18,6 +18,7 @@ from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
 from reconciler.engines.host.runtimes.podman.capabilities import CGROUPFS, Capabilities, discover
 from reconciler.engines.host.runtimes.podman.exec import Execution
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
+from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.network.sandbox import SandboxMaker
 from reconciler.engines.host.runtimes.podman.spec import limits_body, quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
@@ -40,6 +41,7 @@ class Service(NamedTuple):
     sandboxes: SandboxMaker
     execution: Execution
     users: ImageUsers
+    ports: PublishedPorts
 
 
 async def connect(socket: Path, labels: PodmanLabels, transport: httpx2.AsyncBaseTransport | None = None) -> Service:
@@ -52,9 +54,10 @@ async def connect(socket: Path, labels: PodmanLabels, transport: httpx2.AsyncBas
         raise
     sweeper = Sweeper(client, capabilities, labels)
     starter = Starter(client, sweeper, capabilities.surroundings(labels))
-    sandboxes = SandboxMaker(client, starter, capabilities, labels)
+    ports = PublishedPorts(labels.owner)
+    sandboxes = SandboxMaker(client, starter, capabilities, labels, ports)
     users, execution = ImageUsers(client), Execution(client, capabilities)
-    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users)
+    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users, ports)
 
 
 async def adopt(service: Service, clock: Clock) -> list[Tracked]:
@@ -90,6 +93,7 @@ async def adopt(service: Service, clock: Clock) -> list[Tracked]:
             # The daemon died between the start and its limit.
             with contextlib.suppress(PodmanError):
                 await limit_cpu(service, each)
+    await service.sandboxes.adopt(each for each in adopted if _replica(each) not in lost)
     return [_end_if_lost(each, lost) for each in adopted if _replica(each) not in lost or each.running.place.container]
 
 

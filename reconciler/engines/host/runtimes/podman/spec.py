@@ -101,9 +101,19 @@ def container_body(
     return body
 
 
-def sandbox_body(launch: ContainerStart, around: Surroundings, image: str, nonce: str) -> dict[str, Any]:
-    """The request for the sandbox of the replica that ``launch`` belongs to."""
-    place = ContainerId(launch.place.key, launch.place.replica, "")
+def sandbox_place(launch: ContainerStart) -> ContainerId:
+    """The place of the sandbox of the replica that ``launch`` belongs to."""
+    return ContainerId(launch.place.key, launch.place.replica, "")
+
+
+def sandbox_body(
+    launch: ContainerStart, around: Surroundings, image: str, nonce: str, *, published: bool = False
+) -> dict[str, Any]:
+    """The request for the sandbox of the replica that ``launch`` belongs to.
+
+    ``published``: the daemon leads the ports of this host there, and not Podman.
+    """
+    place = sandbox_place(launch)
     body = _common(around) | {
         "name": around.labels.name(place, nonce),
         "image": image,
@@ -119,10 +129,11 @@ def sandbox_body(launch: ContainerStart, around: Surroundings, image: str, nonce
     }
     if launch.user == RESTRICTED_USER:
         return body | {"netns": {"nsmode": "none"}}
+    body |= {"netns": {"nsmode": "bridge"}, "networks": {around.labels.network: {}}}
+    if published:
+        return body
     ports = sorted(launch.replica_ports.items())
     return body | {
-        "netns": {"nsmode": "bridge"},
-        "networks": {around.labels.network: {}},
         "portmappings": [
             {"host_ip": "127.0.0.1", "host_port": assigned, "container_port": declared, "protocol": "tcp"}
             for declared, assigned in ports

@@ -110,6 +110,9 @@ class TrackedContainers:
             self._by_id.pop(tracked.id, None)
             self._killed.discard(tracked.id)
             self._without_stores.discard(tracked.id)
+            if not place.container:
+                self._service.ports.release(place)
+                self.run(self._write_ports())
 
     def note_kill(self, tracked: Tracked) -> None:
         """Remember that we kill a container, so that its end is not put down to its memory."""
@@ -185,12 +188,17 @@ class TrackedContainers:
             await self._clock.sleep(REFRESH_SECONDS)
             with contained("the list of Podman's containers"), contextlib.suppress(EngineError):
                 await self._service.sweeper.retry()
+                await self._service.ports.restore()
                 running = {each.id for each in await self._service.sweeper.list_containers() if each.running}
                 for tracked in list(self._by_place.values()):
                     if tracked.running.alive and tracked.id not in running:
                         self.suspect(tracked.id)
                 for tracked in await asyncio.to_thread(self._find_without_stores, self.all()):
                     await self._end_without_stores(tracked)
+
+    async def _write_ports(self) -> None:
+        with contained("the ports of this host"), contextlib.suppress(EngineError):
+            await self._service.ports.write()
 
     def _find_without_stores(self, known: list[Tracked]) -> list[Tracked]:
         return [

@@ -1,13 +1,14 @@
 """The sandbox of a replica: a container that sleeps, and holds the network for those that do the work.
 
-It publishes the replica's ports on 127.0.0.1 and occupies the blocked ones. A container that restarts comes back into
+The replica's ports on 127.0.0.1 lead to it, and it occupies the blocked ones. A container that restarts comes back into
 the same network; if the sandbox itself ends, the whole replica is lost, since its namespace cannot be had again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -16,9 +17,11 @@ from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Req
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
 from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
+from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, drop_packets
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.starting import Starter
+from reconciler.engines.host.runtimes.podman.tracked import Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
@@ -39,9 +42,15 @@ class SandboxMaker:
     """Creates sandboxes, after the image and the network of the location."""
 
     def __init__(
-        self, client: PodmanClient, starter: Starter, capabilities: Capabilities, labels: PodmanLabels
+        self,
+        client: PodmanClient,
+        starter: Starter,
+        capabilities: Capabilities,
+        labels: PodmanLabels,
+        ports: PublishedPorts,
     ) -> None:
         self._client = client
+        self._ports = ports
         self._starter = starter
         self._capabilities = capabilities
         self._labels = labels
@@ -51,6 +60,34 @@ class SandboxMaker:
     async def make(self, launch: ContainerStart) -> Inspected:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         image = await self._provide()
+        place = sandbox_place(launch)
+        if self._ports.active:
+            self._ports.occupy(place, launch.replica_ports.values())
+        try:
+            return await self._start(launch, image)
+        except BaseException:
+            self._ports.release(place)
+            raise
+
+    async def publish(self, launch: ContainerStart, address: str) -> None:
+        """Lead the replica's ports on this host to its sandbox, unless Podman did. Raises EngineError."""
+        if self._ports.active and address:
+            self._ports.lead(sandbox_place(launch), launch.replica_ports, address)
+            await self._ports.write()
+
+    async def adopt(self, found: Iterable[Tracked]) -> None:
+        """Lead the ports of running sandboxes among ``found`` to them, as before. Raises PodmanError."""
+        sandboxes = [each for each in found if each.network.address and not each.running.place.container]
+        if not sandboxes or not self._capabilities.publishes_ports:
+            return
+        for each in sandboxes:
+            with suppress(EngineError):
+                # The monitor of a sandbox whose ports Podman published occupies them itself.
+                self._ports.occupy(each.running.place, each.labelled.ports.values())
+            self._ports.lead(each.running.place, each.labelled.ports, each.network.address)
+        await self._open_ports()
+
+    async def _start(self, launch: ContainerStart, image: str) -> Inspected:
         try:
             return await self._run(launch, image)
         except PodmanError as error:
@@ -69,7 +106,10 @@ class SandboxMaker:
             await asyncio.to_thread(drop_packets, sandbox_pid, RESTRICTED_USER)
 
     async def _run(self, launch: ContainerStart, image: str) -> Inspected:
-        return await self._starter.run(lambda around, nonce: sandbox_body(launch, around, image, nonce))
+        published = self._ports.active
+        return await self._starter.run(
+            lambda around, nonce: sandbox_body(launch, around, image, nonce, published=published)
+        )
 
     async def _provide(self) -> str:
         """The reference of the image; image and network exist. Raises EngineError."""
@@ -81,6 +121,8 @@ class SandboxMaker:
                     raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
                 await self._load(made)
                 await self._make_network()
+                if self._capabilities.publishes_ports:
+                    await self._open_ports()
                 self._image = made.reference
         return self._image
 
@@ -119,6 +161,12 @@ class SandboxMaker:
                 await self._client.post("networks/create", body)
             else:
                 return
+
+    async def _open_ports(self) -> None:
+        """Prepare the ports of this host; if the kernel refuses that, Podman publishes them. Raises PodmanError."""
+        found = read(await self._client.get(f"networks/{segment(self._labels.network)}/json"), NetworkInfo)
+        with suppress(EngineError):
+            await self._ports.open(found.network_interface)
 
     async def _exists(self, path: str) -> bool:
         try:
