@@ -29,10 +29,12 @@ endef
 test: $(STAMP) packages
 	@$(BIN)/python -m tests.support.cpu $(CPU_BUDGET) $(MAKE) --no-print-directory checks
 
-# Tests run even if lint fails, so that one run shows all errors.
+# Lint runs beside the first tests, which wait more than others; its output comes after theirs, whatever either finds.
 checks:
-	@status=0; $(LINT); \
+	@found=$$(mktemp); status=0; \
+	$(MAKE) --no-print-directory lint >"$$found" 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
+	wait $$lint || status=1; cat "$$found"; rm -f "$$found"; \
 	exit $$status
 
 ## The tests by the CPU seconds that each uses.

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 
 import tests.support.examples  # noqa: F401
-
-FIRST = ("test_demo.py", "test_guides.py")
-"""Tests that wait long, after those that need the one Podman service: a second worker would wait for it in vain."""
+from tests.support.lanes import arranged
 
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with tests that wait, where one worker begins, and from where no other takes some when its own are done."""
-
-    def place(item: pytest.Item) -> tuple[bool, bool]:
-        return not hasattr(getattr(item, "module", None), "podman_service"), not item.path.name.endswith(FIRST)
-
-    items.sort(key=place)
+    """Spread tests that wait over the workers, once those are left out that are not run."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = arranged(items, workers)
 
 
 def pytest_collection_finish() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -200,10 +201,12 @@ def test_readers_come_and_go_with_the_settings(site: Site) -> None:
         assert "become a member of the group root" in member(site, "get").stderr
         del site.settings["readers"]
         site.configure()
+        daemon.signal(signal.SIGHUP)
         eventually(lambda: not (site.state / NAME).exists(), "no reader is accepted")
         assert stat.S_IMODE(site.state.stat().st_mode) == 0o700
         assert member(site, "get").returncode == 1
         site.configure(readers="no-such-group")
+        daemon.signal(signal.SIGHUP)
         eventually(lambda: daemon.logged("readers", group="no-such-group"), "a missing group is logged")
         assert daemon.stop() == 0
 

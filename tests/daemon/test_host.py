@@ -167,7 +167,8 @@ class Client(threading.Thread):
 
 def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "old"})}
-    with host_site(tmp_path, files) as site, site.daemon():
+    scale = {"terminationScale": 0.02}  # a request that was sent to a replica that ends has 0.9 s
+    with host_site(tmp_path, files, host=scale) as site, site.daemon():
         wait(site.healthy)
         address = site.address()
         clients = [Client(lambda: site.ready("web"), 125) for _ in range(2)]

@@ -67,7 +67,7 @@ def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
 
 
 def test_a_dead_replica_is_restarted_where_no_port_is_left_for_more(tmp_path: Path) -> None:
-    few = {"terminationScale": 0.02, "firstPort": 23610, "lastPort": 23611}
+    few = {"firstPort": 23610, "lastPort": 23611}
     with host_site(tmp_path, {"shop/web.yaml": served()}, host=few) as site, site.daemon():
         wait(site.healthy)
         site.repo.commit({"shop/web.yaml": served(replicas=4)})
@@ -124,7 +124,7 @@ def test_a_workload_that_cannot_be_taken_up_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
-    sick = SERVER.replace('os.environ.get("BROKEN")', "time.monotonic() > BORN + 3").replace(
+    sick = SERVER.replace('os.environ.get("BROKEN")', "time.monotonic() > BORN + 0.5").replace(
         "class Page", "BORN = time.monotonic()\nclass Page"
     )
     probe = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "failureThreshold": 2}
@@ -148,7 +148,8 @@ def test_hooks_run_and_report_failures(tmp_path: Path) -> None:
         "shop/slow.yaml": served("slow", replicas=1, lifecycle=endless),
         "shop/good.yaml": GOOD,
     }
-    with host_site(tmp_path / "site", files, prune={"percent": 100}) as site, site.daemon():
+    slow = {"terminationScale": 0.02}  # a hook has 1.8 s in place of 90
+    with host_site(tmp_path / "site", files, prune={"percent": 100}, host=slow) as site, site.daemon():
         wait(lambda: site.ready("web") and site.ready("slow"))
         wait(lambda: "postStart" in site.run("get", "workload", "web", "-o", "json").stdout)
         site.repo.commit({"shop/web.yaml": None, "shop/slow.yaml": None})

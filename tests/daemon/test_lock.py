@@ -48,6 +48,12 @@ while True:
 """
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hardly waits for a holder that may be about to end."""
+    monkeypatch.setattr("reconciler.daemon.lock._PATIENCE", 0.1)
+
+
 def hold_in_another_process(state: Path) -> subprocess.Popen[str]:
     other = subprocess.Popen([sys.executable, "-c", HOLD, str(state)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
@@ -149,6 +155,7 @@ def test_a_lock_that_is_not_a_plain_file_is_left_alone(tmp_path: Path, what: str
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_deleted_lock_file_opens_no_lock(tmp_path: Path) -> None:
     with StateLock(tmp_path) as lock:
         (tmp_path / "lock").unlink()
@@ -176,6 +183,7 @@ def test_the_lock_is_compared_with_what_is_there(tmp_path: Path) -> None:
     make_directory(state / "host")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_new_state_directory_stays_locked_while_the_deleted_one_is_in_use(tmp_path: Path) -> None:
     state = tmp_path / "state"
     other = hold_in_another_process(state)

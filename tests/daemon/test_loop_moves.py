@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def test_resources_of_a_source_that_leaves_the_settings_stay_until_adopted(site:
     with site.daemon() as daemon:
         eventually(lambda: SIDE in site.recorded(), "both are applied")
         site.configure(sources=[site.source()])
+        daemon.signal(signal.SIGHUP)
         eventually(lambda: daemon.logged("settings", loaded=True), "the settings are taken")
         _change(site)
         assert SIDE in site.recorded()

@@ -72,9 +72,10 @@ def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_r
 
 
 def test_commits_to_an_added_source_wake_and_are_polled(site: Site) -> None:
-    with site.daemon():
+    with site.daemon() as daemon:
         ready(site)
         site.configure(sources=[site.source(interval="1h"), site.source("more", interval="500ms")])
+        daemon.signal(signal.SIGHUP)
         eventually(lambda: "gvc/more" in site.recorded(), "the new source is applied")
         GitRepo(site.path / "more.git").commit({"more/web.yaml": workload("web")})
         eventually(lambda: "workload/more/web@here" in site.recorded(), "a commit to it is applied")
@@ -125,10 +126,11 @@ def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
 
 
 def test_the_state_directory_stays_where_it_is(site: Site) -> None:
-    with site.daemon():
+    with site.daemon() as daemon:
         ready(site)
         former = site.state
         site.configure(state=str(site.path / "elsewhere"))
+        daemon.signal(signal.SIGHUP)
         eventually(
             lambda: f"cannot change while the daemon runs ({former}): restart it" in host(site), "it is reported"
         )

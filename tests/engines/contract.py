@@ -28,7 +28,12 @@ PATIENCE = 60.0
 """Seconds of real time that an engine may take for a step."""
 
 WEB = "workload/shop/web"
-SERVE = "import http.server, os; http.server.HTTPServer(('', int(os.environ['PORT'])), http.server.BaseHTTPRequestHandler).serve_forever()"  # fmt: skip  # noqa: E501
+SERVE = """
+import os, socket
+server = socket.create_server(("", int(os.environ["PORT"])))
+while True:
+    server.accept()[0].close()
+"""
 SPEC: dict[str, Any] = {
     "kind": "workload",
     "name": "web",
@@ -120,7 +125,7 @@ class Subject(Bench):
         end = time.monotonic() + PATIENCE
         while not (answer := found()):
             assert time.monotonic() < end, f"not within {PATIENCE:g} s: {self.see()}"
-            self._loop.run(asyncio.sleep(0.05))
+            self._loop.run(asyncio.sleep(0.02))
         return answer
 
 

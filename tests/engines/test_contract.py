@@ -37,7 +37,7 @@ def host(bench: Bench, path: Path, runtime: str) -> Engine:
     def no_secret(key: object) -> object:
         raise AssertionError(f"nothing here uses {key}")
 
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01, default_user="root"))
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002, default_user="root"))
     site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
     return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock, settings))
 
@@ -45,7 +45,7 @@ def host(bench: Bench, path: Path, runtime: str) -> Engine:
 def podman(bench: Bench, path: Path) -> Engine:
     """The Podman runtime over a service in memory, which outlives the engine."""
     service = SERVICES.setdefault(path, Libpod())
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002))
     site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
     runtime = PodmanRuntime(path / "here", "here", bench.clock, path / "socket", service.transport())
     runtime.image_store = None  # every image is there, and no registry is asked

@@ -232,7 +232,8 @@ def test_no_connection_stays_open(tmp_path: Path) -> None:
     way = way_of(tmp_path, PLAIN)
     asked = vault(way)
     asked.read(DB)
+    gc.collect()  # closes what other tests left
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         asked.read(DB)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -216,7 +216,10 @@ def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> N
         restore(path, path, force=True)
 
 
-def test_records_that_are_in_use_are_not_replaced(path: Path, records: Records, backup: Path) -> None:
+def test_records_that_are_in_use_are_not_replaced(
+    path: Path, records: Records, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.records.backup.BUSY", 0.2)
     hold = "import sys; from pathlib import Path; from reconciler.records.store import Records; "
     hold += "r = Records.open(Path(sys.argv[1])); print(len(r.secret_key), flush=True); sys.stdin.read()"
     records.close()

@@ -68,7 +68,7 @@ class HostSite(Site):
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
         # Tests lie where no other user gets to.
-        host = {"defaultUser": "root", "terminationScale": 0.02, **settings.pop("host", {})}
+        host = {"defaultUser": "root", "terminationScale": 0.005, **settings.pop("host", {})}
         combined = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
         super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **combined)
 

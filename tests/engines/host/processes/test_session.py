@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import signal
@@ -283,10 +284,11 @@ def test_programs_that_are_cancelled_before_they_begin_end(tmp_path: Path) -> No
                 each.cancel()
             await asyncio.gather(*hasty, return_exceptions=True)
             await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was cancelled")
+            gc.collect()  # what other tests left is closed now, or later: that is no fault of this one
             descriptors = len(os.listdir("/proc/self/fd"))
             await ran(host.runtime, "true")
             await ran(host.runtime, "true", terminal=TerminalSize())
-            assert len(os.listdir("/proc/self/fd")) == descriptors
+            assert len(os.listdir("/proc/self/fd")) <= descriptors
 
     asyncio.run(story())
 

@@ -1,0 +1,95 @@
+"""The order of tests for several workers: some workers begin with tests that wait, the others with tests that compute.
+
+pytest-xdist gives each worker an equal part of the list, from the first test to the last; a worker that has done its
+part takes tests from the end of another's. Tests that wait would keep no core busy if they came one after another at
+the end, and would keep all workers from computing if they came at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+WAITING = {
+    "tests/cli/test_apply_wait.py": 20,
+    "tests/cli/test_exec.py": 6,
+    "tests/cli/test_readers.py": 8,
+    "tests/cli/test_top.py": 7,
+    "tests/crash/test_kill_on_host.py": 10,
+    "tests/daemon/test_host.py": 30,
+    "tests/daemon/test_host_full_disk.py": 14,
+    "tests/daemon/test_host_trouble.py": 25,
+    "tests/daemon/test_lock.py": 4,
+    "tests/daemon/test_loop.py": 4,
+    "tests/daemon/test_loop_drift.py": 5,
+    "tests/daemon/test_loop_engine_trouble.py": 5,
+    "tests/daemon/test_loop_moves.py": 4,
+    "tests/daemon/test_loop_secrets.py": 3,
+    "tests/daemon/test_loop_trouble.py": 11,
+    "tests/daemon/test_lost_state.py": 4,
+    "tests/daemon/test_outage.py": 7,
+    "tests/daemon/test_reload.py": 13,
+    "tests/daemon/test_restart.py": 10,
+    "tests/daemon/test_watch.py": 5,
+    "tests/docs/test_demo.py": 9,
+    "tests/docs/test_guides.py": 4,
+    "tests/editors/test_completion.py": 6,
+    "tests/engines/host/dataplane/test_builtin.py": 4,
+    "tests/engines/host/podman/test_stores.py": 6,
+    "tests/engines/host/probing/test_forms.py": 9,
+    "tests/engines/host/processes/test_ending.py": 6,
+    "tests/engines/host/processes/test_limits.py": 5,
+    "tests/engines/host/processes/test_session.py": 11,
+    "tests/engines/test_contract.py": 20,
+    "tests/records/test_restoring.py": 9,
+    "tests/soak/test_soak.py": 8,
+    "tests/source/test_remote.py": 10,
+    "tests/source/test_signature.py": 7,
+    "tests/status/test_writer.py": 6,
+}
+"""Modules that wait for processes, disks or clocks for 2 s or more, and the seconds that their tests take."""
+
+PODMAN_SECONDS = 60
+"""Seconds that a module with the one Podman service of this machine counts for."""
+
+
+def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """All ``items``, those of WAITING at the beginning of the parts of half of the ``workers``.
+
+    Modules that need the Podman service come first, in one part: a second worker would wait for it in vain.
+    """
+    waiting: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    podman, rest = [], []
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        if _uses_podman(item):
+            podman.append(item)
+        elif path in WAITING:
+            waiting[path].append(item)
+        else:
+            rest.append(item)
+    parts = [podman, *([] for _ in range((workers - 1) // 2))]
+    seconds = [PODMAN_SECONDS * bool(podman), *(0 for _ in parts[1:])]
+    for path in sorted(waiting, key=lambda path: (-WAITING[path], path)):
+        shortest = seconds.index(min(seconds))
+        parts[shortest] += waiting[path]
+        seconds[shortest] += WAITING[path]
+    return _filled(parts, rest, workers)
+
+
+def _filled(parts: list[list[pytest.Item]], rest: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """``parts``, each filled from the end of ``rest`` to an equal share, and then what is left of that."""
+    share = (sum(map(len, parts)) + len(rest)) // workers
+    out: list[pytest.Item] = []
+    for part in parts:
+        begin = min(len(rest), max(0, len(rest) - (share - len(part))))
+        out += part + rest[begin:]
+        del rest[begin:]
+    return out + rest
+
+
+def _uses_podman(item: pytest.Item) -> bool:
+    module = getattr(item, "module", None)
+    return hasattr(module, "podman_service") or hasattr(module, "PodmanService")

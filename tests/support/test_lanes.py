@@ -1,0 +1,40 @@
+"""Tests that wait come first in the parts of some workers, and every test comes once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.lanes import WAITING, arranged
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("workers", [2, 4, 5, 10])
+def test_every_test_comes_once(request: pytest.FixtureRequest, workers: int) -> None:
+    items = request.session.items
+    found = arranged(items, workers)
+    assert sorted(item.nodeid for item in found) == sorted(item.nodeid for item in items)
+
+
+class Fake:
+    """What the order looks at."""
+
+    def __init__(self, path: str, number: int) -> None:
+        self.nodeid = f"{path}::test_{number}"
+        self.module = None
+
+
+@pytest.mark.parametrize(("workers", "begin"), [(2, [0]), (4, [0, 50]), (5, [0, 40, 80])])
+def test_equal_parts_of_half_of_the_workers_begin_with_tests_that_wait(workers: int, begin: list[int]) -> None:
+    plain = [Fake("tests/model/test_cron.py", number) for number in range(200 - 2 * len(WAITING))]
+    items: list[Any] = [*plain, *(Fake(path, number) for path in WAITING for number in range(2))]
+    found = [item.nodeid.partition("::")[0] in WAITING for item in arranged(items, workers)]
+    starts = [n for n, is_waiting in enumerate(found) if is_waiting and not (n and found[n - 1])]
+    assert starts == begin
+
+
+def test_modules_that_wait_exist() -> None:
+    assert [path for path in WAITING if not (ROOT / path).exists()] == []
