@@ -107,14 +107,16 @@ def next_scale(
         return ScaleState(replicas), replicas
     if state.replicas == 0 and state.decided is None:
         state = initial_state(wanted, 0, now)
-    state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas))
+    limited = _limit(wanted, state.replicas)
+    state = state if limited == state.replicas else msgspec.structs.replace(state, replicas=limited)
     known = reading if reading is not None and is_fresh(wanted, reading, now) else None
     # The first request to a workload without replicas waits for one: it does not wait for a decision too.
     waits = state.replicas == 0 and known is not None and known.value > 0 and known.idle == 0
-    if state.decided is None or now >= state.decided + interval(wanted) or waits:
-        decide = _brisk_decision if _brisk(wanted) else _steady_decision
+    brisk = _brisk(wanted)
+    if state.decided is None or now >= state.decided + (BRISK if brisk else STEADY) or waits:
+        decide = _brisk_decision if brisk else _steady_decision
         state = decide(state, wanted, known, now)
-        state = msgspec.structs.replace(state, replicas=_limit(wanted, state.replicas), decided=now)
+        state = ScaleState(_limit(wanted, state.replicas), state.past, state.panic, now)
     return state, state.replicas
 
 
@@ -162,7 +164,7 @@ def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRea
     advice = max(advice, current) if reading is not None and reading.partial else advice
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
-    return msgspec.structs.replace(state, replicas=replicas, past=past)
+    return ScaleState(replicas, past, state.panic, state.decided)
 
 
 def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
@@ -179,7 +181,7 @@ def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRead
         replicas = max(replicas, 1)
     elif state.replicas and options.min_scale == 0 and now >= panic:
         replicas = 0
-    return msgspec.structs.replace(state, replicas=replicas, panic=panic)
+    return ScaleState(replicas, state.past, panic, state.decided)
 
 
 def _brisk(wanted: WorkloadSpec) -> bool:
@@ -188,7 +190,8 @@ def _brisk(wanted: WorkloadSpec) -> bool:
 
 def _least(wanted: WorkloadSpec) -> int:
     """The least number of replicas: 0 only for serverless workloads (docs/platform/workload.md#scaling-strategies)."""
-    return wanted.options.autoscaling.min_scale if _brisk(wanted) else max(wanted.options.autoscaling.min_scale, 1)
+    least = wanted.options.autoscaling.min_scale
+    return least if least or _brisk(wanted) else 1
 
 
 def _limit(wanted: WorkloadSpec, replicas: int) -> int:

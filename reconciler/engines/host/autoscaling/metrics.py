@@ -46,8 +46,11 @@ class MetricSources:
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read."""
-        readings = (source.read(wanted, counted, seconds) for source in self._sources)
-        return next((reading for reading in readings if reading is not None), None)
+        for source in self._sources:
+            reading = source.read(wanted, counted, seconds)
+            if reading is not None:
+                return reading
+        return None
 
 
 class UnknownMetrics:
@@ -85,9 +88,10 @@ def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> fr
     For cpu they must have been available since before the sample. Starting takes CPU that is no load; if more replicas
     were started because of it, scaling up would never end.
     """
-    since = now - (2 * COLLECT if metric == "cpu" else 0.0)
-    ready = (each for each in replicas if each.ready)
-    return frozenset(each.name for each in ready if each.ready_since is not None and each.ready_since <= since)
+    latest = now - (2 * COLLECT if metric == "cpu" else 0.0)
+    return frozenset(
+        [each.name for each in replicas if (since := each.ready_since) is not None and since <= latest and each.ready]
+    )
 
 
 class StatsSource(Protocol):

@@ -188,11 +188,11 @@ class RequestMetrics:
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read; None for metrics that are not counted, and while samples are missing."""
-        metric, meter = metric_of(wanted.type, wanted.options), self._meters.get(wanted.key)
+        metric, meter, key = metric_of(wanted.type, wanted.options), self._meters.get(wanted.key), wanted.key
         if metric == LATENCY and LATENCY in self.metrics:
-            self._latencies.follow(wanted.key)
+            self._latencies.follow(key)
             return self._latency(wanted, counted)
-        self._latencies.forget(wanted.key)
+        self._latencies.forget(key)
         if metric not in self.metrics or meter is None or meter.outdated(self._clock.monotonic()):
             return None
         if not counted:

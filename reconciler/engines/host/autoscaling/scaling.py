@@ -58,6 +58,7 @@ class Autoscaler:
         self._append_event = append_event
         self._clock = clock
         self._states: dict[Key, ScaleState] = {}
+        self._scaled: dict[Key, tuple[ReplicaTemplate, WorkloadSpec]] = {}
         self._unknown = UnknownMetrics(append_event)
 
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
@@ -69,15 +70,22 @@ class Autoscaler:
         counted = counted_replicas(metric, live, now)
         reading = self._source.read(base, counted, averaging_period(before, base, now))
         known = reading is not None and is_fresh(base, reading, now)
-        needed = metric in self._source.metrics and needs_metric(base, len(counted))
-        self._unknown.note(base.key, metric, known=known or not needed, now=now)
+        unneeded = known or metric not in self._source.metrics or not needs_metric(base, len(counted))
+        self._unknown.note(base.key, metric, known=unneeded, now=now)
         state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
             target = base.options.autoscaling.target
             text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
             self._append_event(EngineEvent(base.key, Reason.SCALED, text))
-        return template.at_scale(count)
+        return self._at_scale(template, count)
+
+    def _at_scale(self, template: ReplicaTemplate, count: int) -> WorkloadSpec:
+        """Most decisions change nothing, and their specification is the last one."""
+        last = self._scaled.get(template.desired.key)
+        if last is None or last[0] is not template or last[1].replicas != count:
+            last = self._scaled[template.desired.key] = (template, template.at_scale(count))
+        return last[1]
 
     def unknown(self, key: Key) -> str:
         """Why nothing scales ``key``; "" if its metric has values."""
@@ -86,6 +94,7 @@ class Autoscaler:
     def forget(self, key: Key) -> None:
         """Forget a deleted workload."""
         self._states.pop(key, None)
+        self._scaled.pop(key, None)
         self._unknown.forget(key)
 
 
