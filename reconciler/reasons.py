@@ -292,6 +292,12 @@ class Reason(StrEnum):
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
+    PROXY_RESTARTED = ("ProxyRestarted",
+        _warning("HAProxy had ended and was started again: the requests in flight were lost."))
+    PROXY_FAILED = ("ProxyFailed",
+        _workload("HAProxy is not installed, cannot be started, or does not answer: the endpoint may not be served."))
+    PROXY_CONFIG_REFUSED = ("ProxyConfigRefused",
+        _workload("HAProxy refused its new configuration. The former one stays in force."))
     SCALED = "Scaled", _normal("Autoscaling changed the number of replicas; the message has the metric and its target.")
     SCALING_UNKNOWN = ("ScalingUnknown",
         _resource("The metric that it is scaled by has no value, so the number of its replicas stays as it is.",

@@ -50,6 +50,7 @@ tools)
     need busybox-static busybox_is_static
     need docker-registry command_exists docker-registry
     need rclone command_exists rclone
+    need haproxy command_exists haproxy
     need fuse3 command_exists fusermount3
     ;;
 soak)

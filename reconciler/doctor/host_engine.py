@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity
+from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
 from reconciler.engines.host.provisioning.files import MEMORY
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.settings import Settings
@@ -27,10 +30,32 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
-    found = [*_runtimes(settings, places, who, proc), *_memory(who), *_ports(settings, proc), *_limits(pid, proc)]
+    parts = (_runtimes(settings, places, who, proc), _planes(settings, places), _memory(who))
+    found = [*chain.from_iterable(parts), *_ports(settings, proc), *_limits(pid, proc)]
     yield from found
     if not found:
-        yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here")
+        yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here{_served(settings, places)}")
+
+
+def _planes(settings: Settings, places: list[str]) -> Iterator[Check]:
+    """Check the HAProxy of the locations that use it."""
+    named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
+    program = find_program() if named else None
+    where, oldest = ", ".join(named), ".".join(map(str, OLDEST))
+    if named and (program is None or not program.usable):
+        found = f"HAProxy {program.text} is installed" if program is not None else "HAProxy is not installed"
+        message = f"{found}, and the endpoints of {where} need {oldest} or newer"
+        yield problem(ABOUT, message, "apt-get install haproxy, or set `dataplane: builtin`")
+    elif program is not None and not program.lua:
+        message = f"HAProxy {program.text} lacks Lua: at {where}, no request waits for the first replica"
+        yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
+
+
+def _served(settings: Settings, places: list[str]) -> str:
+    """What serves the endpoints, if it is HAProxy somewhere."""
+    named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
+    program = find_program() if named else None
+    return f"; HAProxy {program.text} serves the endpoints of {', '.join(named)}" if program is not None else ""
 
 
 def _runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:

@@ -72,10 +72,11 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """The engine of a location; ``runtime`` is the container runtime of the engine ``host``."""
+    """The engine of a location; ``runtime`` and ``dataplane`` are those of the engine ``host``."""
 
     engine: str
     runtime: str = "process"
+    dataplane: str = "builtin"
 
 
 class HoldSettings(msgspec.Struct, frozen=True):

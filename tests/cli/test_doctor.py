@@ -95,10 +95,13 @@ def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(desk: Desk)
     assert lines[-1].endswith("0 problems")
 
 
-def hosted(desk: Desk, **host: int) -> None:
+def hosted(desk: Desk, dataplane: str = "builtin", **host: int) -> None:
     """Let the location of the desk be this machine."""
     configure(desk)
-    bound = {"locations": {"here": {"engine": "host"}, "there": {"engine": "recorded"}}, "host": host}
+    bound = {
+        "locations": {"here": {"engine": "host", "dataplane": dataplane}, "there": {"engine": "recorded"}},
+        "host": host,
+    }
     desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
 
 
@@ -118,6 +121,27 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
     assert "1 of the 1 ports for endpoints are in use -> move host.firstServicePort" in warnings
     assert "are taken for outgoing connections too -> set host.firstServicePort" in warnings
     assert f"the ports {port} to {port} for endpoints are among those for replicas -> set host.firstServ" in warnings
+
+
+def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "haproxy"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    hosted(desk, dataplane="haproxy")
+    for version, verdict, expected in (
+        ("HAProxy version 3.0.1 2024\nBuilt with Lua\n", "ok", "; HAProxy 3.0.1 serves the endpoints of here"),
+        ("HAProxy version 2.6.1 2024\n", "warning", "HAProxy 2.6.1 lacks Lua: at here, no request waits"),
+        ("HAProxy version 2.4.22 2024\n", "problem", "HAProxy 2.4.22 is installed, and the endpoints of here need 2.6"),
+        (
+            "",
+            "problem",
+            "HAProxy is not installed, and the endpoints of here need 2.6 or newer -> apt-get install haproxy",
+        ),
+    ):
+        program.write_text(f"#!/bin/sh\nprintf '{version}'\n")
+        program.chmod(0o755)
+        assert expected in reported(desk, "host engine", verdict)
 
 
 def test_doctor_checks_the_limits_of_the_daemon(desk: Desk) -> None:

@@ -14,11 +14,11 @@ from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.scaling import Scaling
-from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.holds import HoldTimes
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import DataPlane, service_of
+from reconciler.engines.host.dataplane.protocol import PlaneContext, service_of
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
@@ -95,13 +95,12 @@ class HostEngine:
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
-        self._dataplane: DataPlane = BuiltinDataPlane(
-            ServicePorts(root / "dataplane" / "ports.json", settings.host),
-            settings.host,
-            clock,
-            self._append_event,
-            self._wake,
-            self._changed.set,
+        ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
+        self._dataplane = make_dataplane(
+            settings,
+            site.location,
+            root,
+            PlaneContext(ports, settings.host.hold, clock, self._append_event, self._wake, self._changed.set),
         )
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
@@ -128,6 +127,7 @@ class HostEngine:
             append_event=self._append_event,
             changed=self._changed.set,
             image_missing=lambda key: self._images.provide_again(key),
+            synchronize=self._dataplane.synchronize,
         )
 
     async def open(self) -> None:
@@ -148,6 +148,7 @@ class HostEngine:
     async def _take_over(self) -> None:
         make_private(self._root)
         migrate_state(self._root)
+        end_former(self._dataplane, self._root)
         await self._controller.open()
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -68,10 +68,15 @@ class LogCollection(Protocol):
         """Collect the rest and stop; must be called before the file is removed."""
 
 
+async def _in_force(_key: Key) -> None:
+    """Without a data plane, there is nothing to wait for."""
+
+
 class HostServices(msgspec.Struct, frozen=True):
     """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers.
 
-    ``image_missing`` is called with a workload whose image is not on this host, although it was.
+    ``image_missing`` is called with a workload whose image is not on this host, although it was. ``synchronize`` is
+    that of the data plane.
     """
 
     runtime: Runtime
@@ -86,6 +91,7 @@ class HostServices(msgspec.Struct, frozen=True):
     append_event: Callable[[EngineEvent], None]
     changed: Callable[[], None]
     image_missing: Callable[[Key], None] = lambda _: None
+    synchronize: Callable[[Key], Awaitable[None]] = _in_force
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

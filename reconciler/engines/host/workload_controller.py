@@ -143,7 +143,7 @@ class WorkloadController:
         acts = [act for act in decision.actions if self._errors.is_due(action_name(act))][:MAX_ACTIONS_PER_TURN]
         self._members.publish()
         self._members.write()
-        self._remove_from_endpoints([act for act in acts if isinstance(act, StopReplica)])
+        await self._remove_from_endpoints([act for act in acts if isinstance(act, StopReplica)])
         for act in acts:
             await self._try(act)
         self._members.write()
@@ -190,13 +190,14 @@ class WorkloadController:
         elif act.replica in self.replicas and not isinstance(act, StopReplica):
             await self._end(act)
 
-    def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
-        """Begin the termination of replicas. They leave the endpoints before anything else is done."""
+    async def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
+        """Begin the termination of replicas. They leave the endpoints, and get no new requests, before it goes on."""
         for end in ends:
             self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
         if ends:
             self._members.publish()
             self._members.write()
+            await self._services.synchronize(self.key)
 
     async def _end(self, act: RunPreStop | Terminate | Kill | ScheduleRestart) -> None:
         """Perform one step of a container's termination or restart."""

@@ -196,6 +196,20 @@ class LoadBalancer(View, frozen=True):
     replica_direct: bool = False
 
 
+class Retries(View, frozen=True):
+    """The retries of failed requests, and the failures after which there is one."""
+
+    attempts: int = 2
+    retry_on: tuple[str, ...] = (
+        "connect-failure",
+        "refused-stream",
+        "unavailable",
+        "cancelled",
+        "resource-exhausted",
+        "retriable-status-codes",
+    )
+
+
 class Specification(View, frozen=True):
     """The body of a workload."""
 
@@ -210,6 +224,7 @@ class Specification(View, frozen=True):
     rollout_options: Rollout = Rollout()
     security_options: Security = Security()
     load_balancer: LoadBalancer = LoadBalancer()
+    request_retry_policy: Retries = Retries()
 
 
 class Workload(Envelope, frozen=True):

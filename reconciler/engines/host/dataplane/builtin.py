@@ -11,11 +11,9 @@ import socket
 from collections.abc import Callable, Iterator
 
 from reconciler.bugs import contained
-from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import Forwarder
-from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import LatencyListener, Service, Traffic
+from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -23,7 +21,6 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 from reconciler.reasons import Reason
-from reconciler.settings import HostSettings
 from reconciler.tasks import cancel_and_wait
 
 RETRY_SECONDS = 2.0
@@ -42,31 +39,19 @@ _open: set[asyncio.Task[None]] = set()
 
 
 class BuiltinDataPlane:
-    """Serves each workload at its port of ``ports``.
-
-    ``wake`` is called with a workload that needs a replica for a connection that waits, ``changed`` when an address or
-    an error changed.
-    """
+    """Serves each workload at its port of ``context.ports``."""
 
     name = "builtin"
     metrics = frozenset({"concurrency"})
 
-    def __init__(
-        self,
-        ports: ServicePorts,
-        settings: HostSettings,
-        clock: Clock,
-        append_event: Callable[[EngineEvent], None],
-        wake: Callable[[Key], None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._ports = ports
-        self._limits = settings.hold
+    def __init__(self, context: PlaneContext) -> None:
+        self._ports = context.ports
+        self._limits = context.limits
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH
-        self._clock = clock
-        self._append_event = append_event
-        self._wake = wake
-        self._changed = changed
+        self._clock = context.clock
+        self._append_event = context.append_event
+        self._wake = context.wake
+        self._changed = context.changed
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._forwarders: dict[Key, Forwarder] = {}
         self._servers: dict[Key, asyncio.Server] = {}
@@ -120,6 +105,9 @@ class BuiltinDataPlane:
         self._ready[key] = ready
         if (forwarder := self._forwarders.get(key)) is not None:
             forwarder.update(forwarder.service, ready)
+
+    async def synchronize(self, key: Key) -> None:
+        """Do nothing: ``update`` is in force when it returns."""
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""

@@ -7,10 +7,14 @@ from typing import Protocol
 
 import msgspec
 
+from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import Endpoint
+from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Specification
+from reconciler.model.kinds.workload import Specification, metric_of
+from reconciler.settings import HoldSettings
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -18,6 +22,9 @@ class Service(msgspec.Struct, frozen=True):
 
     Until ``hold_until`` (monotonic seconds) no replica gets new requests: they wait, as if no replica were ready, and
     ``host.hold.seconds`` begin at that time. Without another call, they continue then. 0: nothing is held.
+
+    The rest is for a data plane that sees requests: the seconds until the response, the number of retries and the
+    failures for them, whether a response names its replica on demand, and whether latency is measured.
     """
 
     key: Key
@@ -25,6 +32,11 @@ class Service(msgspec.Struct, frozen=True):
     protocol: str = "http"
     max_concurrency: int = 0
     hold_until: float = 0.0
+    timeout_seconds: int = 5
+    retries: int = 2
+    retry_on: tuple[str, ...] = ("connect-failure",)
+    debug: bool = False
+    measures_latency: bool = False
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -43,6 +55,21 @@ class Traffic(msgspec.Struct, frozen=True):
 
 LatencyListener = Callable[[Key, str, float], None]
 """Takes the workload and the name of the replica that answered a request, and the milliseconds until the response."""
+
+
+class PlaneContext(msgspec.Struct, frozen=True):
+    """What a data plane gets from its location.
+
+    ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
+    error changed.
+    """
+
+    ports: ServicePorts
+    limits: HoldSettings
+    clock: Clock
+    append_event: Callable[[EngineEvent], None]
+    wake: Callable[[Key], None]
+    changed: Callable[[], None]
 
 
 class DataPlane(Protocol):
@@ -71,7 +98,13 @@ class DataPlane(Protocol):
         """Release the address of a deleted workload."""
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        """Set the ready replicas of a workload. When it returns, no other replica gets new connections."""
+        """Set the ready replicas of a workload; they are in force when ``synchronize`` returns."""
+
+    async def synchronize(self, key: Key) -> None:
+        """Return when new requests of a workload go to its ready replicas and to no other, or after a second.
+
+        The termination of a replica begins after that.
+        """
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""
@@ -102,5 +135,16 @@ def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.
     if not ports or wanted.suspended or wanted.type is Type.CRON:
         return None
     protocols = {port.number: port.protocol for each in spec.containers for port in each.ports}
-    limit = wanted.options.autoscaling.max_concurrency
-    return Service(wanted.key, ports[0], protocols.get(ports[0], "http"), limit, hold_until)
+    retry = spec.request_retry_policy
+    return Service(
+        wanted.key,
+        ports[0],
+        protocols.get(ports[0], "http"),
+        wanted.options.autoscaling.max_concurrency,
+        hold_until,
+        wanted.options.timeout_seconds,
+        retry.attempts,
+        tuple(sorted(retry.retry_on)),
+        wanted.options.debug,
+        metric_of(wanted.type, wanted.options) == "latency",
+    )

@@ -14,7 +14,7 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import Service, Traffic
+from reconciler.engines.host.dataplane.protocol import PlaneContext, Service, Traffic
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings
@@ -33,9 +33,15 @@ class Plane:
         self.changes = 0
         settings = HostSettings(hold=hold or HoldSettings(), first_service_port=first, last_service_port=last)
         file = path / "dataplane" / "ports.json"
-        self.dataplane = BuiltinDataPlane(
-            ServicePorts(file, settings), settings, SystemClock(), self.events.append, self.woken.append, self._change
+        context = PlaneContext(
+            ServicePorts(file, settings),
+            settings.hold,
+            SystemClock(),
+            self.events.append,
+            self.woken.append,
+            self._change,
         )
+        self.dataplane = BuiltinDataPlane(context)
 
     def _change(self) -> None:
         self.changes += 1

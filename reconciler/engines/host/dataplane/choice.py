@@ -1,0 +1,64 @@
+"""The data planes that there are, and which of them a location uses."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from contextlib import suppress
+from pathlib import Path
+
+from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.haproxy.master import retire
+from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
+from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
+from reconciler.settings import Settings
+
+AUTO = "auto"
+"""In the settings of a location: HAProxy if the installed one does all that the built-in data plane does."""
+
+HAPROXY = HaproxyDataPlane.name
+
+DATAPLANE = "dataplane"
+"""Name of the directory of the data plane below the directory of a location."""
+
+_ACCOUNT = "haproxy"
+"""The user that the package of HAProxy creates."""
+
+
+def dataplane_of(settings: Settings, location: str) -> str:
+    """The name of the data plane of ``location``."""
+    bound = settings.locations.get(location)
+    name = bound.dataplane if bound is not None else BuiltinDataPlane.name
+    if name != AUTO:
+        return name
+    program = find_program()
+    return HAPROXY if program is not None and program.complete else BuiltinDataPlane.name
+
+
+def make_dataplane(settings: Settings, location: str, root: Path, context: PlaneContext) -> DataPlane:
+    """The data plane of ``location``, whose directory is ``root``."""
+    if dataplane_of(settings, location) == HAPROXY:
+        return HaproxyDataPlane(_directory(root), Setup(location, _user(settings.host.default_user)), context)
+    return BuiltinDataPlane(context)
+
+
+def end_former(current: DataPlane, root: Path) -> None:
+    """End what another data plane left running at the location whose directory is ``root``; requests end first."""
+    if current.name != HAPROXY:
+        retire(_directory(root))
+
+
+def _directory(root: Path) -> Path:
+    return root / DATAPLANE / HAPROXY
+
+
+def _user(default: str) -> tuple[int, int] | None:
+    """The numbers of user and group of HAProxy under a daemon that runs as root; None: those of the daemon."""
+    if os.geteuid() != 0:
+        return None
+    for name in (_ACCOUNT, default):
+        with suppress(KeyError):
+            found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+            return (found.pw_uid, found.pw_gid) if found.pw_uid else None
+    return None

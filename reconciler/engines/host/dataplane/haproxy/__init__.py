@@ -1,0 +1,1 @@
+"""The data plane with HAProxy: one configuration file, brought to the live process through its socket."""

@@ -1,0 +1,249 @@
+"""Renders the configuration of HAProxy: pure functions from what is served to the text of its file.
+
+No text of a manifest gets into it: names are encoded, and all else is a number or a word from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.resources import files
+from ipaddress import ip_address
+from string import Template
+
+import msgspec
+
+from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.model.key import Key, Kind
+from reconciler.settings import HoldSettings
+
+CONFIG, HOLD, HOLDS, PAGES = "haproxy.cfg", "hold.lua", "holds.map", "pages"
+MASTER_SOCKET, STATS_SOCKET, LOG_SOCKET, PID = "master.sock", "stats.sock", "log.sock", "haproxy.pid"
+"""The files of one location; HAProxy works in their directory, since the path of a socket must be short."""
+
+SELF = "_self"
+"""The server that is the address of the workload itself: no encoded name begins like this.
+
+A worker that was replaced passes its last requests there, because it knows no new servers.
+"""
+
+TUNNEL = "1h"
+"""How long a connection without a message stays: a WebSocket, or one of a port with the protocol tcp."""
+
+CONNECT = "2s"
+MAX_RELOADS = 20
+"""A worker that still has connections after so many reloads is ended."""
+FILES = 65_536
+
+MESSAGES = {
+    502: "no valid response came from a replica",
+    503: "no replica was free in time",
+    504: "no response came in time",
+}
+"""Status → the message of its page."""
+
+REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr"'
+"""A line of the log: backend, server, status, and the milliseconds in the queue, to connect and until the response."""
+
+_TEMPLATE = Template(files(__package__).joinpath("shared.cfg").read_text(encoding="utf-8"))
+_FRONTEND = re.compile(r"^frontend (\S+):in from .*\n  bind \S+:(\d+)$", re.MULTILINE)
+_WORDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+_STATUSES = frozenset({"401", "403", "404", "408", "425", "500", "501", "502", "503", "504"})
+"""The statuses that HAProxy can retry."""
+_RETRIES = {
+    "connect-failure": ("conn-failure",),
+    "refused-stream": ("conn-failure",),
+    "reset": ("empty-response",),
+    "gateway-error": ("502", "503", "504"),
+    "5xx": ("500", "501", "502", "503", "504", "empty-response"),
+}
+"""A failure of requestRetryPolicy → the words of HAProxy for it."""
+
+
+class Server(msgspec.Struct, frozen=True, order=True):
+    """A replica: its encoded name, ``host:port``, and how many requests it gets at once (0: any number)."""
+
+    name: str
+    address: str
+    limit: int = 0
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """A workload at its port of this host, with the replicas that get its requests."""
+
+    service: Service
+    port: int
+    servers: tuple[Server, ...] = ()
+
+
+class ProxyOptions(msgspec.Struct, frozen=True):
+    """What all workloads of a location share. ``user`` is the number of HAProxy's user and group; None: the daemon's.
+
+    Without ``lua``, requests cannot wait for the first replica.
+    """
+
+    location: str
+    hold: HoldSettings = HoldSettings()
+    threads: int = 1
+    lua: bool = True
+    user: tuple[int, int] | None = None
+
+
+def encode(text: str) -> str:
+    """``text`` in letters, digits and hyphens, all else as ``_`` with two hexadecimal digits a byte."""
+    return "".join(each if each in _WORDS else "".join(f"_{byte:02x}" for byte in each.encode()) for each in text)
+
+
+def backend_name(key: Key) -> str:
+    """The name of a workload's backend."""
+    return f"{encode(key.gvc)}:{encode(key.name)}"
+
+
+def frontend_name(key: Key) -> str:
+    """The name of a workload's frontend."""
+    return f"{backend_name(key)}:in"
+
+
+def decode_key(name: str) -> Key:
+    """The workload of the backend ``name``."""
+    gvc, _, workload = name.partition(":")
+    return Key(Kind.WORKLOAD, _decode(gvc), _decode(workload))
+
+
+def decode_name(name: str) -> str:
+    """The replica of the server ``name``."""
+    return _decode(name)
+
+
+def server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
+    """The server for a ready replica; None if it has no address for ``port``."""
+    host, _, number = endpoint.ports.get(str(port), "").rpartition(":")
+    try:
+        return Server(encode(endpoint.name), f"{ip_address(host.strip('[]'))}:{int(number)}", limit)
+    except ValueError:
+        return None
+
+
+def render(options: ProxyOptions, backends: Iterable[Backend]) -> str:
+    """The whole file. The same input gives the same text, in any order of ``backends``."""
+    ordered = sorted(backends, key=lambda each: each.service.key)
+    sections = [_sections(options, each, servers=True) for each in ordered]
+    return _shared(options, structure(options, ordered)) + "".join(sections)
+
+
+def structure(options: ProxyOptions, backends: Iterable[Backend]) -> str:
+    """A digest of all that only a reload can change: everything but the servers. The live process shows it."""
+    ordered = sorted(backends, key=lambda each: each.service.key)
+    parts = [_shared(options, ""), *(_sections(options, each, servers=False) for each in ordered)]
+    return blake2b("".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def add_server(backend: Backend, each: Server) -> str:
+    """The words that define a server, in the file and for the command ``add server``."""
+    limit = f" maxconn {each.limit}" if each.limit else ""
+    return f"{each.address}{limit}{_protocol(backend.service)}"
+
+
+def read_ports(config: str) -> dict[Key, int]:
+    """The ports of the workloads in a file that ``render`` made."""
+    return {decode_key(name): int(port) for name, port in _FRONTEND.findall(config)}
+
+
+def pages() -> dict[int, str]:
+    """Status → the page of an error, as text or, for a client that accepts it, as JSON."""
+    return {status: _page(status, message) for status, message in MESSAGES.items()}
+
+
+def _page(status: int, message: str) -> str:
+    start = f'{{"status":{status},"message":"{message}","id":"'.replace('"', '\\"')
+    plain = f"{status}: {message} (request "
+    return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id)]%[var(txn.json),iif("\\"}}",")")]\n'
+
+
+def _shared(options: ProxyOptions, digest: str) -> str:
+    """All that is before the first workload: the file shared.cfg with the options."""
+    hold = options.hold
+    still = "if { nbsrv eq 0 } !{ stopping }"
+    wait = f"lua.hold {hold.seconds:g} {still}"
+    values: dict[str, object] = {
+        "digest": digest,
+        "stats_socket": STATS_SOCKET,
+        "log_socket": LOG_SOCKET,
+        "threads": options.threads,
+        "files": FILES,
+        "reloads": MAX_RELOADS,
+        "user": "  uid {}\n  gid {}".format(*options.user) if options.user else "",
+        "load": f"  lua-load ./{HOLD}",
+        "pages": "\n".join(map(_error_page, MESSAGES)),
+        "connect": CONNECT,
+        "tunnel": TUNNEL,
+        "queue": round(1000 * hold.seconds),
+        "inspect": round(1000 * hold.seconds) + 1000,
+        "requests": hold.requests,
+        "most_queued": max(hold.requests, 1),
+        "hold_request": f"  http-request {wait}\n  http-request deny deny_status 503 {still}",
+        "hold_connection": f"  tcp-request content {wait}\n  tcp-request content reject {still}",
+    }
+    if not options.lua:
+        values |= dict.fromkeys(("load", "hold_request", "hold_connection"), "")
+    text = _TEMPLATE.substitute(values)
+    return "".join(f"{line}\n" for line in text.splitlines() if line)
+
+
+def _error_page(status: int) -> str:
+    more = " hdr retry-after 1" if status == 503 else ""
+    page = f"lf-file ./{PAGES}/{status}"
+    return f'  http-error status {status} content-type text/plain {page} hdr x-reconciler-json "%[var(txn.json)]"{more}'
+
+
+@lru_cache(maxsize=8192)
+def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
+    service, name = backend.service, backend_name(backend.service.key)
+    mode = "tcp" if service.protocol == "tcp" else "http"
+    seconds = service.timeout_seconds
+    lines = [
+        f"frontend {frontend_name(service.key)} from {mode}-frontend",
+        f"  bind {ADDRESS}:{backend.port}",
+        *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
+        *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
+        f"  default_backend {name}",
+        f"backend {name} from {mode}-backend",
+        *(_of_requests(options, service) if mode == "http" else ["  retries 2"]),
+        f"  use-server {SELF} if {{ stopping }}",
+        f"  server {SELF} {ADDRESS}:{backend.port} weight 0{_protocol(service)}",
+        *(f"  server {each.name} {add_server(backend, each)}" for each in (sorted(backend.servers) if servers else ())),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
+    words = sorted({word for name in service.retry_on for word in _retry_words(name)})
+    lines = [f"  timeout server {service.timeout_seconds}s", f"  retries {service.retries if words else 0}"]
+    if words:
+        lines.append(f"  retry-on {' '.join(words)}")
+    if service.debug:
+        shown = f"if {{ var(txn.debug) -m bool }} !{{ srv_name {SELF} }}"
+        lines += [
+            "  http-request set-var(txn.debug) bool(true) if { req.hdr(x-platform-debug) -m str true }",
+            f"  http-response set-header x-platform-location {encode(options.location)} {shown}",
+            f"  http-response set-header x-platform-replica %s {shown}",
+        ]
+    return lines
+
+
+def _retry_words(name: str) -> tuple[str, ...]:
+    return (name,) if name in _STATUSES else _RETRIES.get(name, ())
+
+
+def _protocol(service: Service) -> str:
+    return " proto h2" if service.protocol in ("http2", "grpc") else ""
+
+
+def _decode(text: str) -> str:
+    head, *coded = text.split("_")
+    whole = head.encode() + b"".join(bytes.fromhex(each[:2]) + each[2:].encode() for each in coded)
+    return whole.decode()

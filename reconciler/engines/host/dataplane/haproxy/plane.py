@@ -1,0 +1,240 @@
+"""HAProxy as the data plane of a location: a file with all that is wanted, and a live process that is brought to it.
+
+What the process does is compared with what is wanted after every change and every two seconds, so a lost command, a
+crash and an earlier daemon make no difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.bugs import contained
+from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name
+from reconciler.engines.host.dataplane.haproxy.live import LiveServer
+from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
+from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
+from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
+from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
+from reconciler.engines.host.fair_turn import event_or_time
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+
+COMPARE_SECONDS = 2.0
+"""Seconds between two comparisons of the live state with what is wanted."""
+PROVING_SECONDS = 0.05
+"""The same while a replica works on its first requests: it gets more than a few only after an answer."""
+THREADS = 4
+"""The most threads of HAProxy."""
+APPLIED_SECONDS = 1.0
+"""The longest wait for a change to be in force: HAProxy may be down."""
+
+
+class Setup(NamedTuple):
+    """The location, and the numbers of the user and group that HAProxy runs as; None: those of the daemon."""
+
+    location: str
+    user: tuple[int, int] | None = None
+
+
+class HaproxyDataPlane:
+    """Serves each workload at its port of ``context.ports``. ``directory`` has the files of HAProxy."""
+
+    name = "haproxy"
+    metrics = frozenset({"concurrency", "rps", "latency"})
+
+    def __init__(self, directory: Path, setup: Setup, context: PlaneContext) -> None:
+        self._setup = setup
+        self._context = context
+        self._clock = context.clock
+        self._wanted = WantedState(context.ports)
+        self._master = Master(directory, self._on_end)
+        self._proxy = LiveProxy(self._master, context.clock)
+        self._log = LogSocket(self._on_hold)
+        self._dirty = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._refused: dict[Key, int] = {}
+        self._opened = False
+        self._lua = True
+        self._failure = ""
+        self._shown: object = None
+
+    async def run(self) -> None:
+        """Bring HAProxy to what is wanted, until cancelled."""
+        while True:
+            self._dirty.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                with contained("data plane"):
+                    await self._reconcile()
+            finally:
+                for each in waiting:
+                    each.cancel()
+            with contained("data plane"):
+                await self._wait()
+
+    async def close(self) -> None:
+        """Leave HAProxy alone: it goes on without the daemon."""
+        self._log.close()
+        self._master.close()
+        self._opened = False
+
+    def publish(self, service: Service) -> None:
+        """Serve ``service`` at the port of its workload from now on."""
+        if self._wanted.services.get(service.key) != service:
+            self._wanted.services[service.key] = service
+            self._dirty.set()
+
+    def withdraw(self, key: Key) -> None:
+        """Stop listening for ``key``; open requests go on until their replica ends."""
+        if self._wanted.withdraw(key):
+            self._dirty.set()
+
+    def forget(self, key: Key) -> None:
+        """Withdraw ``key`` and release its port."""
+        self.withdraw(key)
+        self._refused.pop(key, None)
+        self._wanted.forget(key)
+
+    def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Give new requests of ``key`` to ``ready`` only; ``synchronize`` returns when it is so."""
+        self._wanted.update(key, ready)
+        self._dirty.set()
+
+    async def synchronize(self, key: Key) -> None:
+        """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
+        if key in self._wanted.services:
+            applied = asyncio.get_running_loop().create_future()
+            self._waiting.append(applied)
+            self._dirty.set()
+            await asyncio.wait((applied,), timeout=APPLIED_SECONDS)
+
+    def address(self, key: Key) -> str:
+        """``127.0.0.1:port`` of a served workload; "" if it is not served."""
+        return f"{ADDRESS}:{self._wanted.port(key)}" if self._serves(key) else ""
+
+    def error(self, key: Key) -> str:
+        """Why the workload is not served as wanted; "" if it is."""
+        return self._wanted.errors.get(key, self._failure) if key in self._wanted.services else ""
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """What HAProxy is not used for yet."""
+        service = self._wanted.services.get(wanted.key)
+        if service is not None:
+            yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes."
+            if not self._lua:
+                yield "Requests do not wait for the first replica: the installed HAProxy lacks Lua."
+            if service.protocol == "grpc" and service.retries:
+                yield "Requests are not tried again for a status of gRPC."
+
+    async def traffic(self) -> dict[Key, Traffic]:
+        """The counts of each served workload. Raises EngineError if they are too old."""
+        if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
+            raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
+        return {key: self._proxy.live[backend_name(key)].traffic for key in self._wanted.services if self._serves(key)}
+
+    def live_servers(self, key: Key) -> dict[str, LiveServer]:
+        """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""
+        found = self._proxy.live.get(backend_name(key))
+        return {name: each for name, each in found.servers.items() if name != SELF} if found is not None else {}
+
+    def listen(self, listener: LatencyListener) -> None:
+        """Call ``listener`` for each answered request of a workload that scales by latency."""
+        self._log.listen(listener)
+
+    def _serves(self, key: Key) -> bool:
+        return key in self._wanted.services and backend_name(key) in self._proxy.live
+
+    async def _wait(self) -> None:
+        """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
+        now = self._clock.monotonic()
+        ends = (each.hold_until for each in self._wanted.services.values() if each.hold_until > now)
+        due = min(now + COMPARE_SECONDS, self._proxy.due or float("inf"), *ends)
+        while not self._dirty.is_set() and (now := self._clock.monotonic()) < due:
+            names = self._wanted.unproven(self._proxy.live)
+            await event_or_time(self._dirty, self._clock, min(due, now + PROVING_SECONDS) if names else due)
+            if names and not self._dirty.is_set():
+                await self._prove(names)
+
+    async def _prove(self, names: list[str]) -> None:
+        try:
+            await self._proxy.read_some(names)
+            self._wanted.note_answers(self._proxy.live)
+            backends = self._wanted.backends(self._proxy.live, self._clock.monotonic())
+            await self._proxy.send(each for each in backends if backend_name(each.service.key) in names)
+        except EngineError:
+            # The next comparison reports it.
+            self._dirty.set()
+
+    async def _reconcile(self) -> None:
+        failure = ""
+        try:
+            await self._bring()
+        except EngineError as error:
+            failure = str(error)
+        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live))
+        if shown != self._shown:
+            self._failure, self._shown = failure, shown
+            self._context.changed()
+
+    async def _bring(self) -> None:
+        if not self._opened:
+            self._open()
+        await self._proxy.read()
+        self._wanted.note_answers(self._proxy.live)
+        now = self._clock.monotonic()
+        holds = self._wanted.holds(now, self._clock.now(), self._context.limits.seconds)
+        await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds)
+        self._report(restarted=self._proxy.take_lost())
+
+    def _open(self) -> None:
+        """Find the program, and what an earlier daemon left running. Raises EngineError."""
+        program = find_program()
+        if program is None or not program.usable:
+            oldest = ".".join(map(str, OLDEST))
+            found = f"only {program.text} is" if program is not None else "it is not"
+            message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
+            raise EngineError(message, reason=Reason.PROXY_FAILED)
+        location, user = self._setup
+        self._lua = program.lua
+        self._master.open(program.path)
+        self._proxy.open(
+            ProxyOptions(location, self._context.limits, min(os.cpu_count() or 1, THREADS), program.lua, user)
+        )
+        self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
+        self._wanted.adopt_ports(self._master.config())
+        self._opened = True
+
+    def _report(self, *, restarted: bool) -> None:
+        """Wake workloads with requests that wait for the first replica, and append events."""
+        for key in self._wanted.services:
+            found = self._proxy.live.get(backend_name(key))
+            if found is None:
+                continue
+            if found.traffic.waiting:
+                self._on_hold(key)
+            refused = found.refused - self._refused.get(key, found.refused)
+            self._refused[key] = found.refused
+            if refused > 0:
+                some = "a request was" if refused == 1 else f"{refused} requests were"
+                text = f"{some} refused: no replica was free in time, or too many waited already"
+                self._context.append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
+            if restarted:
+                text = "HAProxy had ended and was started again: the requests in flight were lost"
+                self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
+
+    def _on_hold(self, key: Key) -> None:
+        if key in self._wanted.services and self._wanted.is_empty(key):
+            self._context.wake(key)
+
+    def _on_end(self) -> None:
+        self._dirty.set()

@@ -1,0 +1,127 @@
+"""What HAProxy is to serve: services, their ready replicas and ports, as the backends of its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.forwarder import UNPROVEN
+from reconciler.engines.host.dataplane.haproxy.config import (
+    SELF,
+    Backend,
+    Server,
+    backend_name,
+    encode,
+    read_ports,
+    server,
+)
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
+from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+
+Live = Mapping[str, LiveBackend]
+
+
+class WantedState:
+    """The wanted state of one location. ``errors`` are of workloads that cannot be served at their port."""
+
+    def __init__(self, ports: ServicePorts) -> None:
+        self.services: dict[Key, Service] = {}
+        self.errors: dict[Key, str] = {}
+        self._ports = ports
+        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
+        self._proven: dict[Key, set[tuple[str, str]]] = {}
+
+    def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
+        self._ready[key] = ready
+        names = {encode(each.name) for each in ready}
+        self._proven[key] = {proven for proven in self._proven.get(key, ()) if proven[0] in names}
+
+    def is_empty(self, key: Key) -> bool:
+        """Whether no replica of ``key`` is ready, as far as is known."""
+        return not self._ready.get(key)
+
+    def port(self, key: Key) -> int | None:
+        """The port of ``key``; None if it has none yet."""
+        return self._ports.find(key)
+
+    def withdraw(self, key: Key) -> bool:
+        """Serve ``key`` no longer; return whether it was served."""
+        self.errors.pop(key, None)
+        return self.services.pop(key, None) is not None
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted workload, and release its port."""
+        self._ready.pop(key, None)
+        self._proven.pop(key, None)
+        self._ports.release(key)
+
+    def adopt_ports(self, config: str) -> None:
+        """Learn the ports of workloads from the configuration in force, if the file of ports was lost."""
+        for key, port in read_ports(config).items():
+            if self._ports.find(key) is None and key in self.services:
+                self._ports.reserve(key, port)
+
+    def note_answers(self, live: Live) -> None:
+        """Remember the replicas that have answered: they may get any number of requests."""
+        for key in self.services:
+            if (found := live.get(backend_name(key))) is not None:
+                proven = self._proven.setdefault(key, set())
+                proven |= {(name, each.address) for name, each in found.servers.items() if each.proven}
+
+    def unproven(self, live: Live) -> list[str]:
+        """The backends with requests now, and with a replica that has not answered yet."""
+        found = (backend_name(key) for key, service in self.services.items() if not service.max_concurrency)
+        busy = (name for name in found if name in live and live[name].open)
+        return [name for name in busy if not all(each.proven for each in live[name].replicas)]
+
+    def backends(self, live: Live, now: float) -> list[Backend]:
+        """The backends of all workloads that can be served, in order. ``now`` is monotonic time.
+
+        While an operator holds the requests of one, no replica gets any.
+        """
+        found = []
+        for key, service in sorted(self.services.items()):
+            if (port := self._usable_port(key, live)) is not None:
+                found.append(Backend(service, port, self._servers(service, live.get(backend_name(key)), now)))
+        return found
+
+    def holds(self, monotonic: float, epoch: float, seconds: float) -> dict[str, int]:
+        """The backends whose requests an operator holds, and until when (seconds of the epoch) they wait at most."""
+        ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
+        return {backend_name(key): ceil(epoch + left + seconds) for key, left in ends.items()}
+
+    def _servers(self, service: Service, live: LiveBackend | None, now: float) -> tuple[Server, ...]:
+        ready = self._ready.get(service.key)
+        if service.hold_until > now:
+            return ()
+        if ready is None:
+            # An earlier daemon found them ready. This one does not know yet, so they go on.
+            adopted = live.servers.items() if live is not None else ()
+            return tuple(Server(name, each.address, each.limit) for name, each in adopted if name != SELF)
+        found = (server(each, service.port, 0) for each in ready)
+        return tuple(Server(each.name, each.address, self._limit(service, each)) for each in found if each is not None)
+
+    def _limit(self, service: Service, each: Server) -> int:
+        proven = (each.name, each.address) in self._proven.get(service.key, ())
+        return service.max_concurrency or (0 if proven else UNPROVEN)
+
+    def _usable_port(self, key: Key, live: Live) -> int | None:
+        """The port of ``key``, unless another program has it."""
+        self.errors.pop(key, None)
+        known = self._ports.find(key)
+        try:
+            if known is None:
+                known = self._ports.choose(key)
+                self._ports.reserve(key, known)
+        except EngineError as error:
+            self.errors[key] = str(error)
+            return None
+        if backend_name(key) in live or bindable(known):
+            return known
+        self.errors[key] = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: another program uses this port"
+        return None

@@ -1,0 +1,1 @@
+"""The data plane with HAProxy: its text, its decisions, and a real process."""

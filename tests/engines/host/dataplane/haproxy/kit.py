@@ -1,0 +1,183 @@
+"""A data plane with a real HAProxy, replicas that answer HTTP, and clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.endpoints import Endpoint
+from reconciler.engines.host.dataplane.haproxy.master import find_master
+from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
+from reconciler.engines.host.dataplane.ports import ServicePorts
+from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
+from reconciler.engines.protocol import EngineEvent
+from reconciler.model.key import Key, Kind
+from reconciler.settings import HoldSettings, HostSettings
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+OTHER = Key(Kind.WORKLOAD, "shop", "api")
+SERVICE = Service(KEY, PORT)
+HOLD = HoldSettings(requests=40, seconds=20.0)
+
+
+class Answer(NamedTuple):
+    """The response to a request; status 0 if the connection ended without one."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+class WebReplica:
+    """An HTTP server that answers with its name, once ``gate`` is open; ``most`` requests were open at once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.heads: list[str] = []
+        self.open = 0
+        self.most = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> WebReplica:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    @property
+    def endpoint(self) -> Endpoint:
+        assert self._server is not None
+        address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return Endpoint(self.name, address, {str(PORT): address}, 1)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+                self.open += 1
+                self.most = max(self.most, self.open)
+                try:
+                    await self.gate.wait()
+                finally:
+                    self.open -= 1
+                body = self.name.encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+
+
+class Browser:
+    """A connection that sends one request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def to(cls, address: str) -> Browser:
+        host, _, port = address.rpartition(":")
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    def send(self, *headers: str) -> None:
+        lines = ("GET / HTTP/1.1", "Host: web", *headers, "", "")
+        self._writer.write("\r\n".join(lines).encode())
+
+    async def answer(self) -> Answer:
+        """The next response; its body has a length."""
+        async with asyncio.timeout(PATIENCE):
+            try:
+                head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+                body = await self._reader.readexactly(int(headers.get("content-length", 0)))
+            except (asyncio.IncompleteReadError, OSError):
+                return Answer(0, {}, "")
+        return Answer(int(head[0].split()[1]), headers, body.decode())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def get(address: str, *headers: str) -> Answer:
+    """The answer to one request on a connection of its own; 0 where nothing listens."""
+    try:
+        browser = await Browser.to(address)
+    except OSError:
+        return Answer(0, {}, "")
+    try:
+        browser.send("Connection: close", *headers)
+        return await browser.answer()
+    finally:
+        browser.close()
+
+
+class Plane:
+    """A data plane that runs below ``path``, with what it reported. HAProxy outlives it."""
+
+    def __init__(self, path: Path, hold: HoldSettings = HOLD) -> None:
+        self.events: list[EngineEvent] = []
+        self.woken: list[Key] = []
+        self.changes = 0
+        self.directory = path / "haproxy"
+        self.clock = SystemClock()
+        ports = ServicePorts(path / "ports.json", HostSettings())
+        context = PlaneContext(ports, hold, self.clock, self.events.append, self.woken.append, self._change)
+        self.dataplane = HaproxyDataPlane(self.directory, Setup("here"), context)
+
+    def _change(self) -> None:
+        self.changes += 1
+
+    @property
+    def master(self) -> int:
+        """The number of the process; 0 if none runs."""
+        found = find_master(self.directory)
+        return found.pid if found is not None else 0
+
+    async def address(self, service: Service = SERVICE, *replicas: WebReplica) -> str:
+        """Publish ``service`` with ``replicas``; its address, once it is served."""
+        await self.ready(*replicas, key=service.key)
+        self.dataplane.publish(service)
+        await until(lambda: self.dataplane.address(service.key))
+        await self.dataplane.synchronize(service.key)
+        return self.dataplane.address(service.key)
+
+    async def ready(self, *replicas: WebReplica, key: Key = KEY) -> None:
+        """Let just these be ready, and wait until that is in force."""
+        self.dataplane.update(key, tuple(each.endpoint for each in replicas))
+        await self.dataplane.synchronize(key)
+
+    async def waiting(self, count: int, key: Key = KEY) -> None:
+        """Return when so many requests wait for a replica."""
+        for _ in range(1000):
+            await self.dataplane.synchronize(key)
+            if (await self.dataplane.traffic())[key].waiting == count:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"never {count} requests wait: {await self.dataplane.traffic()}")
+
+
+def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) -> None:
+    """Play ``story`` while a data plane runs."""
+
+    async def whole() -> None:
+        made = plane()
+        running = asyncio.create_task(made.dataplane.run())
+        try:
+            await story(made)
+        finally:
+            running.cancel()
+            await made.dataplane.close()
+
+    asyncio.run(whole())
+
+
+def end(path: Path) -> None:
+    """End the HAProxy below ``path``."""
+    if (found := find_master(path / "haproxy")) is not None:
+        os.kill(found.pid, signal.SIGTERM)

@@ -1,0 +1,131 @@
+"""Which data plane a location uses, with the HAProxy that is installed; and an address that outlasts a change."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.choice import dataplane_of, end_former
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG
+from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.engines.host.dataplane.ports import ServicePorts
+from reconciler.engines.host.dataplane.protocol import PlaneContext
+from reconciler.settings import HoldSettings, HostSettings, LocationSettings, Settings
+from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, end, get, play
+from tests.engines.host.dataplane.kit import until
+from tests.support.programs import tool
+
+NEW = "HAProxy version 3.0.1-1 2024/06/10\nBuilt with Lua version : Lua 5.4.6\n"
+OLD = "HAProxy version 2.4.3 2021/08/17\nBuilt with Lua version : Lua 5.3.6\n"
+PLAIN = "HAProxy version 2.6.12-1+deb12u4 2026/10/17\nBuilt without Lua support\n"
+
+
+@pytest.fixture(name="install")
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that is searched first; the program ``haproxy`` in it is a script."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", str(directory), prepend=":")
+    return directory / "haproxy"
+
+
+def script(path: Path, text: str) -> None:
+    """Write an executable script."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def versioned(path: Path, text: str) -> None:
+    """Let ``haproxy -vv`` print ``text``."""
+    script(path, f"cat <<'END'\n{text}END")
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"), [(NEW, "haproxy"), (OLD, "builtin"), (PLAIN, "builtin"), ("something else\n", "builtin")]
+)
+def test_auto_takes_haproxy_if_it_does_all_that_is_needed(
+    tmp_path: Path, install: Path, text: str, chosen: str
+) -> None:
+    versioned(install, text)
+    bound = {name: LocationSettings("host", dataplane=name) for name in ("auto", "haproxy", "builtin")}
+    settings = Settings("acme", (), tmp_path, locations=bound)
+    assert dataplane_of(settings, "auto") == chosen
+    assert dataplane_of(settings, "haproxy") == "haproxy"
+    assert dataplane_of(settings, "builtin") == "builtin"
+
+
+def test_facts_of_the_program_are_read(install: Path) -> None:
+    versioned(install, NEW)
+    found = find_program()
+    assert found is not None
+    assert (found.version, found.text, found.lua, found.complete) == ((3, 0), "3.0.1-1", True, True)
+
+
+@pytest.mark.parametrize(("text", "why"), [(OLD, "only 2.4.3 is installed"), ("", "it is not installed")])
+def test_without_a_usable_haproxy_workloads_have_the_reason(tmp_path: Path, install: Path, text: str, why: str) -> None:
+    versioned(install, text)
+
+    async def story(plane: Plane) -> None:
+        plane.dataplane.publish(SERVICE)
+        await until(lambda: plane.dataplane.error(KEY))
+        assert why in plane.dataplane.error(KEY)
+        assert plane.dataplane.address(KEY) == ""
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, install: Path) -> None:
+    real = tool("haproxy", "haproxy")
+    flag = tmp_path / "refuse"
+    check = f'if [ "$1" = -c ] && [ -e {flag} ]; then echo "[ALERT] (1) : config : no such keyword" >&2; exit 1; fi'
+    without_lua = f'if [ "$1" = -vv ]; then {real} -vv | grep -v Lua; exit; fi'
+    script(install, f'{check}\n{without_lua}\nexec {real} "$@"')
+
+    async def story(plane: Plane) -> None:
+        address = await plane.address(SERVICE, await WebReplica("a").start())
+        flag.touch()
+        before = (plane.directory / CONFIG).read_bytes()
+        plane.dataplane.publish(SERVICE.__class__(OTHER, 8080))
+        await until(lambda: plane.dataplane.error(OTHER))
+        error = plane.dataplane.error(KEY)
+        assert error == "HAProxy refused its configuration, the former one stays in force: config : no such keyword"
+        assert (plane.directory / CONFIG).read_bytes() == before
+        assert (await get(address)).body == "a"
+        flag.unlink()
+        await until(lambda: plane.dataplane.address(OTHER))
+        assert plane.dataplane.error(KEY) == ""
+        # This one was built without Lua: nothing can wait.
+        assert (await get(plane.dataplane.address(OTHER))).status == 503
+
+    try:
+        play(lambda: Plane(tmp_path), story)
+    finally:
+        end(tmp_path)
+
+
+def test_an_address_outlasts_a_change_of_the_data_plane(tmp_path: Path) -> None:
+    tool("haproxy", "haproxy")
+    addresses: list[str] = []
+
+    async def story(plane: Plane) -> None:
+        addresses.append(await plane.address(SERVICE, await WebReplica("a").start()))
+
+    async def builtin() -> None:
+        ports = ServicePorts(tmp_path / "dataplane" / "ports.json", HostSettings())
+        context = PlaneContext(ports, HoldSettings(), Plane(tmp_path).clock, list, list, list)
+        plane = BuiltinDataPlane(context)
+        end_former(plane, tmp_path)
+        plane.publish(SERVICE)
+        running = asyncio.create_task(plane.run())
+        await until(lambda: plane.address(KEY))
+        addresses.append(plane.address(KEY))
+        running.cancel()
+        await plane.close()
+
+    asyncio.run(builtin())
+    play(lambda: Plane(tmp_path / "dataplane"), story)
+    asyncio.run(builtin())
+    assert len(set(addresses)) == 1

@@ -1,0 +1,102 @@
+"""From the live state of HAProxy to the commands that bring it to what is wanted."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server
+from reconciler.engines.host.dataplane.haproxy.live import (
+    LiveBackend,
+    LiveServer,
+    commands,
+    hold_commands,
+    read_holds,
+    read_live,
+)
+from reconciler.engines.host.dataplane.protocol import Service, Traffic
+from reconciler.model.key import Key, Kind
+
+WEB = Key(Kind.WORKLOAD, "shop", "web")
+READY = LiveServer("127.0.0.1:1", 10, open=0, ready=True, ends=False, proven=False)
+
+STAT = """\
+# pxname,svname,scur,slim,stot,bout,dreq,status,req_tot,addr,mode,
+shop:web:in,FRONTEND,3,100,7,1,0,OPEN,9,,http,
+shop:web,_self,0,,0,0,,no check,,127.0.0.1:18000,http,
+shop:web,a,2,10,5,0,,no check,,127.0.0.1:20001,http,
+shop:web,b,0,,5,700,,DRAIN,,127.0.0.1:20002,http,
+shop:web,BACKEND,5,10,9,1,4,UP,9,,http,
+shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,,tcp,
+shop:db,BACKEND,1,10,7,1,0,DOWN,,,tcp,
+"""
+
+
+def wanted(*servers: Server) -> list[Backend]:
+    """The workload with these servers."""
+    return [Backend(Service(WEB, 8080), 18_000, servers)]
+
+
+def test_the_state_is_read() -> None:
+    web, database = read_live(STAT)["shop:web"], read_live(STAT)["shop:db"]
+    assert web.servers["a"] == LiveServer("127.0.0.1:20001", 10, open=2, ready=True, ends=False, proven=False)
+    assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True)
+    assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
+    assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
+    assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
+    with pytest.raises(ValueError, match="pxname"):
+        read_live("# something,else\n")
+
+
+@pytest.mark.parametrize(
+    ("server", "live", "expected"),
+    [
+        pytest.param(
+            Server("a", "127.0.0.1:1", 10),
+            None,
+            ["add server shop:web/a 127.0.0.1:1 maxconn 10", "set server shop:web/a state ready"],
+            id="new",
+        ),
+        pytest.param(Server("a", "127.0.0.1:1", 10), READY, [], id="as wanted"),
+        pytest.param(
+            Server("a", "127.0.0.1:1", 10),
+            READY._replace(ready=False, ends=True),
+            ["set server shop:web/a state ready"],
+            id="back again",
+        ),
+        pytest.param(
+            Server("a", "127.0.0.1:2", 0),
+            READY,
+            ["set server shop:web/a addr 127.0.0.1 port 2", "set maxconn server shop:web/a 0"],
+            id="changed",
+        ),
+        pytest.param(None, READY._replace(open=1), ["set server shop:web/a state drain"], id="leaves with requests"),
+        pytest.param(None, READY._replace(open=1, ends=True), [], id="still has requests"),
+        pytest.param(
+            None, READY, ["set server shop:web/a state maint", "del server shop:web/a"], id="leaves without requests"
+        ),
+    ],
+)
+def test_a_server_is_brought_to_what_is_wanted(
+    server: Server | None, live: LiveServer | None, expected: list[str]
+) -> None:
+    servers = {SELF: READY} | ({"a": live} if live is not None else {})
+    state = {"shop:web": LiveBackend(0, 0, 0, servers)}
+    assert list(commands(wanted(*([server] if server else [])), state)) == expected
+
+
+def test_servers_come_before_others_leave_and_unknown_backends_wait_for_a_reload() -> None:
+    state = {"shop:web": LiveBackend(0, 0, 0, {"a": READY})}
+    first = next(iter(commands(wanted(Server("b", "127.0.0.1:2")), state)))
+    assert first == "add server shop:web/b 127.0.0.1:2"
+    assert list(commands(wanted(Server("b", "127.0.0.1:2")), {})) == []
+
+
+def test_holds_are_brought_to_what_is_wanted() -> None:
+    live = read_holds("0x55 shop:a 100\n0x56 shop:b 200\nName: HAProxy\n")
+    assert live == {"shop:a": 100, "shop:b": 200}
+    found = list(hold_commands({"shop:b": 300, "shop:c": 400}, live))
+    assert found == [
+        "del map ./holds.map shop:a",
+        "set map ./holds.map shop:b 300",
+        "add map ./holds.map shop:c 400",
+    ]

@@ -1,0 +1,384 @@
+"""The data plane with a real HAProxy, one for all tests here: each adopts the process of the test before it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.dataplane.forwarder import UNPROVEN
+from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
+from reconciler.model.key import Key
+from reconciler.settings import HoldSettings
+from tests.engines.host.dataplane.haproxy.kit import (
+    KEY,
+    OTHER,
+    SERVICE,
+    Answer,
+    Browser,
+    Plane,
+    WebReplica,
+    end,
+    get,
+    play,
+)
+from tests.engines.host.dataplane.kit import Client, Replica, until
+from tests.support.programs import tool
+
+
+@pytest.fixture(scope="module", name="path")
+def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of the location, whose HAProxy ends after the last test."""
+    tool("haproxy", "haproxy")
+    path = tmp_path_factory.mktemp("location")
+    yield path
+    end(path)
+
+
+def test_requests_reach_ready_replicas_only_and_open_ones_end(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        old, new = await WebReplica("old").start(), await WebReplica("new").start()
+        address = await plane.address(SERVICE, old)
+        assert (await get(address)).body == "old"
+        old.gate.clear()
+        open_one = asyncio.create_task(get(address))
+        await until(lambda: old.open)
+        await plane.ready(new)
+        assert [(await get(address)).body for _ in range(3)] == ["new"] * 3
+        old.gate.set()
+        assert (await open_one).body == "old"
+        live = plane.dataplane.live_servers(KEY)
+        await until(lambda: "old" not in plane.dataplane.live_servers(KEY))
+        assert set(live) >= {"new"}
+
+    play(lambda: Plane(path), story)
+
+
+def test_replicas_get_the_address_of_the_client_and_an_id_of_the_request(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        await get(address)
+        await get(address, "X-Forwarded-For: 192.0.2.1", "X-Request-Id: 7")
+        await get(address, "X-Request-Id: two words")
+        first, second, third = (head.lower() for head in replica.heads)
+        assert "x-forwarded-for: 127.0.0.1" in first
+        assert "x-request-id: " in first
+        assert "x-forwarded-for: 192.0.2.1" in second
+        assert "x-request-id: 7\r" in second
+        assert "two words" not in third
+
+    play(lambda: Plane(path), story)
+
+
+def test_requests_wait_for_the_first_replica_and_reach_it_a_few_at_a_time(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        asked = [asyncio.create_task(get(address)) for _ in range(3 * UNPROVEN)]
+        await until(lambda: plane.woken)
+        await plane.waiting(len(asked))
+        assert set(plane.woken) == {KEY}
+        replica = await WebReplica("a").start()
+        replica.gate.clear()
+        await plane.ready(replica)
+        await until(lambda: replica.open == UNPROVEN)
+        await plane.waiting(2 * UNPROVEN)
+        assert replica.most == UNPROVEN
+        replica.gate.set()
+        assert {(await each).body for each in asked} == {"a"}
+        await until(lambda: not plane.dataplane.live_servers(KEY)["a"].limit)
+
+    play(lambda: Plane(path), story)
+
+
+def test_waiting_requests_outlast_a_reload_and_a_daemon(path: Path) -> None:
+    replica = WebReplica("a")
+
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        asked = [asyncio.create_task(get(address)) for _ in range(5)]
+        await plane.waiting(5)
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        master = plane.master
+        again = Plane(path)
+        await plane.dataplane.close()
+        again.dataplane.publish(SERVICE)
+        running = asyncio.create_task(again.dataplane.run())
+        await until(lambda: again.woken)
+        await again.ready(await replica.start())
+        assert {(await each).body for each in asked} == {"a"}
+        assert again.master == master
+        running.cancel()
+        await again.dataplane.close()
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_request_that_waits_too_long_is_refused_with_a_page(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        text, data = await asyncio.gather(get(address), get(address, "Accept: application/json", "X-Request-Id: r1"))
+        assert (text.status, text.headers["retry-after"], text.headers["content-type"]) == (503, "1", "text/plain")
+        assert text.body.startswith("503: no replica was free in time (request ")
+        assert data.headers["content-type"] == "application/json"
+        assert json.loads(data.body) == {"status": 503, "message": "no replica was free in time", "id": "r1"}
+        await until(lambda: plane.events)
+        [event] = plane.events
+        assert (event.key, event.reason) == (KEY, "ConnectionsRefused")
+        assert event.message.startswith("2 requests were refused: ")
+
+    play(lambda: Plane(path, HoldSettings(seconds=0.5)), story)
+
+
+def test_a_request_beyond_the_longest_line_is_refused_at_once(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        waiting = asyncio.create_task(get(address))
+        await plane.waiting(1)
+        assert (await get(address)).status == 503
+        await plane.ready(await WebReplica("a").start())
+        assert (await waiting).body == "a"
+
+    play(lambda: Plane(path, HoldSettings(requests=1)), story)
+
+
+def test_a_client_that_gave_up_leaves_the_line(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        gone = [await Browser.to(address) for _ in range(10)]
+        for each in gone:
+            each.send()
+        await plane.waiting(10)
+        for each in gone:
+            each.close()
+        await plane.waiting(0)
+        replica = await WebReplica("a").start()
+        await plane.ready(replica)
+        assert (await get(address)).body == "a"
+        assert len(replica.heads) == 1
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_replica_never_has_more_requests_than_it_may(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(msgspec.structs.replace(SERVICE, max_concurrency=2), replica)
+        replica.gate.clear()
+        asked = [asyncio.create_task(get(address)) for _ in range(12)]
+        await plane.waiting(10)
+        await until(lambda: replica.open == 2)
+        replica.gate.set()
+        assert {(await each).body for each in asked} == {"a"}
+        assert replica.most == 2
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_late_response_is_a_timeout_and_a_replica_that_is_gone_another_one(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        slow, gone = await WebReplica("slow").start(), WebReplica("gone")
+        slow.gate.clear()
+        address = await plane.address(msgspec.structs.replace(SERVICE, timeout_seconds=1), slow)
+        late = await get(address)
+        assert (late.status, late.body[:5]) == (504, "504: ")
+        slow.gate.set()
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        lost = msgspec.structs.replace(
+            slow.endpoint, name="gone", ports=dict.fromkeys(slow.endpoint.ports, f"127.0.0.1:{port}")
+        )
+        plane.dataplane.update(KEY, (lost, slow.endpoint))
+        await plane.dataplane.synchronize(KEY)
+        assert [(await get(address)).body for _ in range(4)] == ["slow"] * 4
+        assert gone.heads == []
+
+    play(lambda: Plane(path), story)
+
+
+def test_connections_of_a_tcp_port_wait_and_are_refused_without_words(path: Path) -> None:
+    service = msgspec.structs.replace(SERVICE, protocol="tcp")
+
+    async def story(plane: Plane) -> None:
+        address = await plane.address(service)
+        client = await Client.to(address)
+        client.send()
+        await plane.waiting(1)
+        beyond = await Client.to(address)
+        assert await beyond.answer() == ""
+        replica = await Replica("a").start()
+        plane.dataplane.update(KEY, (replica.endpoint,))
+        assert await client.answer() == "a hello"
+        client.send(b"again\n")
+        assert await client.answer() == "a again"
+        client.close()
+
+    play(lambda: Plane(path, HoldSettings(requests=1)), story)
+
+
+def test_an_operator_holds_requests_although_a_replica_is_ready(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        on_hold = msgspec.structs.replace(SERVICE, hold_until=plane.clock.monotonic() + 600)
+        plane.dataplane.publish(on_hold)
+        await plane.dataplane.synchronize(KEY)
+        asked = asyncio.create_task(get(address))
+        await plane.waiting(1)
+        # Longer than a request waits for a replica otherwise.
+        await asyncio.sleep(0.7)
+        assert replica.heads == []
+        assert plane.woken == []
+        plane.dataplane.publish(SERVICE)
+        assert (await asked).body == "a"
+
+    play(lambda: Plane(path, HoldSettings(seconds=0.5)), story)
+
+
+def test_latency_is_measured_where_it_is_wanted(path: Path) -> None:
+    samples: list[tuple[Key, str, float]] = []
+
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("web-x7k2p").start()
+        plane.dataplane.listen(lambda key, name, milliseconds: samples.append((key, name, milliseconds)))
+        measured = msgspec.structs.replace(SERVICE, key=OTHER, measures_latency=True)
+        quiet, loud = await plane.address(SERVICE, replica), await plane.address(measured, replica)
+        await get(quiet)
+        await get(loud)
+        await until(lambda: samples)
+        assert [each[:2] for each in samples] == [(OTHER, "web-x7k2p")]
+        assert 0 <= samples[0][2] < 5000
+        traffic = await plane.dataplane.traffic()
+        await until(lambda: plane.dataplane.live_servers(OTHER))
+        assert set(traffic) == {KEY, OTHER}
+
+    play(lambda: Plane(path), story)
+
+
+def test_requests_are_counted(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        before = (await plane.dataplane.traffic())[KEY]
+        for _ in range(3):
+            await get(address)
+        replica.gate.clear()
+        asked = asyncio.create_task(get(address))
+        await until(lambda: replica.open)
+        await plane.dataplane.synchronize(KEY)
+        now = (await plane.dataplane.traffic())[KEY]
+        assert (now.arrived - before.arrived, now.active, now.waiting) == (4, 1, 0)
+        replica.gate.set()
+        await asked
+
+    play(lambda: Plane(path), story)
+
+
+@pytest.mark.parametrize("victim", ["worker", "master"])
+def test_a_killed_process_is_replaced_and_the_configuration_restored(path: Path, victim: str) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        number = plane.master
+        if victim == "worker":
+            [child] = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+            number = int(child)
+        os.kill(number, signal.SIGKILL)
+        await until(lambda: plane.events)
+        assert (await get(address)).body == "a"
+        [event] = plane.events
+        assert (event.key, event.reason) == (KEY, "ProxyRestarted")
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_lost_socket_is_opened_again(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        a, b = await WebReplica("a").start(), await WebReplica("b").start()
+        address = await plane.address(SERVICE, a)
+        master = plane.master
+        (plane.directory / MASTER_SOCKET).unlink()
+        plane.dataplane.update(KEY, (b.endpoint,))
+        await until(lambda: "does not answer" in plane.dataplane.error(KEY))
+        await until(lambda: not plane.dataplane.error(KEY))
+        assert ((await get(address)).body, plane.master) == ("b", master)
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_port_that_another_program_took_is_reported_and_taken_back(path: Path) -> None:
+    addresses: list[str] = []
+
+    async def remember(plane: Plane) -> None:
+        addresses.append(await plane.address())
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        plane.dataplane.withdraw(KEY)
+        await until(lambda: not plane.dataplane.address(KEY))
+
+    play(lambda: Plane(path), remember)
+    [address] = addresses
+
+    async def story(plane: Plane) -> None:
+        other = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER), await WebReplica("b").start())
+        with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+            plane.dataplane.publish(SERVICE)
+            await until(lambda: plane.dataplane.error(KEY))
+            assert address in plane.dataplane.error(KEY)
+            assert (await get(other)).body == "b"
+        assert await plane.address() == address
+        assert plane.dataplane.error(KEY) == ""
+
+    play(lambda: Plane(path), story)
+
+
+def test_no_request_is_lost_by_reloads_and_rollouts(path: Path) -> None:
+    wrong: list[Answer] = []
+
+    async def ask(address: str, done: asyncio.Event, keep: bool) -> int:
+        browser, count = await Browser.to(address), 0
+        while not done.is_set():
+            browser.send()
+            answer = await browser.answer()
+            count += 1
+            if answer.status != 200:
+                wrong.append(answer)
+            if not keep or answer.headers.get("connection") == "close" or not answer.status:
+                browser.close()
+                browser = await Browser.to(address)
+        browser.close()
+        return count
+
+    async def story(plane: Plane) -> None:
+        replicas = [await WebReplica(f"a-{number}").start() for number in range(6)]
+        address, done = await plane.address(SERVICE, replicas[0]), asyncio.Event()
+        clients = [asyncio.create_task(ask(address, done, keep)) for keep in (True, True, False)]
+        for number in range(1, 6):
+            await plane.ready(*replicas[number - 1 : number + 1])
+            await plane.ready(replicas[number])
+            if number % 2:
+                other = Key(KEY.kind, "shop", f"more-{number}")
+                await plane.address(msgspec.structs.replace(SERVICE, key=other))
+        done.set()
+        assert min([await each for each in clients]) > 0
+        assert wrong == []
+        assert all(each.heads for each in replicas)
+
+    play(lambda: Plane(path), story)
+
+
+def test_without_workloads_nothing_runs(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address(SERVICE, await WebReplica("a").start())
+        plane.dataplane.withdraw(KEY)
+        await until(lambda: not plane.master)
+        assert (await get(address)).status == 0
+        assert await plane.address() == address
+
+    play(lambda: Plane(path), story)
