@@ -75,10 +75,10 @@ def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        line, column = _after(raw[: error.start])
+        line, column = end_of(raw[: error.start])
         return Fault("encoding", f"the byte 0x{raw[error.start]:02x} is not UTF-8", line, column, _AS_UTF8)
     if b"\0" in raw:
-        line, column = _after(raw[: raw.index(b"\0")])
+        line, column = end_of(raw[: raw.index(b"\0")])
         return Fault("encoding", "a NUL byte: the file is UTF-16, or not text at all", line, column, _AS_UTF8)
     if len(text) > limits.document_bytes and is_json(raw):
         # It is one document, so its size is known before its escapes are repaired and its values are made.
@@ -94,6 +94,7 @@ def too_large(characters: int, limits: Limits) -> str:
     return f"this document has {characters:,} characters, more than the limit of {limits.document_bytes:,}"
 
 
-def _after(sound: bytes) -> tuple[int, int]:
+def end_of(sound: bytes) -> tuple[int, int]:
+    """Line and column, counted from 1, of the byte after ``sound``, the UTF-8 text before it."""
     text = sound.decode("utf-8-sig")
     return position(text, len(text))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from yaml import YAMLError
 
 from reconciler.documents.composer import Composer, compose
-from reconciler.documents.encoding import check_encoding, fix_json_surrogates
+from reconciler.documents.encoding import check_encoding, end_of, fix_json_surrogates
 from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
@@ -62,8 +62,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
 
 def _template_fault(raw: bytes, at: int) -> Fault:
     """The fault of a file that is YAML only after it is rendered."""
-    line = raw.count(b"\n", 0, at) + 1
-    column = len(raw[raw.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    line, column = end_of(raw[:at])
     message = "this is a template, such as those of Helm, and no manifest yet"
     return Fault("template", message, line, column, "render it first, for example with `helm template`")
 
