@@ -50,6 +50,7 @@ from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification, read_specification
+from reconciler.model.no_wake import NoWake, read_no_wake
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -105,6 +106,7 @@ class HostEngine:
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
         self._holds = HoldTimes(clock)
+        self._no_wake: dict[Key, NoWake] = {}
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
@@ -216,6 +218,7 @@ class HostEngine:
     def _reload_workload(self, record: Record) -> None:
         """Want the workload as it is recorded, with its current inputs; a failure affects no other workload."""
         try:
+            self._no_wake[record.key] = read_no_wake(record.body)
             self._want(self._template(record.key, self._templates.specification(record), record.version, record.digest))
         except RecordsError:
             raise
@@ -280,6 +283,7 @@ class HostEngine:
             self._forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
+        self._no_wake[key] = read_no_wake(step.body)
         self._want(self._template(key, spec, step.version, step.digest))
         self._volumes.update(also)
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
@@ -300,7 +304,7 @@ class HostEngine:
         key = template.desired.key
         replicas = self._controller.replicas(key)
         if (service := service_of(template.desired, template.spec, self._holds.end(key))) is not None:
-            self._dataplane.publish(service)
+            self._dataplane.publish(msgspec.structs.replace(service, no_wake=self._no_wake[key]))
         else:
             self._dataplane.withdraw(key)
         wanted = self._scaling.spec_at_scale(template, replicas)
@@ -308,6 +312,7 @@ class HostEngine:
         self._controller.want(key, self._images.admit(template, wanted, versions, images))
 
     def _forget(self, key: Key) -> None:
+        self._no_wake.pop(key, None)
         self._images.forget(key)
         self._dataplane.forget(key)
         self._templates.forget(key)

@@ -119,7 +119,8 @@ class BuiltinDataPlane:
 
     def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What a forwarder of connections cannot do."""
-        return limitations(wanted, wanted.key in self._forwarders)
+        forwarder = self._forwarders.get(wanted.key)
+        return limitations(wanted, forwarder.service if forwarder is not None else None)
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The connections of each served workload."""
@@ -192,15 +193,17 @@ class BuiltinDataPlane:
                 self._append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
 
 
-def limitations(wanted: WorkloadSpec, served: bool) -> Iterator[str]:
-    """What a forwarder of connections does not enforce of ``wanted``, which has an address if it is ``served``."""
+def limitations(wanted: WorkloadSpec, service: Service | None) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is."""
     scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
     scales = not wanted.suspended and scale.min_scale < scale.max_scale
     if metric in NOT_COUNTED and scales:
         yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
     if metric == "concurrency" and scales:
         yield "Concurrency is the number of open connections: the built-in data plane counts no requests."
-    if served:
+    if service is not None and service.no_wake and scale.min_scale == 0:
+        yield "The tag reconciler/no-wake is not applied: every connection starts a replica."
+    if service is not None:
         yield (
             "The endpoint is one port of 127.0.0.1, without host names, TLS, routes, request timeouts and retries: the "
             "built-in data plane forwards connections, while the daemon runs."

@@ -14,6 +14,7 @@ from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, metric_of
+from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
 
 
@@ -25,6 +26,9 @@ class Service(msgspec.Struct, frozen=True):
 
     The rest is for a data plane that sees requests: the seconds until the response, the number of retries and the
     failures for them, whether a response names its replica on demand, and whether latency is measured.
+
+    Requests that match ``no_wake`` start no replica: without a ready one they are refused at once. They count as no
+    traffic, as far as the data plane can separate them, so that monitoring keeps no replica running.
     """
 
     key: Key
@@ -37,6 +41,7 @@ class Service(msgspec.Struct, frozen=True):
     retry_on: tuple[str, ...] = ("connect-failure",)
     debug: bool = False
     measures_latency: bool = False
+    no_wake: NoWake = NoWake()
 
 
 class Traffic(msgspec.Struct, frozen=True):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import Section, warning
+from reconciler.manifests.rules.registry import Section, rule, warning
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
+from reconciler.model.kinds.workload import Workload
+from reconciler.model.no_wake import NO_WAKE, no_wake_faults
 from reconciler.model.platform import PROTECTED_TAG
 from reconciler.model.suggest import closest
 
@@ -22,7 +24,7 @@ _TAKEN = {
     "reconciler/prune": frozenset({"disabled", "enabled"}),
 }
 """Tag → its valid values; other tags accept every text."""
-_KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", "reconciler/prune")
+_KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", NO_WAKE, "reconciler/prune")
 MOST = 20
 """The maximum of reported tags of a document, which may have 50."""
 
@@ -48,6 +50,36 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
             near = closest(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
             yield Flaw(("tags", tag), f"the tag {quoted(tag)} is unknown", hint, on_key=True)
+
+
+@rule("no-wake", "docs/manifests.md#tags", Kind.WORKLOAD)
+def no_wake_entry(workload: Workload) -> Iterator[Flaw]:
+    """The entries of the tag `reconciler/no-wake` are paths and user agents.
+
+    An entry that begins with a slash is a path, or with `*` at its end a prefix of paths; any other is a part of a user
+    agent. A wrong entry would let every probe start a replica.
+    """
+    text = workload.tags.get(NO_WAKE)
+    if text is not None:
+        for entry, fault in no_wake_faults(str(text)):
+            hint = "write paths and user agents, separated by commas: /healthz, /internal/*, UptimeRobot"
+            yield Flaw(("tags", NO_WAKE), f"{quoted(entry)}: {fault}" if entry else fault, hint)
+
+
+@warning("no-wake-unused", "docs/manifests.md#tags", *Kind)
+def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
+    """The tag `reconciler/no-wake` is on a workload that scales to zero.
+
+    It has no effect elsewhere: only where no replica runs, a request starts one.
+    """
+    if NO_WAKE not in resource.tags:
+        return
+    scales = isinstance(resource, Workload) and any(
+        options.autoscaling.min_scale == 0 for options in (resource.spec.default_options, *resource.spec.local_options)
+    )
+    if not scales:
+        hint = "remove it, or write `minScale: 0`" if isinstance(resource, Workload) else "remove it"
+        yield Flaw(("tags", NO_WAKE), "the tag has no effect: nothing here scales to zero", hint, on_key=True)
 
 
 def _either(taken: frozenset[str], text: str) -> str:

@@ -15,8 +15,11 @@ from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service, Traffic
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Autoscaling, Options
+from reconciler.model.no_wake import parse_no_wake
 from reconciler.settings import HoldSettings, HostSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
 
@@ -390,6 +393,18 @@ def test_connections_are_counted_from_their_arrival_to_their_end(tmp_path: Path)
             client.close()
         await until(lambda: replica.open == 0)
         assert (await plane.counts(0, 0)).arrived == 6
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_requests_that_shall_not_wake_are_not_enforced(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        options = Options(autoscaling=Autoscaling(min_scale=0))
+        spec = WorkloadSpec(KEY, Type.SERVERLESS, 1, "digest", "hash", 1, (ContainerSpec("main"),), options)
+        await plane.address(msgspec.structs.replace(SERVICE, no_wake=parse_no_wake("/healthz")))
+        assert [each for each in plane.dataplane.limitations(spec) if "reconciler/no-wake" in each] != []
+        await plane.address()
+        assert [each for each in plane.dataplane.limitations(spec) if "reconciler/no-wake" in each] == []
 
     play(lambda: Plane(tmp_path), story)
 
