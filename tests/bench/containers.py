@@ -25,7 +25,7 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from tests.bench.ground import Ground
 from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, share
-from tests.bench.measure import Failed
+from tests.bench.measure import Failed, machine_cpu
 from tests.bench.table import Row
 from tests.engines.host.provisioning.kit import vault
 from tests.support.podman import IMAGE, PodmanService, podman_service
@@ -66,10 +66,10 @@ def _ours(ground: Ground, service: PodmanService) -> Iterator[Row]:
         with site.daemon(fresh=True) as daemon:
             yield from _words(site, ground.often(20))
             files = {f"shop/{name}.yaml": _server(name, _each(ground)) for name in NAMES}
-            began = site.commit(files)
+            began, before = site.commit(files), machine_cpu()
             site.wait_healthy(*NAMES)
-            taken = time.perf_counter() - began
-            yield Row(f"{count} containers from the commit to all healthy", taken, 15 * count / 100)
+            taken, cpu = time.perf_counter() - began, _cpu_since(before)
+            yield Row(f"{count} containers from the commit to all healthy", taken, 15 * count / 100, note=cpu)
             time.sleep(REST_SECONDS)
             busy, resident = share(daemon.process.pid, 4.0 if ground.quick else 30.0)
             note = "the daemon alone; readiness and liveness over HTTP, every 10 s each"
@@ -139,11 +139,10 @@ def _theirs(ground: Ground, service: PodmanService) -> Iterator[Row]:
     count = len(NAMES) * _each(ground)
     file = ground.scratch / "pods.yaml"
     file.write_text("---\n".join(yaml.safe_dump(_pod(number)) for number in range(count)))
-    began = time.perf_counter()
+    began, before = time.perf_counter(), machine_cpu()
     _podman(service, "kube", "play", str(file))
-    yield Row(
-        f"podman kube play: {count} pods of the same", time.perf_counter() - began, 0, note="no probes, no rollout"
-    )
+    taken, note = time.perf_counter() - began, f"{_cpu_since(before)}; no probes, no rollout"
+    yield Row(f"podman kube play: {count} pods of the same", taken, 0, note=note)
     began = time.perf_counter()
     _podman(service, "kube", "down", str(file))
     yield Row("  until they are gone", time.perf_counter() - began, 0)
@@ -153,12 +152,18 @@ def _theirs(ground: Ground, service: PodmanService) -> Iterator[Row]:
         _podman(service, "run", "--detach", "--replace", "--rm", "--name", f"q{number}", *LIMITS, *port,
                 "--entrypoint", "/bin/sh", IMAGE, *SERVE)  # fmt: skip
 
-    began = time.perf_counter()
+    began, before = time.perf_counter(), machine_cpu()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, range(count)))
-    note = "what its unit runs, without systemd; no network of a replica, no probes"
-    yield Row(f"a quadlet of the same, {count} times", time.perf_counter() - began, 0, note=note)
+    taken = time.perf_counter() - began
+    note = f"{_cpu_since(before)}; what its unit runs, without systemd; no network of a replica, no probes"
+    yield Row(f"a quadlet of the same, {count} times", taken, 0, note=note)
     service.clear()
+
+
+def _cpu_since(before: float) -> str:
+    """The CPU that this machine has used since then: Podman, its monitors and containers belong to no process here."""
+    return f"{machine_cpu() - before:.1f} s of CPU of all programs"
 
 
 def _pod(number: int) -> dict[str, Any]:

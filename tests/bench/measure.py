@@ -75,15 +75,15 @@ class Crowd:
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
-        self._busy, self._own = _busy(), _own()
+        self._busy, self._own = machine_cpu(), _own()
 
     def share(self) -> float:
         """Part of all CPU time, 0 to 1."""
         whole = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
-        return max(0.0, _busy() - self._busy - (_own() - self._own)) / whole
+        return max(0.0, machine_cpu() - self._busy - (_own() - self._own)) / whole
 
 
-def _busy() -> float:
+def machine_cpu() -> float:
     """CPU seconds that all programs of this machine have used."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, interrupts, soft, *_ = map(int, file.readline().split()[1:])

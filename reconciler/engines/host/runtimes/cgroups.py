@@ -46,7 +46,9 @@ def mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
         lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    return [found for line in lines if (found := _parse_mount(line, own)) is not None]
+    # Each container adds mounts of other kinds.
+    listed = [line for line in lines if " - cgroup" in line]
+    return [found for line in listed if (found := _parse_mount(line, own)) is not None]
 
 
 def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
