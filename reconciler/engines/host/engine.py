@@ -90,7 +90,7 @@ class HostEngine:
         files = Files(root, site.secrets, settings.scheme)
         self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates)
         self._volumes = VolumeSets(self._claims, self._provisioner)
-        self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses)
+        self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))

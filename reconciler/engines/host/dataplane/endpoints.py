@@ -46,6 +46,10 @@ Addresses = Callable[[Key, str, Mapping[int, int]], Mapping[int, str] | None]
 """Runtime.addresses."""
 
 
+Publish = Callable[[Key, Mapping[str, Mapping[int, str]]], None]
+"""Runtime.publish."""
+
+
 def _on_this_host(_key: Key, _replica: str, _ports: Mapping[int, int]) -> None:
     """The addresses for containers that have no network of their own."""
 
@@ -112,11 +116,14 @@ class Endpoints:
     """The ready replicas of each workload at one location, also in files.
 
     Those below ``directory`` have addresses for programs of this host. Beside it, ``container-endpoints`` has the ones
-    for containers with a network of their own, as ``addresses`` returns them.
+    for containers with a network of their own, as ``addresses`` returns them; ``publish`` gets these, too.
     """
 
-    def __init__(self, directory: Path, addresses: Addresses = _on_this_host) -> None:
+    def __init__(
+        self, directory: Path, addresses: Addresses = _on_this_host, publish: Publish = lambda _key, _ready: None
+    ) -> None:
         self._addresses = addresses
+        self._publish = publish
         self._of_host = EndpointFiles(directory)
         self._of_containers = EndpointFiles(directory.with_name(CONTAINER_ENDPOINTS))
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
@@ -158,6 +165,7 @@ class Endpoints:
         """Forget a deleted workload."""
         for listener in self._listeners if self._ready.pop(key, ()) else ():
             listener(key, ())
+        self._publish(key, {})
         self._of_host.delete(key)
         self._of_containers.delete(key)
 
@@ -165,7 +173,9 @@ class Endpoints:
         if self._addresses(key, "", {}) is None:
             return
         found = ((each, self._addresses(key, each.name, each.ports)) for each in serving)
-        self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in found if addresses))
+        reached = [(each, addresses) for each, addresses in found if addresses]
+        self._publish(key, {each.name: addresses for each, addresses in reached})
+        self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in reached))
 
 
 def move_endpoints(root: Path) -> None:

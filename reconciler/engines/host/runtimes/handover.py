@@ -91,6 +91,11 @@ class HandoverRuntime:
         found = (each.addresses(key, replica, ports) for each in (self._current, *self._former))
         return next((each for each in found if each is not None), None)
 
+    def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
+        """Let the containers of all runtimes find the ready replicas of a workload."""
+        for runtime in (self._current, *self._former):
+            runtime.publish(key, ready)
+
     async def start(self, launch: ContainerStart) -> None:
         """Start a container in the current runtime. Raises EngineError."""
         await self._of(launch.place.key, launch.place.replica).start(launch)

@@ -23,6 +23,9 @@ class HostPrograms:
     def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
         """None: they share the network of this host."""
 
+    def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
+        """Does nothing: programs of this host find replicas in the endpoints files."""
+
     async def can_sleep(self, place: ContainerId) -> bool:  # noqa: ARG002
         """Every host has it, and nothing runs it here."""
         return True

@@ -171,10 +171,7 @@ class Runtime(Protocol):
     """Without ``image_store``: holds images that a former runtime pulled, which are only removed now."""
 
     async def open(self, on_end: OnEnd) -> None:
-        """Discover and watch running containers. Must be called once, before all other methods.
-
-        After a failure, or after ``close``, it may be called again.
-        """
+        """Discover and watch running containers, before all other methods; again after a failure or ``close``."""
 
     async def close(self) -> None:
         """Stop watching; containers keep running. Does nothing if it is not open."""
@@ -203,6 +200,9 @@ class Runtime(Protocol):
 
         ``ports`` maps them to the assigned ones. None if containers share the network of this host.
         """
+
+    def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
+        """Let containers find the ready replicas of a workload, each with its ``addresses``, by name."""
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""

@@ -283,7 +283,7 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
     run(story())
 
 
-def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
+def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoints_files(
     tmp_path: Path, service: PodmanService
 ) -> None:
     ports, other = free_ports([8080], ()), free_ports([8080], (), spread="another")
@@ -292,9 +292,13 @@ def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
         for each in api old; do
           file=$(cat /run/reconciler/endpoints/$each.json); at=${file#*\"address\":\"}; at=${at%%\"*}
           echo $each $(printf "GET /index.html HTTP/1.0\r\n\r\n" | nc ${at%:*} ${at#*:} | tail -n 1)
+        done
+        for each in api api.shop.platform.local; do
+          echo $each $(printf "GET /index.html HTTP/1.0\r\n\r\n" | nc $each 8080 | tail -n 1)
         done; echo end
     """
     old = Key(Kind.WORKLOAD, "shop", "old")
+    expected = "api page\nold process\napi page\napi.shop.platform.local page\nend\n"
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.0 200 OK\r\n\r\nprocess\n")
@@ -306,12 +310,12 @@ def test_containers_reach_replicas_at_the_addresses_in_their_endpoints_files(
         async with hosted(root, service) as host:
             await host.runtime.start(shell(serve, replica_ports=ports))
             await host.wrote("ready")
-            endpoints = Endpoints(root / "endpoints", host.runtime.addresses)
+            endpoints = Endpoints(root / "endpoints", host.runtime.addresses, host.runtime.publish)
             endpoints.publish(KEY, [Replica("r", KEY, 1, "", 0.0, (), ports=ports, ready_since=1.0)])
             async with await asyncio.start_server(answer, "0.0.0.0", other[8080]):
                 endpoints.publish(old, [Replica("p", old, 1, "", 0.0, (), ports=other, ready_since=1.0)])
                 await host.runtime.start(shell(ask, at=place("asks"), user=1000))
-                assert await host.wrote("end", place("asks")) == "api page\nold process\nend\n"
+                assert await host.wrote("end", place("asks")) == expected
 
     run(story())
 

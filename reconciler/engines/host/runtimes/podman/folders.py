@@ -17,6 +17,7 @@ import msgspec
 from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.ownership import chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_file
 from reconciler.engines.host.runtimes.podman.stores import unmount_below
 from reconciler.engines.host.runtimes.podman.tracked import HostProcess, Tracked
@@ -67,12 +68,15 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         """The directory of the mounts of object stores of a container."""
         return self._of(place) / _STORES
 
-    def prepare(self, launch: ContainerStart, paths: ContainerPaths) -> None:
+    def hosts(self, place: ContainerId) -> Path:
+        """The file of host names of a container."""
+        return self._of(place) / _HOSTS
+
+    def prepare(self, launch: ContainerStart, paths: ContainerPaths, names: HostNames) -> None:
         """Make the files of the next start. The output of the last one stays. Raises OSError."""
         make_directory(paths.output.parent)
         os.close(os.open(paths.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
-        paths.hosts.write_text(hosts_file(launch), encoding="utf-8")
-        paths.hosts.chmod(0o644)
+        names.create(paths.hosts, launch.place, hosts_file(launch))
         make_traversable(paths.endpoints)
         paths.endpoints.chmod(0o755)
 

@@ -15,11 +15,13 @@ from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
+from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
+from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -28,14 +30,27 @@ _NOTICED_WITHIN, _PAUSE = 2.0, 0.05
 
 
 class Launcher:
-    """Starts containers of one location, whose files are in ``folders``."""
+    """Starts containers of one location, whose files are in ``folders``; they resolve ``names``."""
 
-    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock) -> None:
+    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, names: HostNames) -> None:
         self._service = service
         self._folders = folders
         self._clock = clock
+        self._names = names
 
-    async def start_sandbox(self, launch: ContainerStart) -> Tracked:
+    async def provide_sandbox(self, launch: ContainerStart, known: TrackedContainers) -> Tracked:
+        """The sandbox of the replica, started if none is ``known`` to run. Raises EngineError."""
+        place = sandbox_place(launch)
+        found = known.get(place)
+        if found is not None and found.running.alive:
+            return found
+        if known.of_replica(place.key, place.replica):
+            await self._service.sweeper.delete_replica(place.key, place.replica)
+        tracked = await self._start_sandbox(launch)
+        known.add(tracked)
+        return tracked
+
+    async def _start_sandbox(self, launch: ContainerStart) -> Tracked:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         at = self._clock.monotonic()
         found = await self._service.sandboxes.make(launch)
@@ -58,7 +73,7 @@ class Launcher:
         at, service = self._clock.monotonic(), self._service
         paths = self._folders.paths(launch.place, self._folders.root / CONTAINER_ENDPOINTS)
         try:
-            await asyncio.to_thread(self._folders.prepare, launch, paths)
+            await asyncio.to_thread(self._folders.prepare, launch, paths, self._names)
             seen = await asyncio.to_thread(self._with_stores, launch)
         except OSError as error:
             place = launch.place

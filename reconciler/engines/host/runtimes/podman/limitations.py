@@ -28,12 +28,6 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)
-    if any(each.ports for each in wanted.containers):
-        name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
-        yield (
-            f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS, for "
-            "workloads of the same GVC at the same location."
-        )
     yield (
         "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "
         "at the same location."

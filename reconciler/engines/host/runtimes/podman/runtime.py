@@ -11,6 +11,7 @@ from signal import SIGKILL
 import httpx2
 
 from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
@@ -21,11 +22,12 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
+from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
+from reconciler.engines.host.runtimes.podman.network.names_writer import NamesWriter
 from reconciler.engines.host.runtimes.podman.programs import LACKING, oci_command, remove_old_folders
 from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, resize, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
-from reconciler.engines.host.runtimes.podman.tracked import Tracked
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
@@ -50,10 +52,13 @@ _TRIAL_SECONDS = 10.0
 class _Opened:
     """What exists between ``open`` and ``close``."""
 
-    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
+    def __init__(
+        self, service: Service, folders: ContainerFolders, names: HostNames, clock: Clock, on_end: OnEnd
+    ) -> None:
         self.service = service
-        self.launcher = Launcher(service, folders, clock)
+        self.launcher = Launcher(service, folders, clock, names)
         self.containers = TrackedContainers(service, folders, clock, on_end)
+        self.names = NamesWriter(names, folders, self.containers, clock)
 
 
 class PodmanRuntime:
@@ -82,6 +87,7 @@ class PodmanRuntime:
         self._socket = socket
         self._transport = transport
         self._folders = ContainerFolders(root)
+        self._names = HostNames(root / CONTAINER_ENDPOINTS)
         self._labels = labels_of(root, location)
         self._images = PodmanImages(socket, self._labels.owner, insecure, transport)
         self.image_store: ImageStore | None = self._images
@@ -96,12 +102,14 @@ class PodmanRuntime:
             begun.push_async_callback(service.client.close)
             adopted = await adopt(service, self._clock)
             await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
-            opened = _Opened(service, self._folders, self._clock, on_end)
+            await asyncio.to_thread(self._names.load)
+            opened = _Opened(service, self._folders, self._names, self._clock, on_end)
             begun.push_async_callback(opened.containers.close)
             for tracked in adopted:
                 opened.containers.add(tracked)
             begun.pop_all()
         self._open = opened
+        opened.names.write()
 
     async def close(self) -> None:
         """Stop watching; containers keep running."""
@@ -109,6 +117,7 @@ class PodmanRuntime:
         if self._open is None:
             return
         service, containers = self._open.service, self._open.containers
+        await self._open.names.close()
         await containers.close()
         if not containers.all():
             await service.sweeper.release()
@@ -147,6 +156,12 @@ class PodmanRuntime:
             return {}
         rootless = self._open.service.capabilities.rootless
         return addresses_in_network(self._open.containers, rootless, (key, replica), ports)
+
+    def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
+        """Write the names of the workload into the files of host names of running containers."""
+        self._names.set(key, ready)
+        if self._open is not None:
+            self._open.names.write()
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
@@ -221,7 +236,7 @@ class PodmanRuntime:
 
     def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
         """The output file, and the writable layer of the container."""
-        known: Tracked | None = self._open.containers.get(place) if self._open is not None else None
+        known = self._open.containers.get(place) if self._open is not None else None
         return (self.output(place), *((Path(known.upper),) if known is not None and known.upper else ()))
 
     async def remove(self, key: Key, replica: str) -> None:
@@ -267,19 +282,8 @@ class PodmanRuntime:
                 message = f"{place.container} runs already in version {now.version}"
                 raise EngineError(message, reason=Reason.ALREADY_RUNNING)
             check_launch(launch)
-            sandbox = await self._sandbox(opened, launch)
+            sandbox = await opened.launcher.provide_sandbox(launch, opened.containers)
             if known is not None:
                 await opened.service.sweeper.delete_wholly([known.id])
             opened.containers.add(await opened.launcher.start_container(launch, sandbox))
-
-    async def _sandbox(self, opened: _Opened, launch: ContainerStart) -> Tracked:
-        """The sandbox of the replica, started if none runs. Raises EngineError."""
-        key, replica = launch.place.key, launch.place.replica
-        known = opened.containers.get(ContainerId(key, replica, ""))
-        if known is not None and known.running.alive:
-            return known
-        if opened.containers.of_replica(key, replica):
-            await opened.service.sweeper.delete_replica(key, replica)
-        tracked = await opened.launcher.start_sandbox(launch)
-        opened.containers.add(tracked)
-        return tracked
+            opened.names.write()
