@@ -16,7 +16,7 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.protocol import EngineEvent
 from reconciler.planning.plan import Action
-from reconciler.settings import HostSettings, Settings
+from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
 from tests.support.plans import Bench, ends, plan, step
@@ -27,19 +27,25 @@ WEB = "workload/shop/web"
 class Host(Bench):
     """A host engine over programs that there are not, and a clock of ours."""
 
-    def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime) -> None:
+    def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime, dataplane: str = "builtin") -> None:
         self._runtime = runtime
         self.time = QuickClock()
         self.time.start()
         super().__init__(path, self.time)
         self.programs = Programs(self.time)
-        self._settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.0, default_user="root"))
-        self._path = path
+        self._settings = Settings(
+            "acme",
+            (),
+            path,
+            locations={"here": LocationSettings("host", dataplane=dataplane)},
+            host=HostSettings(termination_scale=0.0, default_user="root"),
+        )
+        self.root = path / "here"
         self.engine = self._made()
 
     def _made(self) -> HostEngine:
         context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
-        engine = HostEngine(context, self._path / "here", self._runtime(self.programs))
+        engine = HostEngine(context, self.root, self._runtime(self.programs))
         self.engines["here"] = engine
         return engine
 
@@ -98,7 +104,7 @@ class Host(Bench):
 
     def replicas(self) -> list[Replica]:
         """The replicas that are written down."""
-        return Store(self._path / "here" / "replicas").load()[0]
+        return Store(self.root / "replicas").load()[0]
 
     async def event(self, reason: str) -> EngineEvent:
         """The first event with ``reason``, once it came; a replica's files are removed in threads, in real time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,21 +48,22 @@ async def status(host: Host) -> dict[str, Any]:
 class Fleet:
     """A server at the port of each replica that runs: the programs of the fake runtime listen on none."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, make: Callable[[str], Replica] = Replica) -> None:
         self._host = host
+        self._make = make
         self.servers: dict[str, Replica] = {}
 
-    async def pass_until(self, count: int) -> None:
-        """Let time pass until there are ``count`` replicas, all of them ready."""
+    async def pass_until(self, count: int, version: int = 1) -> None:
+        """Let time pass until there are ``count`` replicas of ``version`` and no others, all of them ready."""
         for _ in range(2000):
-            replicas = self._host.replicas()
-            if len(replicas) == len(self._host.engine.endpoints.get(KEY)) == count:
+            replicas, ready = self._host.replicas(), self._host.engine.endpoints.get(KEY)
+            if [each.version for each in ready] == [version] * count and len(replicas) == count:
                 return
             for name in self.servers.keys() - {each.name for each in replicas}:
                 self.servers.pop(name).stop()
             for each in replicas:
                 if each.name not in self.servers:
-                    self.servers[each.name] = await Replica(each.name).start(each.ports[PORT])
+                    self.servers[each.name] = await self._make(each.name).start(each.ports[PORT])
             await self._host.time.advance(1.0)
             await asyncio.sleep(0.005)
         raise AssertionError(f"never {count} ready replicas: {self._host.engine.endpoints.get(KEY)}")
@@ -69,7 +71,7 @@ class Fleet:
 
 async def address_of(host: Host) -> str:
     """Where the workload is served."""
-    for _ in range(100):
+    for _ in range(3000):
         if address := (await status(host))["address"]:
             return str(address)
         await host.time.advance(0.0)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
 from reconciler.engines.host.dataplane.ports import ServicePorts
@@ -18,7 +17,7 @@ from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings
-from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")
@@ -34,27 +33,17 @@ class Answer(NamedTuple):
     body: str
 
 
-class WebReplica:
+class WebReplica(Replica):
     """An HTTP server that answers with its name, once ``gate`` is open; ``most`` requests were open at once."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.gate = asyncio.Event()
-        self.gate.set()
+        super().__init__(name)
         self.heads: list[str] = []
-        self.open = 0
-        self.most = 0
-        self._server: asyncio.Server | None = None
 
-    async def start(self) -> WebReplica:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, port: int = 0) -> WebReplica:
+        """As Replica.start."""
+        await super().start(port)
         return self
-
-    @property
-    def endpoint(self) -> Endpoint:
-        assert self._server is not None
-        address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return Endpoint(self.name, address, {str(PORT): address}, 1)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
