@@ -62,6 +62,8 @@ class HaproxyDataPlane:
         self._log = LogSocket(self._on_hold)
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
+        self._updated: set[Key] = set()
+        self._due = float("-inf")
         self._refused: dict[Key, int] = {}
         self._opened = False
         self._lua = True
@@ -75,7 +77,7 @@ class HaproxyDataPlane:
             waiting, self._waiting = self._waiting, []
             try:
                 with contained("data plane"):
-                    await self._reconcile()
+                    await self._follow()
             finally:
                 for each in waiting:
                     each.cancel()
@@ -92,12 +94,12 @@ class HaproxyDataPlane:
         """Serve ``service`` at the port of its workload from now on."""
         if self._wanted.services.get(service.key) != service:
             self._wanted.services[service.key] = service
-            self._dirty.set()
+            self._compare_soon()
 
     def withdraw(self, key: Key) -> None:
         """Stop listening for ``key``; open requests go on until their replica ends."""
         if self._wanted.withdraw(key):
-            self._dirty.set()
+            self._compare_soon()
 
     def forget(self, key: Key) -> None:
         """Withdraw ``key`` and release its port."""
@@ -108,15 +110,13 @@ class HaproxyDataPlane:
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Give new requests of ``key`` to ``ready`` only; ``synchronize`` returns when it is so."""
         self._wanted.update(key, ready)
+        self._updated.add(key)
         self._dirty.set()
 
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
         if key in self._wanted.services:
-            applied = asyncio.get_running_loop().create_future()
-            self._waiting.append(applied)
-            self._dirty.set()
-            await asyncio.wait((applied,), timeout=APPLIED_SECONDS)
+            await self._applied()
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""
@@ -140,6 +140,8 @@ class HaproxyDataPlane:
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each served workload. Raises EngineError if they are too old."""
+        self._compare_soon()
+        await self._applied()
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
         return {key: self._proxy.live[backend_name(key)].traffic for key in self._wanted.services if self._serves(key)}
@@ -156,26 +158,51 @@ class HaproxyDataPlane:
     def _serves(self, key: Key) -> bool:
         return key in self._wanted.services and backend_name(key) in self._proxy.live
 
-    async def _wait(self) -> None:
-        """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
+    def _compare_soon(self) -> None:
+        """Compare everything with what is wanted at once, not only what was updated."""
+        self._due = float("-inf")
+        self._dirty.set()
+
+    async def _applied(self) -> None:
+        applied = asyncio.get_running_loop().create_future()
+        self._waiting.append(applied)
+        self._dirty.set()
+        await asyncio.wait((applied,), timeout=APPLIED_SECONDS)
+
+    async def _follow(self) -> None:
+        """Compare everything if it is time for that; else bring updated workloads to what is wanted."""
+        updated, self._updated = self._updated, set()
+        if self._clock.monotonic() < self._due:
+            await self._apply({backend_name(key) for key in updated})
+            return
+        self._due = float("inf")
+        await self._reconcile()
+        # A change that came meanwhile has made it earlier.
+        self._due = min(self._due, self._next_due())
+
+    def _next_due(self) -> float:
         now = self._clock.monotonic()
         ends = (each.hold_until for each in self._wanted.services.values() if each.hold_until > now)
-        due = min(now + COMPARE_SECONDS, self._proxy.due or float("inf"), *ends)
-        while not self._dirty.is_set() and (now := self._clock.monotonic()) < due:
-            names = self._wanted.unproven(self._proxy.live)
-            await event_or_time(self._dirty, self._clock, min(due, now + PROVING_SECONDS) if names else due)
-            if names and not self._dirty.is_set():
-                await self._prove(names)
+        return min(now + COMPARE_SECONDS, self._proxy.due or float("inf"), *ends)
 
-    async def _prove(self, names: list[str]) -> None:
+    async def _wait(self) -> None:
+        """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
+        while not self._dirty.is_set() and (now := self._clock.monotonic()) < self._due:
+            names = self._wanted.unproven(self._proxy.live)
+            await event_or_time(self._dirty, self._clock, min(self._due, now + PROVING_SECONDS) if names else self._due)
+            if names and not self._dirty.is_set():
+                await self._apply(names, read=True)
+
+    async def _apply(self, names: set[str], *, read: bool = False) -> None:
+        """Bring the servers of the backends ``names`` to what is wanted; ``read`` their state before."""
         try:
-            await self._proxy.read_some(names)
-            self._wanted.note_answers(self._proxy.live)
-            backends = self._wanted.backends(self._proxy.live, self._clock.monotonic())
-            await self._proxy.send(each for each in backends if backend_name(each.service.key) in names)
+            if read:
+                await self._proxy.read_some(names)
+                self._wanted.note_answers(self._proxy.live)
+            await self._proxy.send(self._wanted.backends(self._proxy.live, self._clock.monotonic(), names))
         except EngineError:
-            # The next comparison reports it.
-            self._dirty.set()
+            # The comparison reports it.
+            self._compare_soon()
 
     async def _reconcile(self) -> None:
         failure = ""
@@ -239,4 +266,4 @@ class HaproxyDataPlane:
             self._context.wake(key)
 
     def _on_end(self) -> None:
-        self._dirty.set()
+        self._compare_soon()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.clock import Clock
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, Backend, ProxyOptions, render, structure
+from reconciler.engines.host.dataplane.haproxy.config import (
+    HOLDS,
+    Backend,
+    ProxyOptions,
+    backend_name,
+    render,
+    structure,
+)
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, commands, hold_commands, read_holds, read_live
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
+FEW = 50
+"""With fewer workloads, reading their state one by one is faster than reading everything."""
+
 RELOAD_SECONDS = 1.0
 """The least time between two reloads, so that many new workloads cost one."""
+
+REFUSED_SECONDS = 30.0
+"""Seconds until a refused configuration is checked again."""
 
 SILENT_READS = 3
 """Reads without an answer after which HAProxy is ended and started again."""
@@ -29,6 +42,7 @@ class LiveProxy:
         self.read_at = float("-inf")
         self.due: float | None = None
         self._lost = False
+        self._refused: tuple[str, float, str] | None = None
         self._master = master
         self._options = ProxyOptions("")
         self._clock = clock
@@ -67,8 +81,11 @@ class LiveProxy:
         self._lost = self._lost and not lost
         return lost
 
-    async def read_some(self, names: Iterable[str]) -> None:
+    async def read_some(self, names: Collection[str]) -> None:
         """Read the servers of the backends ``names`` again. Raises EngineError."""
+        if len(names) > FEW:
+            await self.read()
+            return
         answer = await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names))
         for name, found in _parsed(answer).items():
             if name in self.live:
@@ -90,26 +107,38 @@ class LiveProxy:
                 await self._load(render(self._options, backends), digest)
         else:
             self._write(render(self._options, backends))
-        if self._options.lua:
+        if self._options.lua and self.live:
             await self._master.send(hold_commands(holds, self._holds))
         await self.send(backends)
 
-    async def send(self, backends: Iterable[Backend]) -> None:
+    async def send(self, backends: Sequence[Backend]) -> None:
         """Send what brings the servers of ``backends`` to what is wanted. Raises EngineError."""
         todo = list(commands(backends, self.live))
         if todo:
             await self._master.send(todo)
-            await self.read()
+            await self.read_some({backend_name(each.service.key) for each in backends})
 
     async def _load(self, text: str, digest: str) -> None:
         self._loaded_at, self.due = self._clock.monotonic(), None
-        await self._master.check_config(text)
+        await self._check(text, digest)
         self._written = text
         if self._master.running:
             await self._master.reload(digest)
         else:
             await self._master.start()
         await self.read()
+
+    async def _check(self, text: str, digest: str) -> None:
+        """Let HAProxy check ``text``; one that it refused is checked again only after a while. Raises EngineError."""
+        refused = self._refused
+        if refused is not None and refused[0] == digest and self._loaded_at < refused[1] + REFUSED_SECONDS:
+            raise EngineError(refused[2], reason=Reason.PROXY_CONFIG_REFUSED)
+        try:
+            await self._master.check_config(text)
+        except EngineError as error:
+            self._refused = (digest, self._loaded_at, str(error))
+            raise
+        self._refused = None
 
     def _write(self, text: str) -> None:
         if text != self._written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import ceil
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
@@ -73,19 +73,21 @@ class WantedState:
                 proven = self._proven.setdefault(key, set())
                 proven |= {(name, each.address) for name, each in found.servers.items() if each.proven}
 
-    def unproven(self, live: Live) -> list[str]:
+    def unproven(self, live: Live) -> set[str]:
         """The backends with requests now, and with a replica that has not answered yet."""
         found = (backend_name(key) for key, service in self.services.items() if not service.max_concurrency)
         busy = (name for name in found if name in live and live[name].open)
-        return [name for name in busy if not all(each.proven for each in live[name].replicas)]
+        return {name for name in busy if not all(each.proven for each in live[name].replicas)}
 
-    def backends(self, live: Live, now: float) -> list[Backend]:
-        """The backends of all workloads that can be served, in order. ``now`` is monotonic time.
+    def backends(self, live: Live, now: float, names: Collection[str] | None = None) -> list[Backend]:
+        """The backends ``names`` (None: of all workloads) that can be served, in order. ``now`` is monotonic time.
 
         While an operator holds the requests of one, no replica gets any.
         """
         found = []
         for key, service in sorted(self.services.items()):
+            if names is not None and backend_name(key) not in names:
+                continue
             if (port := self._usable_port(key, live)) is not None:
                 found.append(Backend(service, port, self._servers(service, live.get(backend_name(key)), now)))
         return found

@@ -95,6 +95,7 @@ def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, 
         assert (plane.directory / CONFIG).read_bytes() == before
         assert (await get(address)).body == "a"
         flag.unlink()
+        plane.dataplane.publish(SERVICE.__class__(OTHER, 8080, timeout_seconds=6))
         await until(lambda: plane.dataplane.address(OTHER))
         assert plane.dataplane.error(KEY) == ""
         # This one was built without Lua: nothing can wait.
