@@ -26,7 +26,7 @@ LONGEST_LINE = 12_000
 """Bytes of commands that are sent at once; HAProxy reads a line into a buffer of 16 KiB."""
 _ALERT = "[ALERT]"
 _NEW_CONFIG = f"{CONFIG}.new"
-_LARGEST_OUTPUT = 1 << 20
+LARGEST_OUTPUT = 1 << 20
 
 
 class Master:
@@ -130,6 +130,13 @@ class Master:
         if self._found is not None:
             procfs.signal_exactly(self._found, signal.SIGKILL)
 
+    def trim_output(self) -> None:
+        """Empty the file of its messages if it is large; they are of use when it cannot be started."""
+        path = self._directory / OUTPUT
+        with suppress(OSError):
+            if path.stat().st_size > LARGEST_OUTPUT:
+                os.truncate(path, 0)
+
     async def digest(self) -> str:
         """The digest in the configuration of the live worker. Raises EngineError."""
         lines = (await self.ask("@1 show info")).splitlines()
@@ -176,7 +183,7 @@ class Master:
         try:
             output = os.open(self._directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, mode)
             try:
-                words = ("-q", "-W", "-S", f"unix@./{MASTER_SOCKET},mode,600", "-f", CONFIG, "-p", PID)
+                words = ("-W", "-S", f"unix@./{MASTER_SOCKET},mode,600", "-f", CONFIG, "-p", PID)
                 started = subprocess.Popen(
                     [self._program, *words],
                     cwd=self._directory,
@@ -222,10 +229,7 @@ class Master:
     def _last_alert(self) -> str:
         path = self._directory / OUTPUT
         with suppress(OSError):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            if len(text) > _LARGEST_OUTPUT:
-                os.truncate(path, 0)
-            return _alert(text)
+            return _alert(path.read_text(encoding="utf-8", errors="replace"))
         return "it ended"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.haproxy.config import (
@@ -31,6 +32,14 @@ SILENT_READS = 3
 """Reads without an answer after which HAProxy is ended and started again."""
 
 
+class _Refusal(NamedTuple):
+    """The configuration that was refused last, when and why."""
+
+    digest: str
+    at: float
+    message: str
+
+
 class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not run.
 
@@ -42,7 +51,7 @@ class LiveProxy:
         self.read_at = float("-inf")
         self.due: float | None = None
         self._lost = False
-        self._refused: tuple[str, float, str] | None = None
+        self._refused: _Refusal | None = None
         self._master = master
         self._options = ProxyOptions("")
         self._clock = clock
@@ -68,6 +77,7 @@ class LiveProxy:
             await self._wake_up()
             raise
         self._silent = 0
+        self._master.trim_output()
         facts, _, counts = answer.partition("# pxname")
         lines = (line.partition(":") for line in facts.splitlines())
         self._digest = next((value.strip() for name, _, value in lines if name.lower() == "description"), "")
@@ -131,12 +141,12 @@ class LiveProxy:
     async def _check(self, text: str, digest: str) -> None:
         """Let HAProxy check ``text``; one that it refused is checked again only after a while. Raises EngineError."""
         refused = self._refused
-        if refused is not None and refused[0] == digest and self._loaded_at < refused[1] + REFUSED_SECONDS:
-            raise EngineError(refused[2], reason=Reason.PROXY_CONFIG_REFUSED)
+        if refused is not None and refused.digest == digest and self._loaded_at < refused.at + REFUSED_SECONDS:
+            raise EngineError(refused.message, reason=Reason.PROXY_CONFIG_REFUSED)
         try:
             await self._master.check_config(text)
         except EngineError as error:
-            self._refused = (digest, self._loaded_at, str(error))
+            self._refused = _Refusal(digest, self._loaded_at, str(error))
             raise
         self._refused = None
 
