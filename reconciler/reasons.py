@@ -202,7 +202,8 @@ class Reason(StrEnum):
     HOLDING_REQUESTS = ("HoldingRequests",
         _resource("An operator holds its requests: new ones wait. The message says who, until when and why.",
                   "`reconciler hold KEY --release` ends it earlier."),
-        _normal("An operator holds the requests of a workload; the message says who, until when and why."))
+        _normal("An operator holds the requests of a workload; the message says who, until when and why. Another event "
+                "follows from each location, when the hold is in force there."))
     REQUESTS_RELEASED = ("RequestsReleased",
         _normal("An operator ended a hold of requests, or its time is over. What waited goes on."))
     PINNED = ("Pinned", _source("An operator rolled it back to an older revision: the message says who, where and why.",

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     from reconciler.operations.commands import OperatorCommands
 
 
-def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> None:
-    """Carry out ``verb``, print its result, and wake the daemon. Raises RefusedError and RecordsError."""
+def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> bool:
+    """Carry out ``verb``, print its result, and wake the daemon; returns whether one runs.
+
+    Raises RefusedError and RecordsError.
+    """
     from reconciler.clock import SystemClock
     from reconciler.daemon.wake import wake
     from reconciler.operations.commands import run_operator_command
 
     settings = load(settings_file)
     click.echo(run_operator_command(settings, SystemClock(), operator(), verb))
-    if not wake(settings.state, None, reason):
+    woken = wake(settings.state, None, reason)
+    if not woken:
         click.echo("no daemon runs; the next `reconciler apply` follows it")
+    return woken
 
 
 def megabytes(size: int) -> str:

@@ -106,7 +106,7 @@ class OperatorCommands:
 
     def restart(self, key: Key) -> str:
         """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
-        found = _running_here(self._settings, self._records, key, "replicas to restart")
+        found = running_here(self._settings, self._records, key, "replicas to restart")
         _check_suspended(self._records, key, found[0].source)
         places = [record.location for record in found]
         with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
@@ -117,7 +117,7 @@ class OperatorCommands:
         """Make new requests to ``key`` wait for ``seconds``; replaces an earlier hold."""
         if not 0 < seconds <= LONGEST_HOLD:
             raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
-        [record, *_] = _running_here(self._settings, self._records, key, "requests to hold")
+        [record, *_] = running_here(self._settings, self._records, key, "requests to hold")
         if not any(each.ports for each in read_specification(record.body).containers):
             raise RefusedError(f"{key} declares no port: no requests reach it")
         until = self._clock.now() + seconds
@@ -236,7 +236,7 @@ def _reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _running_here(settings: Settings, records: Records, key: Key, what: str) -> list[Record]:
+def running_here(settings: Settings, records: Records, key: Key, what: str) -> list[Record]:
     """The records of ``key`` at locations where it has ``what`` ("replicas to restart"). Raises RefusedError."""
     nothing = f"there is nothing to {what.split()[-1]}"
     if key.kind is not Kind.WORKLOAD:

@@ -10,6 +10,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from functools import partial
 from pathlib import Path
 
@@ -186,6 +188,13 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
         assert site.address() == address
         assert f'address: "{address}"' in site.status("shop/workload/web.yaml")
         assert f", served at {address}" in site.run("describe", "workload/shop/web").stdout
+        ended = site.run("hold", "workload/shop/web", "--for", "1h")
+        assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, ["in force at here"]), ended
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(fetch, address, patience=60.0)
+            assert wait_for([answer], timeout=0.2).not_done
+            assert site.run("hold", "workload/shop/web", "--release").returncode == 0
+            assert answer.result() == "new"
 
 
 @pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])

@@ -131,9 +131,9 @@ def host_site(path: Path, files: Mapping[str, File], **settings: Any) -> Iterato
         site.end()
 
 
-def fetch(address: str, path: str = "/") -> str:
+def fetch(address: str, path: str = "/", patience: float = 10.0) -> str:
     """The answer at ``address:port``."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=patience) as answer:
         body: bytes = answer.read()
     return body.decode()
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import parse_key, settings_option
+from reconciler.cli.options import load, parse_key, read_records, settings_option
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
+
+
+PATIENCE = 15.0
+"""Seconds in which each location reports that a hold is in force; a data plane that reloads needs one or two."""
+
+POLL_SECONDS = 0.05
 
 
 def parse_length(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -34,11 +42,35 @@ def command(settings_file: Path, key: Key, seconds: float | None, reason: str, r
     """Make new requests to the workload KEY on this host wait, and release them after TIME, or with --release.
 
     Requests that replicas work on already are answered. At most `host.hold.requests` requests wait, and more are
-    refused. Status, `reconciler describe` and `reconciler events` show who holds them and why.
+    refused. The command returns when the hold is in force. Status, `reconciler describe` and `reconciler events` show
+    who holds them and why.
     """
     if release == (seconds is not None):
         raise click.UsageError("write either --for TIME or --release")
     if seconds is None:
         run_operation(settings_file, lambda operations: operations.release(key), "refresh")
-    else:
-        run_operation(settings_file, lambda operations: operations.hold(key, seconds, reason), "refresh")
+    elif run_operation(settings_file, lambda operations: operations.hold(key, seconds, reason), "refresh"):
+        click.echo(_confirmation(settings_file, key))
+
+
+def _confirmation(settings_file: Path, key: Key) -> str:
+    """``in force at here``, once each location has reported it by an event. Raises RefusedError after 15 seconds."""
+    from reconciler.errors import RefusedError
+    from reconciler.operations.commands import running_here
+    from reconciler.reasons import Reason
+
+    settings = load(settings_file)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        # A reader without access to the records gets copies of them, so they are opened anew.
+        with closing(read_records(settings)) as records:
+            places = {each.location for each in running_here(settings, records, key, "requests to hold")}
+            since = max((each.at for each in records.traffic_holds.all() if each.key == key), default=0.0)
+            events = [each for each in records.events.list(key) if each.at >= since]
+            reported = {each.location for each in events if each.reason == Reason.HOLDING_REQUESTS}
+        if places <= reported:
+            return f"in force at {', '.join(sorted(places))}"
+        if time.monotonic() >= deadline:
+            missing = ", ".join(sorted(places - reported))
+            raise RefusedError(f"not in force at {missing} after {PATIENCE:g} s; see: reconciler describe {key}")
+        time.sleep(POLL_SECONDS)

@@ -175,6 +175,7 @@ class HostEngine:
             self._controller.check_files(),
             self._images.run(),
             self._dataplane.run(),
+            self._holds.confirm(self._synchronize, self._append_event),
         )
         self._working = [asyncio.create_task(each) for each in work]
 
@@ -201,6 +202,11 @@ class HostEngine:
             controller = self._controller.workloads.get(record.key)
             if controller is not None and controller.wanted is not None:
                 self._reload_workload(record)
+
+    async def _synchronize(self, key: Key) -> bool:
+        """Return once the data plane serves a workload as wanted; False if it does not."""
+        await self._dataplane.synchronize(key)
+        return bool(self._dataplane.address(key)) and not self._dataplane.error(key)
 
     def _wake(self, key: Key) -> None:
         """Start a replica for a request that waits."""

@@ -142,6 +142,7 @@ def test_requests_wait_while_an_operator_holds_them_and_no_longer(tmp_path: Path
         await fleet.pass_until(1)
         [replica] = fleet.servers.values()
         await hold(host, 600)
+        assert (await host.event("HoldingRequests")).message.startswith("in force: new requests wait until ")
         early = await Client.to(address)
         early.send()
         await asyncio.sleep(0.05)
