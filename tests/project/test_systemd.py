@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.builtin import FILES_EACH
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.runtimes.process.spawn import ENV_REPLICAS_UNIT
+from reconciler.engines.host.runtimes.replicas_service import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
 from tests.project.tree import ROOT
 from tests.support.programs import tool

@@ -160,7 +160,7 @@ def pages() -> dict[int, str]:
 def _page(status: int, message: str) -> str:
     start = f'{{"status":{status},"message":"{message}","id":"'.replace('"', '\\"')
     plain = f"{status}: {message} (request "
-    return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id)]%[var(txn.json),iif("\\"}}",")")]\n'
+    return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id),json(utf8s)]%[var(txn.json),iif("\\"}}",")")]\n'
 
 
 def _shared(options: ProxyOptions, digest: str) -> str:

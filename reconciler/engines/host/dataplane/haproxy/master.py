@@ -13,6 +13,7 @@ from pathlib import Path
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET, PAGES, PID, pages
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.runtimes import exit_watch, procfs
+from reconciler.engines.host.runtimes.replicas_service import move_to_service
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
@@ -196,6 +197,8 @@ class Master:
                 os.close(output)
         except OSError as error:
             raise EngineError(f"HAProxy cannot be started: {error.strerror}", reason=Reason.PROXY_FAILED) from None
+        # Its workers follow: they are started by it.
+        move_to_service(started.pid)
         # Its end is watched by its number, because an earlier daemon may have started it.
         started.returncode = 0
         return started.pid

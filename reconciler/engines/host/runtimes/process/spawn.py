@@ -20,14 +20,10 @@ from reconciler.engines.host.runtimes.process.executable import directory_of, pr
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.runtimes.replicas_service import move_to_service
 from reconciler.errors import EngineError
-from reconciler.logs import log
 from reconciler.reasons import Reason
 
-ENV_REPLICAS_UNIT = "RECONCILER_REPLICAS_UNIT"
-"""Contains the name of the service; the unit of the daemon sets it."""
-_BUSCTL_SECONDS = 5
-_MANAGER = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
 _LONGEST_ARGUMENT = 1 << 17
 """The size in bytes of one argument from which on Linux refuses to start a program."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -98,43 +94,6 @@ def _run_program(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: 
         raise
     # Its end is watched by its number, because an earlier daemon may have started it.
     wrapper.returncode = 0
-
-
-def move_to_service(pid: int) -> None:
-    """Move a process into the containers' own systemd service, if there is one. Blocks for some milliseconds.
-
-    A restart of the daemon does not affect that service. systemd moves a process of the daemon's user into a service
-    that is delegated to this user, for any layout of control groups. The daemon could not do that itself: the parent
-    group of both services belongs to systemd. On failure the process stays where it is; the only effect is a message of
-    systemd at a restart.
-    """
-    unit = os.environ.get(ENV_REPLICAS_UNIT, "")
-    if not unit:
-        return
-    busctl = shutil.which("busctl")
-    if busctl is None:
-        _warn_service(unit, "busctl is not installed")
-        return
-    method = (*_MANAGER.split(), "AttachProcessesToUnit", "ssau")
-    try:
-        done = subprocess.run(
-            [busctl, "--quiet", f"--timeout={_BUSCTL_SECONDS}", "call", *method, unit, "", "1", str(pid)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=2 * _BUSCTL_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        _warn_service(unit, str(error))
-        return
-    if done.returncode:
-        _warn_service(unit, done.stderr.decode(errors="replace").strip())
-
-
-@cache
-def _warn_service(unit: str, why: str) -> None:
-    """Log each reason once."""
-    log().warning("replicas", unit=unit, message=f"containers stay in the daemon's own service: {why}")
 
 
 def _send_script(wrapper: subprocess.Popen[bytes], text: bytes) -> None:

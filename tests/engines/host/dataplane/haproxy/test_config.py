@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,16 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
     return Backend(service, port, tuple(each for each in found if each is not None))
 
 
+def prepare(path: Path, backends: Sequence[Backend], *, lua: bool = True) -> None:
+    """Write the configuration and its files."""
+    (path / PAGES).mkdir(exist_ok=True)
+    (path / HOLDS).touch()
+    for status, text in pages().items():
+        (path / PAGES / str(status)).write_text(text)
+    (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
+    (path / CONFIG).write_text(render(msgspec.structs.replace(OPTIONS, lua=lua), backends))
+
+
 @pytest.mark.parametrize("case", cases("dataplane/haproxy.yaml"))
 def test_each_service_has_its_sections(case: dict[str, Any]) -> None:
     text = render(OPTIONS, [backend(case)])
@@ -63,17 +75,24 @@ def test_haproxy_accepts_all_of_them_without_a_warning(tmp_path: Path) -> None:
     found = [case.values[0] for case in cases("dataplane/haproxy.yaml")]
     named = {backend_name(each.service.key): each for each in map(backend, found)}
     backends = [msgspec.structs.replace(each, port=18_000 + number) for number, each in enumerate(named.values())]
-    (tmp_path / PAGES).mkdir()
-    (tmp_path / HOLDS).touch()
-    for status, text in pages().items():
-        (tmp_path / PAGES / str(status)).write_text(text)
-    (tmp_path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
     for lua in (True, False):
-        (tmp_path / CONFIG).write_text(render(msgspec.structs.replace(OPTIONS, lua=lua), backends))
+        prepare(tmp_path, backends, lua=lua)
         done = subprocess.run(
             [program, "-c", "-f", CONFIG], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, [line for line in done.stderr.splitlines() if "NOTICE" not in line]) == (0, [])
+
+
+def test_haproxy_needs_no_memory_that_is_written_and_executed(tmp_path: Path) -> None:
+    """The unit of the daemon forbids it (MemoryDenyWriteExecute)."""
+    program = tool("haproxy", "haproxy")
+    prepare(tmp_path, [])
+    forbid = "import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", forbid, program, "-c", "-f", CONFIG],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_text_is_the_same_in_any_order_and_its_digest_does_not_depend_on_replicas() -> None:
