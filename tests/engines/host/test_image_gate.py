@@ -76,7 +76,7 @@ class ImageHost(Host):
         context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
         registry = Registry((), self.time, transport=self.registry.transport(HOST))
         runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images, self.labels)
-        engine = HostEngine(context, self._path / "here", runtime, registry)
+        engine = HostEngine(context, self.root, runtime, registry)
         self.engines["here"] = engine
         return engine
 

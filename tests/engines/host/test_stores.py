@@ -41,7 +41,7 @@ class StoreHost(Host):
         accounts = {"main": CloudAccountSettings("keys")} if self._bound else {}
         settings = msgspec.structs.replace(self._settings, cloud_accounts=accounts)
         context = EngineContext(self.records, "here", settings, self.time, vault(KEYS))
-        engine = HostEngine(context, self._path / "here", self._runtime(self.programs))
+        engine = HostEngine(context, self.root, self._runtime(self.programs))
         self.engines = {"here": engine, "": engine}
         return engine
 

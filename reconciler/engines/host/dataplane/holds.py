@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
@@ -54,7 +56,7 @@ class HoldTimes:
             self._dirty.clear()
             while self._new:
                 key, until = self._new.popitem()
-                with contained(f"hold of {key}"):
+                with suppress(EngineError), contained(f"hold of {key}"):
                     if await synchronize(key):
                         message = f"in force: new requests wait until {iso(until)}"
                         append_event(EngineEvent(key, Reason.HOLDING_REQUESTS, message))
