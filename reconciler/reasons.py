@@ -295,6 +295,8 @@ class Reason(StrEnum):
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
     PROXY_RESTARTED = ("ProxyRestarted",
         _warning("HAProxy had ended and was started again: the requests in flight were lost."))
+    FIREWALL_RESTORED = ("FirewallRestored",
+        _warning("Another program changed or removed the firewall of the containers; the daemon wrote it again."))
     PROXY_FAILED = ("ProxyFailed",
         _workload("HAProxy is not installed, cannot be started, or does not answer: the endpoint may not be served."))
     PROXY_CONFIG_REFUSED = ("ProxyConfigRefused",

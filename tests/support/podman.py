@@ -148,7 +148,9 @@ class PodmanService:
         for name in self.networks():
             self.request("DELETE", f"networks/{name}")
             table = name.replace("-", "_")
-            subprocess.run(["nft", f"add table ip {table}; delete table ip {table}"], check=False)
+            for family in ("ip", "inet"):
+                each = f"{family} {table}"
+                subprocess.run(["nft", f"add table {each}; delete table {each}"], check=False)
         for each in self.oci_states():
             command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
             subprocess.run(command, capture_output=True, check=False)
@@ -238,10 +240,17 @@ def groups_of(owner: str) -> list[Path]:
 
 def port_table(owner: str) -> str:
     """The table of nftables that leads ports of this host to the containers of ``owner``; "" without one."""
-    done = subprocess.run(
-        ["nft", "list", "table", "ip", f"reconciler_{owner}"], capture_output=True, text=True, check=False
-    )
-    return done.stdout
+    return _table("ip", owner)
+
+
+def firewall_table(owner: str) -> str:
+    """The table of nftables with the firewall of the containers of ``owner``; "" without one."""
+    return _table("inet", owner)
+
+
+def _table(family: str, owner: str) -> str:
+    command = ["nft", "list", "table", family, f"reconciler_{owner}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _remove_group(group: Path) -> None:

@@ -107,7 +107,7 @@ class HostEngine:
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
         self._holds = HoldTimes(clock)
         self._no_wake: dict[Key, NoWake] = {}
-        self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
+        self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event, runtime.take_events)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
         self._images = ImageGate(clock, self._reload, self._append_event, registry)

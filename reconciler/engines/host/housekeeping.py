@@ -22,11 +22,20 @@ JUMP = 5.0
 
 
 class Housekeeping:
-    """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set."""
+    """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set.
+
+    ``take_events`` is that of the runtime.
+    """
 
     def __init__(
-        self, collector: Collector, clock: Clock, location: str, append_event: Callable[[EngineEvent], None]
+        self,
+        collector: Collector,
+        clock: Clock,
+        location: str,
+        append_event: Callable[[EngineEvent], None],
+        take_events: Callable[[], list[tuple[Reason, str]]] = list,
     ) -> None:
+        self._take_events = take_events
         self._collector = collector
         self._clock = clock
         self._key = Key(Kind.LOCATION, "", location)
@@ -46,6 +55,8 @@ class Housekeeping:
                 if done.trouble and done.trouble != trouble:
                     self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
                 trouble, behind = done.trouble, done.behind
+            for reason, message in self._take_events():
+                self._append_event(EngineEvent(self._key, reason, message))
             self.check_clock()
             await self._clock.sleep(0.0 if behind else COLLECT)
 

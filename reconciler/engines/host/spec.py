@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Options, Probe, Volume
+from reconciler.model.kinds.workload import Command, Firewall, Options, Probe, Volume
 
 
 class Type(StrEnum):
@@ -58,8 +58,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     ``replicas`` is the wanted number: 0 while suspended, otherwise what scaling computes. ``version`` is that of the
     workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
-    securityOptions. ``firewall`` is whether the workload has firewall rules; ``dynamic_tags`` is whether images must be
-    checked for updates. ``pending`` is why no replica of it can start yet: its images are on their way; "" otherwise.
+    securityOptions. ``tcp_ports`` are the declared ports of the protocol tcp; ``dynamic_tags`` is whether images must
+    be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "".
     ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
     is "" where they cannot. ``stores`` are the volumes of all containers that are object stores or file shares.
     """
@@ -77,7 +77,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     suspended: bool = False
     user: int | None = None
     group: int = 0
-    firewall: bool = False
+    firewall: Firewall = Firewall()
+    tcp_ports: tuple[int, ...] = ()
     stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
     pending: str = ""

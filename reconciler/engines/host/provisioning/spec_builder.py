@@ -52,7 +52,8 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
         group=spec.security_options.filesystem_group_id,
         stores=tuple(at for each in spec.containers for at in each.volumes if at.uri.startswith(STORE_URIS)),
         dynamic_tags=spec.support_dynamic_tags,
-        firewall=spec.firewall_config != Specification().firewall_config,
+        firewall=spec.firewall_config,
+        tcp_ports=tuple(port.number for each in spec.containers for port in each.ports if port.protocol == "tcp"),
     )
     return at_scale(at_least, spec, options.autoscaling.min_scale)
 

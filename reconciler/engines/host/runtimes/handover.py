@@ -27,6 +27,7 @@ from reconciler.engines.host.runtimes.protocol import (
 from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 
 
 class HandoverRuntime:
@@ -71,8 +72,9 @@ class HandoverRuntime:
         return (*lacking, *separate_networks(wanted)) if self._is_mixed(wanted) else lacking
 
     def prepare(self, wanted: WorkloadSpec) -> None:
-        """Prepare this host for new replicas, which run in the current runtime."""
-        self._current.prepare(wanted)
+        """Prepare this host for new replicas, and set the firewall of those in all runtimes."""
+        for runtime in (self._current, *self._former):
+            runtime.prepare(wanted)
 
     def owner(self, wanted: WorkloadSpec) -> Owner:
         """The owner of the files of new containers. Raises EngineError."""
@@ -95,6 +97,10 @@ class HandoverRuntime:
         """Let the containers of all runtimes find the ready replicas of a workload."""
         for runtime in (self._current, *self._former):
             runtime.publish(key, ready)
+
+    def take_events(self) -> list[tuple[Reason, str]]:
+        """The events of all runtimes."""
+        return [event for each in (self._current, *self._former) for event in each.take_events()]
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container in the current runtime. Raises EngineError."""

@@ -26,6 +26,10 @@ class HostPrograms:
     def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
         """Does nothing: programs of this host find replicas in the endpoints files."""
 
+    def take_events(self) -> list[tuple[Reason, str]]:
+        """None: they share this host as it is."""
+        return []
+
     async def can_sleep(self, place: ContainerId) -> bool:  # noqa: ARG002
         """Every host has it, and nothing runs it here."""
         return True

@@ -15,6 +15,7 @@ from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.settings import Settings
 
 
@@ -168,7 +169,7 @@ class Runtime(Protocol):
     image_store: ImageStore | None
     """Holds the images of containers; None in a runtime without images."""
     idle_store: ImageStore | None
-    """Without ``image_store``: holds images that a former runtime pulled, which are only removed now."""
+    """Without ``image_store``: that of a former runtime, whose images are only removed now."""
 
     async def open(self, on_end: OnEnd) -> None:
         """Discover and watch running containers, before all other methods; again after a failure or ``close``."""
@@ -204,6 +205,9 @@ class Runtime(Protocol):
     def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
         """Let containers find the ready replicas of a workload, each with its ``addresses``, by name."""
 
+    def take_events(self) -> list[tuple[Reason, str]]:
+        """What happened to this host since the last call, for events of the location."""
+
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""
 
@@ -220,10 +224,7 @@ class Runtime(Protocol):
         """Whether a running container has the program ``sleep``, of the default preStop hook. Raises EngineError."""
 
     async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
-        """Run a program inside a running container, connected to the caller. Raises EngineError.
-
-        Without ``terminal`` its streams are pipes. Also works before ``open``, for a command beside the daemon.
-        """
+        """Run a program like ``exec``, connected to the caller, by pipes without ``terminal``; also before ``open``."""
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""

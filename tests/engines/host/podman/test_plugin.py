@@ -17,7 +17,7 @@ from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.plugin import socket_path
 from reconciler.engines.host.runtimes.podman.spec import Ulimits
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import Command, Options
+from reconciler.model.kinds.workload import Command, External, Firewall, Options
 from reconciler.settings import PodmanSettings, Settings
 from tests.engines.host.podman.kit import KEY
 
@@ -26,6 +26,7 @@ PODMAN = Capabilities(
     architecture="amd64",
     rootless=False,
     direct=True,
+    publishes_ports=True,
     controllers=frozenset({"cpu", "memory", "pids"}),
     cgroup_manager="systemd",
     cgroup_version="v2",
@@ -46,9 +47,14 @@ def sentences(known: Capabilities | None, **fields: Any) -> str:
 
 
 def test_what_no_podman_enforces_is_foreseen_without_one() -> None:
-    found = sentences(None)
-    assert found.startswith("The firewall is not enforced")
-    assert found == "\n".join(runtime_plugin("podman").foreseen_limitations(wanted()))
+    fields = {"containers": (ContainerSpec("main", "app:1", ports=(80,)),)}
+    found = sentences(None, **fields)
+    assert found.startswith("inboundAllowCIDR is not enforced")
+    assert found == "\n".join(runtime_plugin("podman").foreseen_limitations(wanted(**fields)))
+    everyone = Firewall(External(("0.0.0.0/0",), outbound_allow_hostname=("example.com", "*.example.com")))
+    assert sentences(None, **fields, firewall=everyone) == (
+        "The host name *.example.com opens nothing: only whole names are looked up."
+    )
     assert "schedule has no effect" in sentences(None, type=Type.CRON)
 
 
@@ -60,6 +66,7 @@ def test_what_no_podman_enforces_is_foreseen_without_one() -> None:
             {"controllers": frozenset({"cpu", "pids"})},
             "cannot limit memory here: Podman's user may not use these control groups",
         ),
+        ({"publishes_ports": False}, "The firewall is not enforced: the containers reach whatever this host reaches"),
         ({"seccomp": False}, "System calls are not filtered"),
         ({"architecture": "arm64"}, "The blocked ports are not occupied"),
         ({"direct": False}, "user 1337 still has a network"),

@@ -33,9 +33,11 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
 from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import External, Firewall, Internal
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
@@ -48,6 +50,7 @@ from tests.support.podman import (
     IMAGE,
     PodmanService,
     busybox_image,
+    firewall_table,
     groups_of,
     podman_service,
     port_table,
@@ -63,6 +66,9 @@ OWNERS: list[str] = []
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"
 SLEEPLESS_IMAGE = "localhost/reconciler-test-sleepless:1"
 SLEEP = "trap 'exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done"
+
+MAIN = (ContainerSpec("main", "app:1", ports=(8080,)),)
+EVERYWHERE = External(outbound_allow_cidr=("0.0.0.0/0",))
 
 SIZED = "until stty size | grep '^40 120'; do sleep 0.05; done"
 LONGEST = 150.0
@@ -92,7 +98,7 @@ def _nothing_is_left(service: PodmanService) -> Iterator[None]:
     before = service.bridges()
     yield
     groups = [group for owner in OWNERS for group in groups_of(owner)]
-    tables = [table for owner in OWNERS if (table := port_table(owner))]
+    tables = [table for owner in OWNERS if (table := port_table(owner) + firewall_table(owner))]
     found = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states(), tables)
     monitors = alive(service.monitors())
     service.clear()
@@ -308,6 +314,7 @@ def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoin
     async def story() -> None:
         root = tmp_path / "state"
         async with hosted(root, service) as host:
+            host.runtime.prepare(wanted(containers=MAIN, firewall=Firewall(EVERYWHERE, Internal("same-gvc"))))
             await host.runtime.start(shell(serve, replica_ports=ports))
             await host.wrote("ready")
             endpoints = Endpoints(root / "endpoints", host.runtime.addresses, host.runtime.publish)
@@ -316,6 +323,36 @@ def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoin
                 endpoints.publish(old, [Replica("p", old, 1, "", 0.0, (), ports=other, ready_since=1.0)])
                 await host.runtime.start(shell(ask, at=place("asks"), user=1000))
                 assert await host.wrote("end", place("asks")) == expected
+
+    run(story())
+
+
+def test_the_firewall_follows_the_manifest_while_containers_run(tmp_path: Path, service: PodmanService) -> None:
+    serve = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+
+            async def reaches(address: str, port: int) -> bool:
+                script = f"printf 'GET /index.html HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} {port} >/dev/null"
+                return not (await host.runtime.exec(place("asks"), ("/bin/sh", "-c", script), PATIENCE)).code
+
+            await host.runtime.start(shell(serve))
+            await host.wrote("ready")
+            await host.runtime.start(launch("sleep", "1000", at=place("asks"), command="/bin/busybox"))
+            network = host.tracked(place("r", "")).network
+            async with await asyncio.start_server(lambda _, writer: writer.close(), network.gateway, 0) as server:
+                listener = (network.gateway, server.sockets[0].getsockname()[1])
+                assert not await reaches(network.address, 8080)
+                assert not await reaches(*listener)
+                host.runtime.prepare(wanted(containers=MAIN, firewall=Firewall(internal=Internal("same-gvc"))))
+                while not await reaches(network.address, 8080):
+                    pass
+                assert not await reaches(*listener)
+                host.runtime.prepare(wanted(containers=MAIN, firewall=Firewall(EVERYWHERE)))
+                while not await reaches(*listener):
+                    pass
+                assert not await reaches(network.address, 8080)
 
     run(story())
 

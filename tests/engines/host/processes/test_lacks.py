@@ -9,10 +9,20 @@ import pytest
 
 from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import Autoscaling, Command, Options, Probe
+from reconciler.model.kinds.workload import Autoscaling, Command, Firewall, Internal, Options, Probe
 from tests.engines.host.processes.kit import KEY
 
-PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options(), firewall=True)
+PLAIN = WorkloadSpec(
+    KEY,
+    Type.STANDARD,
+    1,
+    "digest",
+    "hash",
+    1,
+    (ContainerSpec("main"),),
+    Options(),
+    firewall=Firewall(internal=Internal("same-gvc")),
+)
 FIREWALL = "firewall"
 """In the last sentence of all workloads."""
 ROOT = HostRights(root=True, limited=True, pids=True)
@@ -58,7 +68,7 @@ def test_root_changes_users() -> None:
 
 
 def test_a_workload_without_firewall_config_is_open_here_and_closed_on_the_platform() -> None:
-    [sentence] = limitations(msgspec.structs.replace(PLAIN, firewall=False), ROOT)
+    [sentence] = limitations(msgspec.structs.replace(PLAIN, firewall=Firewall()), ROOT)
     assert "without firewallConfig the platform allows no traffic" in sentence
 
 

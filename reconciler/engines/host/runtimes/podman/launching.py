@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.programs import oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, container_body, sandbox_place
+from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
@@ -38,7 +38,24 @@ class Launcher:
         self._clock = clock
         self._names = names
 
-    async def provide_sandbox(self, launch: ContainerStart, known: TrackedContainers) -> Tracked:
+    async def start(self, launch: ContainerStart, containers: TrackedContainers) -> None:
+        """Start a container in its sandbox, and add both to ``containers``, at most once. Raises EngineError."""
+        place = launch.place
+        async with containers.lock(place.key, place.replica):
+            known = containers.get(place)
+            if known is not None and known.running.alive:
+                now = known.running
+                if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
+                    return
+                message = f"{place.container} runs already in version {now.version}"
+                raise EngineError(message, reason=Reason.ALREADY_RUNNING)
+            check_launch(launch)
+            sandbox = await self._provide_sandbox(launch, containers)
+            if known is not None:
+                await self._service.sweeper.delete_wholly([known.id])
+            containers.add(await self._start_container(launch, sandbox))
+
+    async def _provide_sandbox(self, launch: ContainerStart, known: TrackedContainers) -> Tracked:
         """The sandbox of the replica, started if none is ``known`` to run. Raises EngineError."""
         place = sandbox_place(launch)
         found = known.get(place)
@@ -64,11 +81,12 @@ class Launcher:
             await self._service.sandboxes.publish(launch, tracked.network.address)
         except EngineError:
             self._service.ports.release(sandbox_place(launch))
+            self._service.firewall.release(sandbox_place(launch))
             await self._service.sweeper.delete_wholly([found.id])
             raise
         return tracked
 
-    async def start_container(self, launch: ContainerStart, sandbox: Tracked) -> Tracked:
+    async def _start_container(self, launch: ContainerStart, sandbox: Tracked) -> Tracked:
         """Start the container in the namespaces of ``sandbox``. Raises EngineError."""
         at, service = self._clock.monotonic(), self._service
         paths = self._folders.paths(launch.place, self._folders.root / CONTAINER_ENDPOINTS)

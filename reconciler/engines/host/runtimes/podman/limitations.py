@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.runtimes.limitations import schedule
+from reconciler.engines.host.runtimes.podman.network.firewall import sees_bridged_packets
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
-from reconciler.engines.host.runtimes.podman.programs import can_restrict
+from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.platform import FILE_SHARE_URI
@@ -16,6 +17,7 @@ from reconciler.model.platform import FILE_SHARE_URI
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 
+_EVERYWHERE = "0.0.0.0/0"
 _LIMITED = {"cpu": "CPU", "memory": "memory", "pids": "the number of processes"}
 
 
@@ -28,11 +30,32 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)
-    yield (
-        "The firewall is not enforced: the containers reach whatever this host reaches, and those of other workloads "
-        "at the same location."
-    )
+        yield from _firewall(known)
+    yield from _entries(wanted)
     yield from _stores(wanted, known)
+
+
+def _firewall(known: Capabilities) -> Iterator[str]:
+    if not known.publishes_ports or find_tool("nft") is None:
+        yield (
+            "The firewall is not enforced: the containers reach whatever this host reaches, and those of other "
+            "workloads at the same location."
+        )
+    elif not sees_bridged_packets():
+        yield (
+            "Containers at this location reach each other whatever internal.inboundAllowType allows: load br_netfilter "
+            "and set net.bridge.bridge-nf-call-iptables to 1."
+        )
+
+
+def _entries(wanted: WorkloadSpec) -> Iterator[str]:
+    """Entries of the firewall that have no effect in any network of containers."""
+    external = wanted.firewall.external
+    if any(each.ports for each in wanted.containers) and _EVERYWHERE not in external.inbound_allow_cidr:
+        yield "inboundAllowCIDR is not enforced: every program of this host reaches the address of the workload."
+    for name in external.outbound_allow_hostname:
+        if "*" in name:
+            yield f"The host name {name} opens nothing: only whole names are looked up."
 
 
 def _limits(known: Capabilities) -> Iterator[str]:

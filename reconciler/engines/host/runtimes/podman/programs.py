@@ -109,6 +109,17 @@ def drop_packets(pid: int, user: int) -> None:
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
 
 
+def run_nft(lines: Collection[str], failure: str) -> None:
+    """Carry out all of ``lines``, or none. Raises EngineError, whose message begins with ``failure``. Blocks."""
+    command, text = [find_tool("nft") or "nft", "-f", "-"], "\n".join([*lines, ""])
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, check=False, timeout=_NFT_SECONDS, text=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"nft cannot be run: {error}", reason=Reason.RUNTIME_FAILED) from None
+    if done.returncode:
+        raise EngineError(f"{failure}: {' '.join(done.stderr.split())[:300]}", reason=Reason.RUNTIME_FAILED)
+
+
 def find_tool(name: str) -> str | None:
     """The path of a program of this host's administrator; None if it is not installed."""
     return shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")

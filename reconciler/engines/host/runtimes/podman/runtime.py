@@ -22,12 +22,14 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
+from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import policy_of
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.network.names_writer import NamesWriter
 from reconciler.engines.host.runtimes.podman.programs import LACKING, oci_command, remove_old_folders
-from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, resize, usage
+from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, release, resize, usage
 from reconciler.engines.host.runtimes.podman.sessions import open_session
-from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT, check_launch
+from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
@@ -58,7 +60,13 @@ class _Opened:
         self.service = service
         self.launcher = Launcher(service, folders, clock, names)
         self.containers = TrackedContainers(service, folders, clock, on_end)
+        self.firewall = FirewallKeeper(service.firewall, clock)
         self.names = NamesWriter(names, folders, self.containers, clock)
+
+    async def stop(self) -> None:
+        """Watch nothing any more."""
+        for each in (self.names, self.firewall, self.containers):
+            await each.close()
 
 
 class PodmanRuntime:
@@ -89,6 +97,7 @@ class PodmanRuntime:
         self._folders = ContainerFolders(root)
         self._names = HostNames(root / CONTAINER_ENDPOINTS)
         self._labels = labels_of(root, location)
+        self._firewall = Firewall(self._labels.owner, root / "firewall.json", clock)
         self._images = PodmanImages(socket, self._labels.owner, insecure, transport)
         self.image_store: ImageStore | None = self._images
         self._open: _Opened | None = None
@@ -97,14 +106,13 @@ class PodmanRuntime:
     async def open(self, on_end: OnEnd) -> None:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
         async with contextlib.AsyncExitStack() as begun:
-            await asyncio.to_thread(remove_old_folders)
-            service = await connect(self._socket, self._labels, self._transport)
+            await asyncio.to_thread(self._load)
+            service = await connect(self._socket, self._labels, self._firewall, self._transport)
             begun.push_async_callback(service.client.close)
             adopted = await adopt(service, self._clock)
             await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
-            await asyncio.to_thread(self._names.load)
             opened = _Opened(service, self._folders, self._names, self._clock, on_end)
-            begun.push_async_callback(opened.containers.close)
+            begun.push_async_callback(opened.stop)
             for tracked in adopted:
                 opened.containers.add(tracked)
             begun.pop_all()
@@ -117,13 +125,9 @@ class PodmanRuntime:
         if self._open is None:
             return
         service, containers = self._open.service, self._open.containers
-        await self._open.names.close()
-        await containers.close()
+        await self._open.stop()
         if not containers.all():
-            await service.sweeper.release()
-            if service.capabilities.publishes_ports:
-                with contextlib.suppress(EngineError):
-                    await service.ports.remove()
+            await release(service)
         service.ports.close()
         await service.client.close()
         self._open = None
@@ -133,7 +137,10 @@ class PodmanRuntime:
         return tuple(limitations(wanted, self._open.service.capabilities if self._open is not None else None))
 
     def prepare(self, wanted: WorkloadSpec) -> None:
-        """Does nothing: files are mounted, so permissions of parent directories do not matter."""
+        """Set the firewall, of running replicas too. Files are mounted, so their parent directories do not matter."""
+        self._firewall.set_policy(wanted.key, policy_of(wanted))
+        if self._open is not None:
+            self._open.firewall.wake()
 
     def owner(self, wanted: WorkloadSpec) -> Owner:
         """The user of the manifest, otherwise that of each image."""
@@ -158,10 +165,14 @@ class PodmanRuntime:
         return addresses_in_network(self._open.containers, rootless, (key, replica), ports)
 
     def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
-        """Write the names of the workload into the files of host names of running containers."""
+        """Write the names of the workload into the files of running containers."""
         self._names.set(key, ready)
         if self._open is not None:
             self._open.names.write()
+
+    def take_events(self) -> list[tuple[Reason, str]]:
+        """Whether the firewall was written again, because somebody had changed it."""
+        return self._open.firewall.take_events() if self._open is not None else []
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
@@ -265,6 +276,11 @@ class PodmanRuntime:
         with contextlib.suppress(EngineError):
             await self._connected.service.sweeper.delete_leftovers()
 
+    def _load(self) -> None:
+        remove_old_folders()
+        self._firewall.load()
+        self._names.load()
+
     @property
     def _connected(self) -> _Opened:
         if self._open is None:
@@ -272,18 +288,6 @@ class PodmanRuntime:
         return self._open
 
     async def _start(self, launch: ContainerStart) -> None:
-        place, opened = launch.place, self._connected
-        async with opened.containers.lock(place.key, place.replica):
-            known = opened.containers.get(place)
-            if known is not None and known.running.alive:
-                now = known.running
-                if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
-                    return
-                message = f"{place.container} runs already in version {now.version}"
-                raise EngineError(message, reason=Reason.ALREADY_RUNNING)
-            check_launch(launch)
-            sandbox = await opened.launcher.provide_sandbox(launch, opened.containers)
-            if known is not None:
-                await opened.service.sweeper.delete_wholly([known.id])
-            opened.containers.add(await opened.launcher.start_container(launch, sandbox))
-            opened.names.write()
+        opened = self._connected
+        await opened.launcher.start(launch, opened.containers)
+        opened.names.write()

@@ -18,6 +18,7 @@ from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
 from reconciler.engines.host.runtimes.podman.capabilities import CGROUPFS, Capabilities, discover
 from reconciler.engines.host.runtimes.podman.exec import Execution
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
+from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.network.sandbox import SandboxMaker
 from reconciler.engines.host.runtimes.podman.spec import limits_body, quota_body
@@ -42,9 +43,12 @@ class Service(NamedTuple):
     execution: Execution
     users: ImageUsers
     ports: PublishedPorts
+    firewall: Firewall
 
 
-async def connect(socket: Path, labels: PodmanLabels, transport: httpx2.AsyncBaseTransport | None = None) -> Service:
+async def connect(
+    socket: Path, labels: PodmanLabels, firewall: Firewall, transport: httpx2.AsyncBaseTransport | None = None
+) -> Service:
     """Connect to the service at ``socket``. Raises EngineError if it does not answer, or is too old."""
     client = PodmanClient(socket, transport)
     try:
@@ -55,9 +59,9 @@ async def connect(socket: Path, labels: PodmanLabels, transport: httpx2.AsyncBas
     sweeper = Sweeper(client, capabilities, labels)
     starter = Starter(client, sweeper, capabilities.surroundings(labels))
     ports = PublishedPorts(labels.owner)
-    sandboxes = SandboxMaker(client, starter, capabilities, labels, ports)
+    sandboxes = SandboxMaker(client, starter, capabilities, labels, ports, firewall)
     users, execution = ImageUsers(client), Execution(client, capabilities)
-    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users, ports)
+    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users, ports, firewall)
 
 
 async def adopt(service: Service, clock: Clock) -> list[Tracked]:
@@ -95,6 +99,15 @@ async def adopt(service: Service, clock: Clock) -> list[Tracked]:
                 await limit_cpu(service, each)
     await service.sandboxes.adopt(each for each in adopted if _replica(each) not in lost)
     return [_end_if_lost(each, lost) for each in adopted if _replica(each) not in lost or each.running.place.container]
+
+
+async def release(service: Service) -> None:
+    """Remove what the location has on this host, as it has no containers. Failures are left to the next daemon."""
+    await service.sweeper.release()
+    if service.capabilities.publishes_ports:
+        for table in (service.ports, service.firewall):
+            with contextlib.suppress(EngineError):
+                await table.remove()
 
 
 async def limit_cpu(service: Service, tracked: Tracked) -> None:

@@ -112,6 +112,7 @@ class TrackedContainers:
             self._without_stores.discard(tracked.id)
             if not place.container:
                 self._service.ports.release(place)
+                self._service.firewall.release(place)
                 self.run(self._write_ports())
 
     def note_kill(self, tracked: Tracked) -> None:
@@ -199,6 +200,7 @@ class TrackedContainers:
     async def _write_ports(self) -> None:
         with contained("the ports of this host"), contextlib.suppress(EngineError):
             await self._service.ports.write()
+            await self._service.firewall.write()
 
     def _find_without_stores(self, known: list[Tracked]) -> list[Tracked]:
         return [

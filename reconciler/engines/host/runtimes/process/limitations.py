@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.limitations import object_stores, schedule
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.model.kinds.workload import Firewall
 
 
 class HostRights(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
         yield from _users(wanted)
     yield from _paths(wanted)
     yield from _names(wanted)
-    if wanted.firewall:
+    if wanted.firewall != Firewall():
         yield "The firewall is not enforced: the workload has the same network access as this host."
     else:
         yield (

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from reconciler.engines.host.runtimes.podman.capabilities import answers_to_localhost
-from reconciler.engines.host.runtimes.podman.programs import find_tool
+from reconciler.engines.host.runtimes.podman.programs import run_nft
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 _HOST = "127.0.0.1"
-_SECONDS = 10.0
+_FAILURE = "ports of this host cannot be led to containers"
 _FRAME = """
 add table ip {table}
 add map ip {table} ports {{ type inet_service : ipv4_addr . inet_service; }}
@@ -112,15 +111,17 @@ class PublishedPorts:
         async with self._writing:
             self._bridge, self._written = "", None
             # One that does not exist cannot be deleted.
-            await asyncio.to_thread(_run_nft, [f"add table ip {self._table}", f"delete table ip {self._table}"])
+            lines = [f"add table ip {self._table}", f"delete table ip {self._table}"]
+            await asyncio.to_thread(run_nft, lines, _FAILURE)
 
     def _apply(self, before: Mapping[int, str] | None, wanted: Mapping[int, str]) -> None:
         if before is not None:
             with suppress(EngineError):
-                _run_nft([*self._delete(before.items() - wanted.items()), *self._add(wanted.items() - before.items())])
+                lines = [*self._delete(before.items() - wanted.items()), *self._add(wanted.items() - before.items())]
+                run_nft(lines, _FAILURE)
                 return
         frame = _FRAME.format(table=self._table, bridge=self._bridge)
-        _run_nft([*frame.splitlines(), *self._add(wanted.items())])
+        run_nft([*frame.splitlines(), *self._add(wanted.items())], _FAILURE)
 
     def _add(self, targets: Collection[tuple[int, str]]) -> Iterator[str]:
         if targets:
@@ -142,22 +143,3 @@ def _bind(port: int) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def _run_nft(lines: Collection[str]) -> None:
-    """Carry out all of ``lines``, or none. Raises EngineError. Blocks."""
-    nft = find_tool("nft") or "nft"
-    try:
-        done = subprocess.run(
-            [nft, "-f", "-"],
-            input="\n".join([*lines, ""]),
-            capture_output=True,
-            check=False,
-            timeout=_SECONDS,
-            text=True,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"nft cannot be run: {error}", reason=Reason.RUNTIME_FAILED) from None
-    if done.returncode:
-        message = f"ports of this host cannot be led to containers: {' '.join(done.stderr.split())[:300]}"
-        raise EngineError(message, reason=Reason.RUNTIME_FAILED)

@@ -16,6 +16,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import Inspected, Netwo
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
+from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
 from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, drop_packets
@@ -48,8 +49,10 @@ class SandboxMaker:
         capabilities: Capabilities,
         labels: PodmanLabels,
         ports: PublishedPorts,
+        firewall: Firewall,
     ) -> None:
         self._client = client
+        self._firewall = firewall
         self._ports = ports
         self._starter = starter
         self._capabilities = capabilities
@@ -70,10 +73,13 @@ class SandboxMaker:
             raise
 
     async def publish(self, launch: ContainerStart, address: str) -> None:
-        """Lead the replica's ports on this host to its sandbox, unless Podman did. Raises EngineError."""
+        """Let a sandbox have connections, and lead the replica's ports to it, unless Podman did. Raises EngineError."""
+        place = sandbox_place(launch)
+        if self._firewall.active and address:
+            self._firewall.admit(place, address)
         if self._ports.active and address:
-            self._ports.lead(sandbox_place(launch), launch.replica_ports, address)
-            await self._ports.write()
+            self._ports.lead(place, launch.replica_ports, address)
+        await asyncio.gather(self._ports.write(), self._firewall.write())
 
     async def adopt(self, found: Iterable[Tracked]) -> None:
         """Lead the ports of running sandboxes among ``found`` to them, as before. Raises PodmanError."""
@@ -85,6 +91,7 @@ class SandboxMaker:
                 # The monitor of a sandbox whose ports Podman published occupies them itself.
                 self._ports.occupy(each.running.place, each.labelled.ports.values())
             self._ports.lead(each.running.place, each.labelled.ports, each.network.address)
+            self._firewall.admit(each.running.place, each.network.address)
         await self._open_ports()
 
     async def _start(self, launch: ContainerStart, image: str) -> Inspected:
@@ -163,10 +170,15 @@ class SandboxMaker:
                 return
 
     async def _open_ports(self) -> None:
-        """Prepare the ports of this host; if the kernel refuses that, Podman publishes them. Raises PodmanError."""
+        """Prepare the firewall, and the ports of this host. Raises EngineError.
+
+        If the kernel refuses the ports, Podman publishes them.
+        """
         found = read(await self._client.get(f"networks/{segment(self._labels.network)}/json"), NetworkInfo)
         with suppress(EngineError):
             await self._ports.open(found.network_interface)
+        # Without the table no sandbox starts: it would reach everything.
+        await self._firewall.open(found.network_interface)
 
     async def _exists(self, path: str) -> bool:
         try:

@@ -1,0 +1,228 @@
+"""Keeps the firewall of a location in the kernel: one table of nftables, always written as a whole.
+
+The table is a function of the sandboxes that run and of the policies of their workloads, and outlives the daemon. The
+policies are on disk, so the next daemon does not close what is open before it has read its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.fair_turn import event_or_time
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
+from reconciler.engines.host.runtimes.podman.programs import find_tool, run_nft
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.tasks import cancel_and_wait
+
+_BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+_RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+_EXPIRY_SECONDS = 600.0
+"""Seconds for which an address of a host name stays allowed after the last answer that had it."""
+CHECK_SECONDS = 60.0
+"""Seconds between two checks of the table, and between two lookups of host names."""
+_SECONDS = 10.0
+
+
+_RESTORED = "another program had changed or removed the firewall of the containers; it was written again"
+_REMOVAL = "the firewall of containers cannot be removed"
+
+
+class _Stored(msgspec.Struct):
+    """A policy on disk."""
+
+    key: Key
+    policy: Policy
+
+
+_decoder = msgspec.json.Decoder(list[_Stored])
+
+
+class Firewall:
+    """The firewall of one location, whose table is named after ``owner``; ``path`` is the file of its policies."""
+
+    def __init__(self, owner: str, path: Path, clock: Clock) -> None:
+        self._table = f"reconciler_{owner}"
+        self._path = path
+        self._clock = clock
+        self._bridge = ""
+        self._sandboxes: dict[ContainerId, str] = {}
+        self._policies: dict[Key, Policy] = {}
+        self._hosts: dict[str, dict[str, float]] = {}
+        self._resolvers: tuple[str, ...] = ()
+        self._written: list[str] | None = None
+        self._listing = ""
+        self._writing = asyncio.Lock()
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a table."""
+        return bool(self._bridge)
+
+    def load(self) -> None:
+        """Begin with the policies of an earlier daemon, and without sandboxes. Blocks."""
+        self._sandboxes = {}
+        with suppress(OSError, msgspec.DecodeError):
+            stored = {each.key: each.policy for each in _decoder.decode(self._path.read_bytes())}
+            self._policies = stored | self._policies
+        self._resolvers = tuple(sorted(set(_resolvers())))
+
+    def set_policy(self, key: Key, policy: Policy) -> None:
+        """Set the policy of a workload; it is in force after the next ``write``."""
+        self._policies[key] = policy
+
+    async def open(self, bridge: str) -> None:
+        """Write the table for sandboxes on ``bridge``, an interface that may not exist yet. Raises EngineError."""
+        self._bridge, self._written = bridge, None
+        try:
+            await self.write()
+        except EngineError:
+            self._bridge = ""
+            raise
+
+    def admit(self, sandbox: ContainerId, address: str) -> None:
+        """Apply the policy of its workload to a sandbox, which before reaches nothing, after the next ``write``."""
+        self._sandboxes[sandbox] = address
+
+    def release(self, sandbox: ContainerId) -> None:
+        """Forget a sandbox; the next one with its address may belong to another workload."""
+        self._sandboxes.pop(sandbox, None)
+
+    async def write(self) -> None:
+        """Make the table what it has to be; those that wait have it written together. Raises EngineError."""
+        async with self._writing:
+            if not self._bridge:
+                return
+            wanted = table_rules(self._table, self._bridge, self._known())
+            if wanted != self._written:
+                self._written = None
+                await asyncio.to_thread(self._apply, wanted)
+                self._written = wanted
+
+    async def restore(self) -> bool:
+        """Write the table again if another program changed or removed it, and return whether. Raises EngineError."""
+        async with self._writing:
+            if not self._bridge or self._written is None:
+                return False
+            found = await asyncio.to_thread(self._list)
+            if found == self._listing:
+                return False
+            # After a write of ours the listing is not known yet: writing the same again shows it.
+            await asyncio.to_thread(self._apply, self._written)
+            self._listing = await asyncio.to_thread(self._list)
+            return found != self._listing
+
+    async def refresh_hosts(self) -> None:
+        """Look up the allowed host names, and write what changed. Raises EngineError."""
+        names = {name for policy in self._policies.values() for name in policy.host_names}
+        self._hosts = {name: self._hosts.get(name, {}) for name in names}
+        for name in sorted(names):
+            found = await asyncio.to_thread(_resolve, name)
+            now = self._clock.monotonic()
+            valid = {address: until for address, until in self._hosts[name].items() if until > now or not found}
+            self._hosts[name] = valid | dict.fromkeys(found, now + _EXPIRY_SECONDS)
+        await self.write()
+
+    async def remove(self) -> None:
+        """Delete the table, also that of an earlier daemon. Raises EngineError."""
+        async with self._writing:
+            self._bridge, self._written = "", None
+            # One that does not exist cannot be deleted.
+            await asyncio.to_thread(
+                run_nft, [f"add table inet {self._table}", f"delete table inet {self._table}"], _REMOVAL
+            )
+
+    def _known(self) -> Known:
+        keys = {each.key for each in self._sandboxes}
+        policies = {key: self._policies[key] for key in keys if key in self._policies}
+        sandboxes = {address: each.key for each, address in self._sandboxes.items()}
+        return Known(sandboxes, policies, {name: list(found) for name, found in self._hosts.items()}, self._resolvers)
+
+    def _apply(self, wanted: Collection[str]) -> None:
+        stored = [_Stored(key, policy) for key, policy in sorted(self._known().policies.items())]
+        with suppress(EngineError):
+            # On a full disk, the next daemon allows less until it has read its records.
+            write_atomic(self._path, msgspec.json.encode(stored), 0o600)
+        run_nft(wanted, "the firewall of containers cannot be written")
+
+    def _list(self) -> str:
+        """The table as nft shows it; "" without one."""
+        command = [find_tool("nft") or "nft", "list", "table", "inet", self._table]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            return subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, text=True).stdout
+        return ""
+
+
+def sees_bridged_packets() -> bool:
+    """Whether nftables of this host sees packets between sandboxes, which are on the same bridge. Blocks."""
+    with suppress(OSError):
+        return _BRIDGED.read_text(encoding="ascii").strip() == "1"
+    return False
+
+
+def _resolvers() -> Iterator[str]:
+    """The servers of host names that containers use: those of this host, without local ones."""
+    for path in _RESOLVERS:
+        with suppress(OSError):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                kind, _, address = line.strip().partition(" ")
+                with suppress(AddressValueError):
+                    if kind == "nameserver" and not IPv4Address(address.strip()).is_loopback:
+                        yield address.strip()
+
+
+def _resolve(name: str) -> set[str]:
+    """The IPv4 addresses of a host name; none if it has none now. Blocks."""
+    try:
+        return {str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return set()
+
+
+class FirewallKeeper:
+    """Follows changes of policies and addresses of host names, and writes the table again if others changed it."""
+
+    def __init__(self, firewall: Firewall, clock: Clock) -> None:
+        self._firewall = firewall
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._events: list[tuple[Reason, str]] = []
+        self._task = asyncio.create_task(self._run())
+
+    def wake(self) -> None:
+        """Apply changed policies soon."""
+        self._woken.set()
+
+    def take_events(self) -> list[tuple[Reason, str]]:
+        """What others did to the table since the last call."""
+        found, self._events = self._events, []
+        return found
+
+    async def close(self) -> None:
+        """Watch no more; the table stays."""
+        await cancel_and_wait([self._task], "the firewall")
+
+    async def _run(self) -> None:
+        check_at = self._clock.monotonic() + CHECK_SECONDS
+        while True:
+            await event_or_time(self._woken, self._clock, check_at)
+            self._woken.clear()
+            with contained("the firewall"), suppress(EngineError):
+                if self._clock.monotonic() >= check_at:
+                    check_at = self._clock.monotonic() + CHECK_SECONDS
+                    if await self._firewall.restore():
+                        self._events.append((Reason.FIREWALL_RESTORED, _RESTORED))
+                await self._firewall.refresh_hosts()

@@ -1,0 +1,167 @@
+"""The firewall of a location as a table of nftables; pure.
+
+All sandboxes are on one bridge. A packet from or to it is dropped unless a rule accepts it: what the source may do is
+decided for packets that leave the bridge or are for this host, and what the destination allows for those between
+sandboxes. Only the first packet of a connection is decided. Sandboxes cannot forge addresses: they lack CAP_NET_RAW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import IPv4Network, collapse_addresses, ip_network
+
+import msgspec
+
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Firewall, Internal
+
+_HOST_NAME_PORTS = (80, 443, 445)
+"""The ports that a host name opens (docs/platform/workload.md#outbound-traffic)."""
+_EVERYWHERE = IPv4Network("0.0.0.0/0")
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The firewall of a workload, with its declared ports; those of ``tcp`` are for its own GVC only."""
+
+    firewall: Firewall = Firewall()
+    ports: tuple[int, ...] = ()
+    tcp: tuple[int, ...] = ()
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The names that have addresses; a pattern has none."""
+        return tuple(each for each in self.firewall.external.outbound_allow_hostname if "*" not in each)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the rules are made from: the address of each sandbox with its workload, and what is allowed.
+
+    ``hosts`` are the addresses of host names, ``resolvers`` those of the servers that know names.
+    """
+
+    sandboxes: Mapping[str, Key]
+    policies: Mapping[Key, Policy]
+    hosts: Mapping[str, Collection[str]] = {}
+    resolvers: Collection[str] = ()
+
+
+def policy_of(wanted: WorkloadSpec) -> Policy:
+    """The policy of a workload."""
+    ports = tuple(sorted({port for each in wanted.containers for port in each.ports}))
+    return Policy(wanted.firewall, ports, wanted.tcp_ports)
+
+
+def table_rules(table: str, bridge: str, known: Known) -> list[str]:
+    """The lines for nft that replace ``table`` by the one for sandboxes on ``bridge``, in one transaction."""
+    keys = {key: number for number, key in enumerate(sorted(set(known.sandboxes.values())))}
+    gvcs = {gvc: f"gvc{number}" for number, gvc in enumerate(sorted({key.gvc for key in keys}))}
+    lines = [f"add table inet {table}", f"delete table inet {table}", f"table inet {table} {{"]
+    for gvc, name in gvcs.items():
+        members = [address for address, key in known.sandboxes.items() if key.gvc == gvc]
+        lines += [f"set {name} {{", "type ipv4_addr", f"elements = {{ {_list(members)} }}", "}"]
+    for key, number in keys.items():
+        policy = known.policies.get(key, Policy())
+        lines += _chain(f"in{number}", _inbound(key, gvcs[key.gvc], policy, known))
+        lines += _chain(f"out{number}", _outbound(policy, known))
+    for direction in ("in", "out"):
+        lines += _chain(f"{direction}_all", _dispatch(direction, known.sandboxes, keys))
+    return [*lines, *_hooks(bridge), "}"]
+
+
+def _hooks(bridge: str) -> Iterator[str]:
+    """The chains that the kernel enters; they decide about the bridge only."""
+    ours, answers = f'"{bridge}"', "ct state established,related accept"
+    yield from _chain(
+        "forward",
+        [
+            "type filter hook forward priority -10; policy accept;",
+            f"iifname != {ours} oifname != {ours} accept",
+            answers,
+            f"iifname {ours} oifname {ours} meta nfproto ipv4 jump in_all",
+            f"iifname {ours} oifname != {ours} meta nfproto ipv4 jump out_all",
+            "drop",
+        ],
+    )
+    yield from _chain(
+        "input",
+        [
+            "type filter hook input priority -10; policy accept;",
+            f"iifname != {ours} accept",
+            answers,
+            "meta nfproto ipv4 jump out_all",
+            "drop",
+        ],
+    )
+
+
+def _dispatch(direction: str, sandboxes: Mapping[str, Key], keys: Mapping[Key, int]) -> Iterator[str]:
+    """Go to the chain of the workload by the address of the one that the packet is for, or from."""
+    side = "daddr" if direction == "in" else "saddr"
+    if sandboxes:
+        targets = ", ".join(f"{address} : goto {direction}{keys[key]}" for address, key in sorted(sandboxes.items()))
+        yield f"ip {side} vmap {{ {targets} }}"
+
+
+def _inbound(key: Key, own_gvc: str, policy: Policy, known: Known) -> Iterator[str]:
+    """Which sandboxes reach the declared ports of ``key`` (docs/platform/workload.md#traffic-between-workloads).
+
+    ``own_gvc`` is the set with the addresses of its GVC.
+    """
+    internal = policy.firewall.internal
+    if internal.inbound_allow_type in ("same-gvc", "same-org") and policy.ports:
+        yield f"ip saddr @{own_gvc} tcp dport {{ {_list(policy.ports)} }} accept"
+    yield from _accept("saddr", _sources(key, internal, known, own=True), policy.ports)
+    http = [port for port in policy.ports if port not in policy.tcp]
+    if internal.inbound_allow_type == "same-org":
+        yield from (f"tcp dport {{ {_list(http)} }} accept" for _ in http[:1])
+    else:
+        yield from _accept("saddr", _sources(key, internal, known, own=False), http)
+    yield "drop"
+
+
+def _sources(key: Key, internal: Internal, known: Known, *, own: bool) -> list[str]:
+    """The addresses of the workloads that the list of ``key`` names, in its ``own`` GVC or in others."""
+    if internal.inbound_allow_type != "workload-list":
+        return []
+    listed = {_linked(key, link) for link in internal.inbound_allow_workload}
+    found = known.sandboxes.items()
+    return [address for address, source in found if source in listed and (source.gvc == key.gvc) == own]
+
+
+def _linked(key: Key, link: str) -> Key:
+    """The workload that a ``link`` in normal form names: ``/org/ORG/gvc/GVC/workload/NAME``."""
+    gvc, _, name = link.rpartition("/gvc/")[2].rpartition("/workload/")
+    return Key(Kind.WORKLOAD, gvc or key.gvc, name)
+
+
+def _outbound(policy: Policy, known: Known) -> Iterator[str]:
+    """Where a workload connects to outside (docs/platform/workload.md#outbound-traffic). The network has no IPv6."""
+    external = policy.firewall.external
+    ranges = [ip_network(each, strict=False) for each in external.outbound_allow_cidr]
+    allowed = list(collapse_addresses(each for each in ranges if isinstance(each, IPv4Network)))
+    if _EVERYWHERE in allowed:
+        yield "accept"
+        return
+    yield from (f"ip daddr {{ {_list(allowed)} }} accept" for _ in allowed[:1])
+    if external.outbound_allow_hostname:
+        narrowed = {each.number for each in external.outbound_allow_port} & set(_HOST_NAME_PORTS)
+        ports = sorted(narrowed) if external.outbound_allow_port else _HOST_NAME_PORTS
+        addresses = {address for name in policy.host_names for address in known.hosts.get(name, ())}
+        yield from _accept("daddr", addresses, ports)
+        yield from _accept("daddr", known.resolvers, (53,))
+        yield from (f"ip daddr {{ {_list(known.resolvers)} }} udp dport 53 accept" for _ in list(known.resolvers)[:1])
+    yield "drop"
+
+
+def _accept(side: str, addresses: Collection[str], ports: Collection[int]) -> Iterator[str]:
+    if addresses and ports:
+        yield f"ip {side} {{ {_list(addresses)} }} tcp dport {{ {_list(ports)} }} accept"
+
+
+def _list(values: Collection[object]) -> str:
+    return ", ".join(sorted(map(str, values)))
+
+
+def _chain(name: str, rules: Collection[str] | Iterator[str]) -> list[str]:
+    return [f"chain {name} {{", *rules, "}"]

@@ -1,0 +1,291 @@
+"""The firewall of containers: each row of the documentation with the real rules in namespaces; a table that heals."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import External, Internal, OutboundPort
+from reconciler.model.kinds.workload import Firewall as Rules
+from tests.support.podman import firewall_table
+from tests.support.programs import only_root, tool
+
+T = TypeVar("T")
+BRIDGE, TABLE, OWNER = "test0", "test_rules", "test-of-firewall"
+WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
+    ("shop", "web"), ("shop", "api"), ("shop", "db"), ("pay", "far"),
+))  # fmt: skip
+ADDRESSES = {WEB: "10.9.0.2", API: "10.9.0.3", FAR: "10.9.0.4"}
+GATEWAY, OUTSIDE, OTHER = "10.9.0.1", "10.8.0.2", "10.8.0.3"
+LISTENED = (53, 80, 443, 8443)
+_NEWNET, _PATIENT, _BRIEF = 0x40000000, 20.0, 0.25
+
+
+class Attempt(NamedTuple):
+    """A connection that ``source`` begins."""
+
+    source: Key
+    address: str
+    port: int = 80
+
+
+def inside(space: str, work: Callable[[], T]) -> T:
+    """The result of ``work`` in a network namespace; its sockets stay there."""
+    found: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            with open(f"/run/netns/{space}", "rb") as file:
+                if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _NEWNET):
+                    raise OSError(ctypes.get_errno(), space)
+            found.append(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+class Network:
+    """A bridge with three sandboxes, and an outside, in namespaces of their own."""
+
+    def __init__(self) -> None:
+        self.name = f"rec{os.getpid()}"
+        self._open = ExitStack()
+
+    def make(self) -> None:
+        self._space("h")
+        self._ip("-n", self._of("h"), "link", "add", BRIDGE, "type", "bridge")
+        self._address("h", BRIDGE, f"{GATEWAY}/24")
+        for number, address in enumerate(ADDRESSES.values()):
+            self._connect(str(number), address, GATEWAY)
+            self._ip("-n", self._of("h"), "link", "set", f"v{number}", "master", BRIDGE, "up")
+        self._connect("o", OUTSIDE, "10.8.0.1")
+        self._address("o", "e0", f"{OTHER}/24")
+        self._address("h", "vo", "10.8.0.1/24")
+        inside(self._of("h"), lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
+        for space in ("h", "o", "0", "1", "2"):
+            for port in LISTENED:
+                self._open.enter_context(self._listen(space, port))
+
+    def close(self) -> None:
+        self._open.close()
+        for space in ("h", "o", "0", "1", "2"):
+            subprocess.run(["ip", "netns", "delete", self._of(space)], check=False, capture_output=True)
+
+    def load(self, known: Known) -> None:
+        command = ["ip", "netns", "exec", self._of("h"), "nft", "-f", "-"]
+        text = "\n".join([*table_rules(TABLE, BRIDGE, known), ""])
+        subprocess.run(command, input=text, text=True, check=True)
+
+    def reaches(self, attempt: Attempt, patience: float) -> bool:
+        space = self._of(str(list(ADDRESSES).index(attempt.source)))
+        made = inside(space, socket.socket)
+        made.settimeout(patience)
+        with made:
+            try:
+                made.connect((attempt.address, attempt.port))
+            except TimeoutError:
+                return False
+        return True
+
+    def from_host(self, address: str) -> None:
+        made = inside(self._of("h"), socket.socket)
+        made.settimeout(_PATIENT)
+        with made:
+            made.connect((address, 80))
+
+    def from_outside(self) -> bool:
+        made = inside(self._of("o"), socket.socket)
+        made.settimeout(_BRIEF)
+        with made:
+            return not made.connect_ex((ADDRESSES[WEB], 80))
+
+    def _listen(self, space: str, port: int) -> socket.socket:
+        made = inside(self._of(space), socket.socket)
+        made.bind(("0.0.0.0", port))
+        made.listen(16)
+        return made
+
+    def _connect(self, space: str, address: str, gateway: str) -> None:
+        self._space(space)
+        self._ip(
+            "-n", self._of("h"), "link", "add", f"v{space}", "type", "veth", "peer", "e0", "netns", self._of(space)
+        )
+        self._address(space, "e0", f"{address}/24")
+        self._ip("-n", self._of(space), "route", "add", "default", "via", gateway)
+
+    def _space(self, space: str) -> None:
+        self._ip("netns", "add", self._of(space))
+        self._ip("-n", self._of(space), "link", "set", "lo", "up")
+
+    def _address(self, space: str, interface: str, address: str) -> None:
+        self._ip("-n", self._of(space), "address", "add", address, "dev", interface)
+        self._ip("-n", self._of(space), "link", "set", interface, "up")
+
+    def _of(self, space: str) -> str:
+        return f"{self.name}{space}"
+
+    @staticmethod
+    def _ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    tool("nft", "nftables")
+    tool("ip", "iproute2")
+    made = Network()
+    try:
+        made.make()
+        yield made
+    finally:
+        made.close()
+
+
+def policy(external: External = External(), internal: Internal = Internal(), **more: tuple[int, ...]) -> Policy:  # noqa: B008
+    return Policy(Rules(external, internal), **{"ports": (80, 8443), **more})
+
+
+def listed(*links: str) -> Internal:
+    return Internal("workload-list", links)
+
+
+ROWS = {
+    "none": (policy(), [], [Attempt(WEB, ADDRESSES[API]), Attempt(FAR, ADDRESSES[API])]),
+    "same-gvc": (
+        policy(internal=Internal("same-gvc")),
+        [Attempt(WEB, ADDRESSES[API]), Attempt(WEB, ADDRESSES[API], 8443)],
+        [Attempt(WEB, ADDRESSES[API], 443), Attempt(FAR, ADDRESSES[API])],
+    ),
+    "same-org": (
+        policy(internal=Internal("same-org"), tcp=(8443,)),
+        [Attempt(WEB, ADDRESSES[API]), Attempt(FAR, ADDRESSES[API]), Attempt(WEB, ADDRESSES[API], 8443)],
+        [Attempt(FAR, ADDRESSES[API], 8443), Attempt(FAR, ADDRESSES[API], 443)],
+    ),
+    "workload-list": (
+        policy(internal=listed("/org/o/gvc/pay/workload/far")),
+        [Attempt(FAR, ADDRESSES[API])],
+        [Attempt(WEB, ADDRESSES[API]), Attempt(FAR, ADDRESSES[API], 443)],
+    ),
+    "tcp-of-another-gvc": (
+        policy(internal=listed("/org/o/gvc/pay/workload/far", "/org/o/gvc/shop/workload/web"), tcp=(8443,)),
+        [Attempt(WEB, ADDRESSES[API], 8443), Attempt(FAR, ADDRESSES[API])],
+        [Attempt(FAR, ADDRESSES[API], 8443)],
+    ),
+    "outbound-denied": (
+        policy(),
+        [],
+        [Attempt(API, OUTSIDE), Attempt(API, OUTSIDE, 53), Attempt(API, GATEWAY), Attempt(API, OTHER, 443)],
+    ),
+    "outbound-cidr": (
+        policy(External(outbound_allow_cidr=("10.8.0.2", "10.8.0.2/32", "2001:db8::/32"))),
+        [Attempt(API, OUTSIDE), Attempt(API, OUTSIDE, 8443)],
+        [Attempt(API, OTHER), Attempt(API, GATEWAY), Attempt(API, ADDRESSES[WEB])],
+    ),
+    "outbound-everywhere": (
+        policy(External(outbound_allow_cidr=("10.8.0.0/24", "0.0.0.0/0"))),
+        [Attempt(API, OUTSIDE, 8443), Attempt(API, OTHER), Attempt(API, GATEWAY)],
+        [Attempt(API, ADDRESSES[WEB])],
+    ),
+    "outbound-host-name": (
+        policy(External(outbound_allow_hostname=("example.com", "*.example.org"))),
+        [Attempt(API, OTHER), Attempt(API, OTHER, 443), Attempt(API, OUTSIDE, 53)],
+        [Attempt(API, OTHER, 8443), Attempt(API, OTHER, 53), Attempt(API, OUTSIDE)],
+    ),
+    "outbound-port": (
+        policy(External(outbound_allow_hostname=("example.com",), outbound_allow_port=(OutboundPort(number=443),))),
+        [Attempt(API, OTHER, 443)],
+        [Attempt(API, OTHER)],
+    ),
+}  # fmt: skip
+
+
+@only_root("only root makes namespaces")
+@pytest.mark.parametrize("row", ROWS)
+def test_the_kernel_allows_and_refuses_what_the_documentation_has(network: Network, row: str) -> None:
+    applied, allowed, refused = ROWS[row]
+    sandboxes = {address: key for key, address in ADDRESSES.items()}
+    open_to_all = policy(internal=Internal("none"))
+    network.load(Known(sandboxes, {API: applied, WEB: open_to_all}, {"example.com": [OTHER]}, resolvers=[OUTSIDE]))
+    assert [each for each in allowed if not network.reaches(each, _PATIENT)] == []
+    assert [each for each in refused if network.reaches(each, _BRIEF)] == []
+
+
+@only_root("only root makes namespaces")
+def test_a_sandbox_without_a_policy_is_reached_by_this_host_only(network: Network) -> None:
+    network.load(Known({ADDRESSES[API]: API, ADDRESSES[WEB]: WEB}, {}))
+    network.from_host(ADDRESSES[WEB])
+    network.from_host(ADDRESSES[FAR])
+    assert not network.from_outside()
+    assert not network.reaches(Attempt(API, ADDRESSES[WEB]), _BRIEF)
+    assert not network.reaches(Attempt(FAR, OUTSIDE), _BRIEF)
+
+
+def listing() -> str:
+    return firewall_table(OWNER)
+
+
+@only_root("only root changes the network")
+def test_a_table_that_others_change_is_written_again_and_policies_survive_the_daemon(tmp_path: Path) -> None:
+    tool("nft", "nftables")
+    sandbox = ContainerId(API, "api-x", "")
+    named = policy(External(outbound_allow_hostname=("localhost",)))
+
+    async def story() -> None:
+        one = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        try:
+            assert not await one.restore()
+            await one.open(BRIDGE)
+            one.set_policy(API, named)
+            one.set_policy(DB, policy(External(outbound_allow_cidr=("192.0.2.1",))))
+            one.admit(sandbox, "10.9.0.3")
+            await asyncio.gather(one.write(), one.write())
+            before = listing()
+            assert "10.9.0.3" in before
+            assert "127.0.0.1" not in before
+            await one.refresh_hosts()
+            assert "ip daddr 127.0.0.1 tcp dport { 80, 443, 445 } accept" in listing()
+            assert not await one.restore()
+            subprocess.run(["nft", f"delete table inet reconciler_{OWNER}"], check=True)
+            assert await one.restore()
+            subprocess.run(["nft", f"flush chain inet reconciler_{OWNER} input"], check=True)
+            assert await one.restore()
+            heir = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+            heir.load()
+            heir.admit(sandbox, "10.9.0.3")
+            await heir.open(BRIDGE)
+            await heir.refresh_hosts()
+            assert "127.0.0.1" in listing()
+            assert "192.0.2.1" not in (tmp_path / "policies.json").read_text()
+            heir.release(sandbox)
+            await heir.write()
+            assert "10.9.0.3" not in listing()
+            with pytest.raises(EngineError, match="firewall"):
+                await heir.open('"')
+            assert not heir.active
+        finally:
+            await one.remove()
+        assert listing() == ""
+
+    asyncio.run(story())
