@@ -64,10 +64,11 @@ class Autoscaler:
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
         """``template``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
         base, now = template.desired, self._clock.monotonic()
-        live = [replica for replica in replicas if replica.ending is None]
-        before = self._states.get(base.key) or initial_state(base, len(live), now)
+        before = self._states.get(base.key)
+        if before is None:
+            before = initial_state(base, sum(replica.ending is None for replica in replicas), now)
         metric = metric_of(base.type, base.options)
-        counted = counted_replicas(metric, live, now)
+        counted = counted_replicas(metric, replicas, now)
         reading = self._source.read(base, counted, averaging_period(before, base, now))
         known = reading is not None and is_fresh(base, reading, now)
         unneeded = known or metric not in self._source.metrics or not needs_metric(base, len(counted))
