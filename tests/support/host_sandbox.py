@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.demo import end_all
+from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
@@ -108,6 +110,9 @@ class HostSite(Site):
         """Kill what still runs."""
         for location in self.settings["locations"]:
             asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
+        for directory in (self.state / "host").glob("*/dataplane/haproxy"):
+            if (found := find_master(directory)) is not None:
+                os.killpg(found.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

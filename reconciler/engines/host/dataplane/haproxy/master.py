@@ -46,6 +46,11 @@ class Master:
         """Whether it runs, as far as is known."""
         return self._found is not None and exit_watch.is_alive(self._found.pid, self._found.start)
 
+    @property
+    def has_socket(self) -> bool:
+        """Whether its socket is there."""
+        return (self._directory / MASTER_SOCKET).exists()
+
     def open(self, program: str) -> None:
         """Prepare the directory, and find the HAProxy that an earlier daemon started. Raises EngineError.
 
@@ -127,9 +132,13 @@ class Master:
             self._found = None
 
     def kill(self) -> None:
-        """End it at once: it does not answer any more. Its end is reported as every other."""
+        """End it with its workers at once: it does not answer any more. Its end is reported as every other."""
         if self._found is not None:
-            procfs.signal_exactly(self._found, signal.SIGKILL)
+            # One that hangs would otherwise go on to share the ports with the next one.
+            workers = [procfs.find_process(pid) for pid in procfs.children(self._found.pid)]
+            for each in (*workers, self._found):
+                if each is not None:
+                    procfs.signal_exactly(each, signal.SIGKILL)
 
     def trim_output(self) -> None:
         """Empty the file of its messages if it is large; they are of use when it cannot be started."""

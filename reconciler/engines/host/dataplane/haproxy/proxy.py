@@ -28,7 +28,7 @@ RELOAD_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
 """Seconds until a refused configuration is checked again."""
 
-SILENT_READS = 3
+SILENT_READS = 2
 """Reads without an answer after which HAProxy is ended and started again."""
 
 
@@ -160,13 +160,14 @@ class LiveProxy:
         self.live, self._digest = {}, ""
 
     async def _wake_up(self) -> None:
-        """Let it open its socket again; end it if that does not help."""
+        """Let it open a lost socket again; end a process that hangs."""
+        if not self._master.has_socket:
+            await self._master.reload("")
+            return
         self._silent += 1
-        if self._silent > SILENT_READS:
+        if self._silent >= SILENT_READS:
             self._silent = 0
             self._master.kill()
-        else:
-            await self._master.reload("")
 
 
 def _parsed(text: str) -> dict[str, LiveBackend]:

@@ -14,6 +14,7 @@ from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
+from reconciler.engines.host.runtimes.procfs import children
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings
@@ -128,9 +129,18 @@ class Plane:
         found = find_master(self.directory)
         return found.pid if found is not None else 0
 
+    @property
+    def worker(self) -> int:
+        """The number of the newest worker."""
+        return max(children(self.master))
+
     async def address(self, service: Service = SERVICE, *replicas: WebReplica) -> str:
         """Publish ``service`` with ``replicas``; its address, once it is served."""
         await self.ready(*replicas, key=service.key)
+        return await self.serve(service)
+
+    async def serve(self, service: Service) -> str:
+        """Publish ``service``; its address, once it is served."""
         self.dataplane.publish(service)
         await until(lambda: self.dataplane.address(service.key))
         await self.dataplane.synchronize(service.key)

@@ -13,8 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
+from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
 from reconciler.settings import HoldSettings
 from tests.engines.host.dataplane.haproxy.kit import (
@@ -29,7 +31,8 @@ from tests.engines.host.dataplane.haproxy.kit import (
     get,
     play,
 )
-from tests.engines.host.dataplane.kit import Client, Replica, until
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, until
+from tests.engines.host.probing.servers import Status, health_server
 from tests.support.programs import tool
 
 
@@ -285,11 +288,7 @@ def test_a_killed_process_is_replaced_and_the_configuration_restored(path: Path,
     async def story(plane: Plane) -> None:
         replica = await WebReplica("a").start()
         address = await plane.address(SERVICE, replica)
-        number = plane.master
-        if victim == "worker":
-            [child] = Path(f"/proc/{number}/task/{number}/children").read_text().split()
-            number = int(child)
-        os.kill(number, signal.SIGKILL)
+        os.kill(plane.worker if victim == "worker" else plane.master, signal.SIGKILL)
         await until(lambda: plane.events)
         assert (await get(address)).body == "a"
         [event] = plane.events
@@ -379,5 +378,65 @@ def test_without_workloads_nothing_runs(path: Path) -> None:
         await until(lambda: not plane.master)
         assert (await get(address)).status == 0
         assert await plane.address() == address
+
+    play(lambda: Plane(path), story)
+
+
+def test_grpc_reaches_a_replica_through_http_2(path: Path) -> None:
+    service = msgspec.structs.replace(SERVICE, protocol="grpc")
+
+    async def story(plane: Plane) -> None:
+        with health_server(Status.SERVING) as port:
+            address = f"127.0.0.1:{port}"
+            plane.dataplane.update(KEY, (Endpoint("a", address, {str(PORT): address}, 1),))
+            served = await plane.serve(service)
+            async with asyncio.timeout(PATIENCE):
+                assert await check(int(served.rpartition(":")[2])) == "SERVING"
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        accept = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n%s\r\n\r\n" % accept
+        )
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
+    async def story(plane: Plane) -> None:
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        plane.dataplane.update(KEY, (Endpoint("socket", address, {str(PORT): address}, 1),))
+        client = await Client.to(await plane.serve(SERVICE))
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        client.send(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n\r\n" % key)
+        while await client.answer():
+            pass
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        await plane.ready(await WebReplica("next").start())
+        client.send(b"still here\n")
+        assert await client.answer() == "still here"
+        client.close()
+        server.close()
+
+    play(lambda: Plane(path), story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "master"])
+def test_a_process_that_hangs_is_replaced(path: Path, victim: str) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        os.kill(plane.worker if victim == "worker" else plane.master, signal.SIGSTOP)
+        other = await WebReplica("b").start()
+        await plane.ready(other)
+        await until(lambda: plane.events)
+        assert [each.reason for each in plane.events] == ["ProxyRestarted"]
+        assert (await get(address)).body == "b"
 
     play(lambda: Plane(path), story)
