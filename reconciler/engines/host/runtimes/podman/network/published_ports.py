@@ -1,6 +1,6 @@
 """Leads ports of this host to sandboxes, by a table of nftables of the location's own.
 
-Podman would call iptables twenty times for each sandbox, and each call reads the rules of all others: a fifth of the
+Podman would call iptables twenty times for each sandbox, and each call reads the rules of all others: a tenth of the
 CPU that a start takes. Where the daemon may not change the network of this host, Podman publishes the ports.
 
 The table is a function of the sandboxes that run, so it is written as a whole at the start of a daemon and whenever a
