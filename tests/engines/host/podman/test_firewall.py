@@ -16,15 +16,20 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
+from reconciler.engines.host.housekeeping import COLLECT, Housekeeping
+from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
 from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Internal, OutboundPort
 from reconciler.model.kinds.workload import Firewall as Rules
+from tests.support.clock import FakeClock
 from tests.support.podman import firewall_table
 from tests.support.programs import only_root, tool
+from tests.support.waiting import PATIENCE
 
 T = TypeVar("T")
 BRIDGE, TABLE, OWNER = "test0", "test_rules", "test-of-firewall"
@@ -33,6 +38,7 @@ WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
 ))  # fmt: skip
 ADDRESSES = {WEB: "10.9.0.2", API: "10.9.0.3", FAR: "10.9.0.4"}
 GATEWAY, OUTSIDE, OTHER = "10.9.0.1", "10.8.0.2", "10.8.0.3"
+SIXTH = "fd00:9::"
 LISTENED = (53, 80, 443, 8443)
 _NEWNET, _PATIENT, _BRIEF = 0x40000000, 20.0, 0.25
 
@@ -77,8 +83,10 @@ class Network:
         self._space("h")
         self._ip("-n", self._of("h"), "link", "add", BRIDGE, "type", "bridge")
         self._address("h", BRIDGE, f"{GATEWAY}/24")
+        self._address("h", BRIDGE, f"{SIXTH}1/64", "nodad")
         for number, address in enumerate(ADDRESSES.values()):
             self._connect(str(number), address, GATEWAY)
+            self._address(str(number), "e0", f"{SIXTH}{number + 2}/64", "nodad")
             self._ip("-n", self._of("h"), "link", "set", f"v{number}", "master", BRIDGE, "up")
         self._connect("o", OUTSIDE, "10.8.0.1")
         self._address("o", "e0", f"{OTHER}/24")
@@ -100,7 +108,8 @@ class Network:
 
     def reaches(self, attempt: Attempt, patience: float) -> bool:
         space = self._of(str(list(ADDRESSES).index(attempt.source)))
-        made = inside(space, socket.socket)
+        family = socket.AF_INET6 if ":" in attempt.address else socket.AF_INET
+        made = inside(space, lambda: socket.socket(family))
         made.settimeout(patience)
         with made:
             try:
@@ -108,6 +117,29 @@ class Network:
             except TimeoutError:
                 return False
         return True
+
+    def remove_table(self) -> None:
+        subprocess.run(["ip", "netns", "exec", self._of("h"), "nft", f"delete table inet {TABLE}"], check=True)
+
+    def asks_over_udp(self, patience: float) -> bool:
+        """Whether a datagram of the workload ``api`` arrives at port 53 outside."""
+
+        def bound() -> socket.socket:
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            made.bind((OUTSIDE, 53))
+            return made
+
+        space = self._of(str(list(ADDRESSES).index(API)))
+        with (
+            inside(self._of("o"), bound) as server,
+            inside(space, lambda: socket.socket(type=socket.SOCK_DGRAM)) as client,
+        ):
+            server.settimeout(patience)
+            client.sendto(b"name", (OUTSIDE, 53))
+            try:
+                return server.recv(16) == b"name"
+            except TimeoutError:
+                return False
 
     def from_host(self, address: str) -> None:
         made = inside(self._of("h"), socket.socket)
@@ -122,8 +154,8 @@ class Network:
             return not made.connect_ex((ADDRESSES[WEB], 80))
 
     def _listen(self, space: str, port: int) -> socket.socket:
-        made = inside(self._of(space), socket.socket)
-        made.bind(("0.0.0.0", port))
+        made = inside(self._of(space), lambda: socket.socket(socket.AF_INET6))
+        made.bind(("::", port))
         made.listen(16)
         return made
 
@@ -139,8 +171,8 @@ class Network:
         self._ip("netns", "add", self._of(space))
         self._ip("-n", self._of(space), "link", "set", "lo", "up")
 
-    def _address(self, space: str, interface: str, address: str) -> None:
-        self._ip("-n", self._of(space), "address", "add", address, "dev", interface)
+    def _address(self, space: str, interface: str, address: str, *options: str) -> None:
+        self._ip("-n", self._of(space), "address", "add", address, "dev", interface, *options)
         self._ip("-n", self._of(space), "link", "set", interface, "up")
 
     def _of(self, space: str) -> str:
@@ -240,6 +272,49 @@ def test_a_sandbox_without_a_policy_is_reached_by_this_host_only(network: Networ
     assert not network.from_outside()
     assert not network.reaches(Attempt(API, ADDRESSES[WEB]), _BRIEF)
     assert not network.reaches(Attempt(FAR, OUTSIDE), _BRIEF)
+
+
+@only_root("only root makes namespaces")
+def test_ipv6_is_denied_and_names_are_asked_of_allowed_servers_only(network: Network) -> None:
+    sandboxes = {address: key for key, address in ADDRESSES.items()}
+    everything = policy(External(outbound_allow_cidr=("0.0.0.0/0", "::/0")), Internal("same-org"))
+    network.load(Known(sandboxes, {API: everything, WEB: everything}))
+    sixth = [Attempt(API, f"{SIXTH}1"), Attempt(API, f"{SIXTH}2")]
+    assert [each for each in sixth if network.reaches(each, _BRIEF)] == []
+    assert network.asks_over_udp(_PATIENT)
+    network.load(Known(sandboxes, {API: policy()}))
+    assert not network.asks_over_udp(_BRIEF)
+    named = policy(External(outbound_allow_hostname=("example.com",)))
+    network.load(Known(sandboxes, {API: named}, resolvers=[OUTSIDE]))
+    assert network.asks_over_udp(_PATIENT)
+    network.remove_table()
+    assert [each for each in sixth if not network.reaches(each, _PATIENT)] == []
+
+
+@only_root("only root changes the network")
+def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
+    tool("nft", "nftables")
+    clock, events = FakeClock(), list[EngineEvent]()
+
+    async def story() -> None:
+        firewall = Firewall(OWNER, tmp_path / "policies.json", clock)
+        keeper = FirewallKeeper(firewall, clock)
+        upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append, keeper.take_events)
+        running = asyncio.create_task(upkeep.run())
+        try:
+            await firewall.open(BRIDGE)
+            subprocess.run(["nft", f"delete table inet reconciler_{OWNER}"], check=True)
+            async with asyncio.timeout(PATIENCE):
+                while not events:
+                    await clock.advance(COLLECT)
+            assert listing()
+        finally:
+            running.cancel()
+            await keeper.close()
+            await firewall.remove()
+
+    asyncio.run(story())
+    assert [(str(each.key), each.reason) for each in events] == [("location/here", "FirewallRestored")]
 
 
 def listing() -> str:

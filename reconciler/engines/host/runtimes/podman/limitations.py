@@ -43,8 +43,8 @@ def _firewall(known: Capabilities) -> Iterator[str]:
         )
     elif not sees_bridged_packets():
         yield (
-            "Containers at this location reach each other whatever internal.inboundAllowType allows: load br_netfilter "
-            "and set net.bridge.bridge-nf-call-iptables to 1."
+            "Containers at this location reach each other whatever internal.inboundAllowType allows: load "
+            "br_netfilter, and set net.bridge.bridge-nf-call-iptables and bridge-nf-call-ip6tables to 1."
         )
 
 

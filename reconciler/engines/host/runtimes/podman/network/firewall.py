@@ -28,7 +28,7 @@ from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
 
-_BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+_BRIDGED = [Path("/proc/sys/net/bridge", name) for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables")]
 _RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _EXPIRY_SECONDS = 600.0
 """Seconds for which an address of a host name stays allowed after the last answer that had it."""
@@ -64,7 +64,7 @@ class Firewall:
         self._hosts: dict[str, dict[str, float]] = {}
         self._resolvers: tuple[str, ...] = ()
         self._written: list[str] | None = None
-        self._listing = ""
+        self._listing: str | None = None
         self._writing = asyncio.Lock()
 
     @property
@@ -169,7 +169,7 @@ class Firewall:
 def sees_bridged_packets() -> bool:
     """Whether nftables of this host sees packets between sandboxes, which are on the same bridge. Blocks."""
     with suppress(OSError):
-        return _BRIDGED.read_text(encoding="ascii").strip() == "1"
+        return all(each.read_text(encoding="ascii").strip() == "1" for each in _BRIDGED)
     return False
 
 
