@@ -22,6 +22,7 @@ ReconcilerError
 │   └── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
 │   └── ImageError          an image cannot be provided (engines/host/images/protocol.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/http.py)
+├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)

@@ -307,6 +307,9 @@ class Reason(StrEnum):
                   "See whether the data plane and the runtime of the location work: `reconciler doctor`."),
         _warning("The metric of a workload has had no value for 30 s: nothing is scaled up or down meanwhile."))
     SCALING_KNOWN = "ScalingKnown", _normal("The metric of a workload has values again.")
+    SCRAPE_FAILED = ("ScrapeFailed",
+        _warning("The metrics of a container could not be scraped three times in a row; the message says why."))
+    SCRAPE_RECOVERED = "ScrapeRecovered", _normal("The metrics of a container are scraped again, in all its replicas.")
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from docs.generate.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from docs.generate.tables import table
+from reconciler.daemon import metrics_server
 from reconciler.engines.host import ephemeral_storage
 from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
@@ -14,6 +15,7 @@ from reconciler.engines.host.dataplane import forwarder
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
+from reconciler.engines.host.metrics import exposition, scrape, scraper
 from reconciler.engines.host.probes import state
 from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
@@ -58,6 +60,14 @@ def _numbers() -> dict[str, str]:
     known = {
         "cpu": capacity.LEAST_CPU,
         "percent": capacity.PERCENTILE,
+        "interval": scraper.INTERVAL,
+        "again": scraper.CHECK,
+        "failures": scraper.FAILURES,
+        "timeout": scrape.TIMEOUT,
+        "mebibytes": scrape.MAX_BYTES >> 20,
+        "samples": exposition.MAX_SAMPLES,
+        "metrics": exposition.MAX_FAMILIES,
+        "listen": metrics_server.RETRY,
         "brisk": decide.BRISK,
         "panic": decide.PANIC,
         "settling": decide.SETTLING / 60,

@@ -50,7 +50,8 @@ MEANINGS = {
     "PLATFORM_WORKLOAD_VERSION": "Its version.",
     "PORT": "The port to listen on: the one assigned for its first port, or for the declared port that `PORT` in the "
     "manifest names. Only in containers that declare a port.",
-    "PORT_8080": "The port assigned for this declared port; one variable for each declared port of the workload.",
+    "PORT_8080": "The port assigned for this declared port; one variable for each declared port of the workload, and "
+    "for that of its metrics.",
     "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container, so that the daemon finds its processes.",
     "RECONCILER_ENDPOINTS": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
     "RECONCILER_POOL": "The former name of `RECONCILER_ENDPOINTS`. The next release no longer sets it.",
@@ -91,6 +92,7 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/runtimes/limitations.py"),
             *_written(f"{package}/dataplane/builtin.py", "limitations"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
+            *_written(f"{package}/metrics/scraper.py", "limitations"),
         ):
             if " " in text and runtime not in found.setdefault(text, []):
                 found[text].append(runtime)

@@ -14,6 +14,7 @@ from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import STATUS, Daemon
+from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
@@ -53,6 +54,7 @@ class Service:
         self._clock = clock
         self._engines = engines
         self._reload = reload
+        self._metrics = MetricsServer()
         self._notifier = SystemdNotifier()
         self._asked = False
         self._ended = False
@@ -67,6 +69,7 @@ class Service:
             while True:
                 if self._readers is not None:
                     await self._readers.open(self._daemon.runner.settings.readers)
+                await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
                 watching = asyncio.create_task(_watch(self._daemon))
                 await self._daemon.run(reason)
                 self._daemon.stop.set()
@@ -80,6 +83,7 @@ class Service:
         finally:
             for task in background:
                 task.cancel()
+            await self._metrics.close()
             if self._readers is not None:
                 await self._readers.close()
 

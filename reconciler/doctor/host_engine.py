@@ -32,6 +32,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
         return
     parts = (_runtimes(settings, places, who, proc), _planes(settings, places), _memory(who))
     found = [*chain.from_iterable(parts), *_ports(settings, proc), *_limits(pid, proc)]
+    found += _metrics(settings, pid, proc)
     yield from found
     if not found:
         yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here{_served(settings, places)}")
@@ -93,6 +94,21 @@ def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
         message = f"the ports {endpoints.start} to {endpoints.stop - 1} for endpoints are among those for replicas"
         advice = f"set host.firstServicePort and host.lastServicePort outside {replicas.start} to {replicas.stop - 1}"
         yield warning(ABOUT, message, advice)
+
+
+def _metrics(settings: Settings, pid: int | None, proc: Path) -> Iterator[Check]:
+    """Check the address for metrics: its port must be free for the daemon, and is in use if that runs."""
+    host = settings.host
+    address = host.metrics.address
+    port = int(address.rpartition(":")[2] or 0)
+    if not port:
+        return
+    if host.first_port <= port <= host.last_port or host.first_service_port <= port <= host.last_service_port:
+        message = f"the port of host.metrics.address, {port}, is among those for replicas or endpoints"
+        yield warning(ABOUT, message, "set a port outside of these ranges")
+    if pid is None and port in _listening(proc):
+        message = f"another program listens at port {port} of host.metrics.address"
+        yield warning(ABOUT, message, "end it, or set another port")
 
 
 def _overlap(one: range, other: range) -> bool:

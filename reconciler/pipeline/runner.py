@@ -15,6 +15,7 @@ from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas
 from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
+from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.pipeline import report
@@ -114,6 +115,11 @@ class Runner:
         counts = [engine.replica_counts() for engine in self._lifecycle_engines if isinstance(engine, SupportsReplicas)]
         running, wanted = sum(each.running for each in counts), sum(each.wanted for each in counts)
         return ReplicaCounts(running, wanted, any(each.busy for each in counts))
+
+    def metrics(self) -> list[TargetMetrics]:
+        """The last scrapes of all containers with metrics, at all locations of this host."""
+        engines = [engine for engine in self._lifecycle_engines if isinstance(engine, SupportsMetrics)]
+        return [each for engine in engines for each in engine.metrics()]
 
     async def close(self) -> None:
         """Stop the engines; their replicas keep running. An engine that does not stop in time is abandoned."""

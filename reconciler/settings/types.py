@@ -86,6 +86,13 @@ class HoldSettings(msgspec.Struct, frozen=True):
     seconds: float = 30.0
 
 
+class MetricsSettings(msgspec.Struct, frozen=True):
+    """Where the metrics of workloads are served, as ``HOST:PORT`` ("": nowhere); ``budget`` in MiB per location."""
+
+    address: str = ""
+    budget: int = 64
+
+
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds."""
 
@@ -97,6 +104,7 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     first_service_port: int = 18_000
     last_service_port: int = 19_999
     hold: HoldSettings = HoldSettings()
+    metrics: MetricsSettings = MetricsSettings()
     default_user: str = "nobody"
     pids_limit: int = 2048
 

@@ -95,7 +95,7 @@ def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(desk: Desk)
     assert lines[-1].endswith("0 problems")
 
 
-def hosted(desk: Desk, dataplane: str = "builtin", **host: int) -> None:
+def hosted(desk: Desk, dataplane: str = "builtin", **host: Any) -> None:
     """Let the location of the desk be this machine."""
     configure(desk)
     bound = {
@@ -117,6 +117,10 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
         port = listener.getsockname()[1]
         hosted(desk, firstPort=port, lastPort=port, firstServicePort=port, lastServicePort=port)
         warnings = reported(desk, "host engine", "warning")
+        hosted(desk, firstPort=port, lastPort=port, metrics={"address": f"127.0.0.1:{port}"})
+        of_metrics = reported(desk, "host engine", "warning")
+    assert f"another program listens at port {port} of host.metrics.address -> end it" in of_metrics
+    assert f"the port of host.metrics.address, {port}, is among those for replicas" in of_metrics
     assert "1 of the 1 ports for replicas are in use -> move host.firstPort" in warnings
     assert "1 of the 1 ports for endpoints are in use -> move host.firstServicePort" in warnings
     assert "are taken for outgoing connections too -> set host.firstServicePort" in warnings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from reconciler.engines.host.image_gate import ImageGate
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector, LogLimits
+from reconciler.engines.host.metrics.scraper import Scraper, Target, find_targets
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
@@ -45,6 +46,7 @@ from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
+from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError, RecordsError
@@ -78,8 +80,7 @@ class HostEngine:
         self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None = None
     ) -> None:
         settings, clock = site.settings, site.clock
-        self._context = site
-        self._root = root
+        self._context, self._root = site, root
         self._runtime = runtime
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
@@ -105,6 +106,7 @@ class HostEngine:
         )
         self.endpoints.listen(self._dataplane.update)
         self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
+        self._scraper = Scraper(settings.host.metrics, clock, self._append_event)
         self._holds = HoldTimes(clock)
         self._no_wake: dict[Key, NoWake] = {}
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event, runtime.take_events)
@@ -176,6 +178,7 @@ class HostEngine:
             self._images.run(),
             self._dataplane.run(),
             self._holds.confirm(self._synchronize, self._append_event),
+            self._scraper.run(self._metrics_targets),
         )
         self._working = [asyncio.create_task(each) for each in work]
 
@@ -245,6 +248,10 @@ class HostEngine:
     def replica_counts(self) -> ReplicaCounts:
         """The number of replicas that run and that are wanted."""
         return self._controller.replica_counts()
+
+    def metrics(self) -> list[TargetMetrics]:
+        """The last scrape of each running container that declares metrics."""
+        return self._scraper.results()
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields whenever anything here has changed."""
@@ -351,6 +358,7 @@ class HostEngine:
             *self._runtime.limitations(wanted),
             *self._dataplane.limitations(wanted),
             *self._provisioner.limitations(template),
+            *self._scraper.limitations(wanted),
         )
         now, upkeep = self._context.clock.monotonic(), self._upkeep
         created, address = self._templates.created(key), self._dataplane.address(key)
@@ -377,6 +385,11 @@ class HostEngine:
     def _append_event(self, news: EngineEvent) -> None:
         self._news = [*self._news[-MAX_EVENTS + 1 :], news]
         self._changed.set()
+
+    def _metrics_targets(self) -> Iterator[Target]:
+        workloads = self._controller.workloads.values()
+        replicas = (replica for each in workloads for replica in each.replicas.values())
+        return find_targets(replicas, self._templates.newest)
 
     def _wanted_templates(self) -> list[ReplicaTemplate]:
         """The newest template of each workload that is not being deleted."""

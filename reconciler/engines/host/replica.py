@@ -101,6 +101,13 @@ class Replica(msgspec.Struct, frozen=True):
         return self.ready_since is not None and self.ending is None
 
     @property
+    def served_ports(self) -> dict[int, int]:
+        """``ports`` without those that are only for metrics: requests do not go there."""
+        unserved = {each.wanted.metrics.port for each in self.containers if each.wanted.metrics is not None}
+        unserved -= {port for each in self.containers for port in each.wanted.ports}
+        return {declared: port for declared, port in self.ports.items() if declared not in unserved}
+
+    @property
     def over(self) -> bool:
         """Whether it is ending and none of its containers runs."""
         return self.ending is not None and all(each.phase is not Phase.RUNNING for each in self.containers)

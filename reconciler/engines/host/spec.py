@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Firewall, Options, Probe, Volume
+from reconciler.model.kinds.workload import Command, Firewall, Metrics, Options, Probe, Volume
 
 
 class Type(StrEnum):
@@ -50,6 +50,14 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     pre_stop: Command | None = None
     mounts: tuple[str, ...] = ()
     own_sleep: bool = False
+    metrics: Metrics | None = None
+
+    @property
+    def assigned_ports(self) -> tuple[int, ...]:
+        """The ports that get a port of this host: the declared ones, and that of its metrics."""
+        if self.metrics is None or self.metrics.port in self.ports:
+            return self.ports
+        return (*self.ports, self.metrics.port)
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True):

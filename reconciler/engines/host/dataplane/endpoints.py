@@ -146,7 +146,7 @@ class Endpoints:
 
         Raises EngineError if a file cannot be written; it then lists no replica that is not ready.
         """
-        serving = [each for each in sorted(replicas, key=_name) if each.ready and each.ports]
+        serving = [each for each in sorted(replicas, key=_name) if each.ready and each.served_ports]
         ready = tuple(_endpoint(each, _on_localhost(each)) for each in serving)
         if ready != self._ready.get(key):
             self._ready[key] = ready
@@ -172,7 +172,7 @@ class Endpoints:
     def _publish_to_containers(self, key: Key, serving: list[Replica]) -> None:
         if self._addresses(key, "", {}) is None:
             return
-        found = ((each, self._addresses(key, each.name, each.ports)) for each in serving)
+        found = ((each, self._addresses(key, each.name, each.served_ports)) for each in serving)
         reached = [(each, addresses) for each, addresses in found if addresses]
         self._publish(key, {each.name: addresses for each, addresses in reached})
         self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in reached))
@@ -200,7 +200,7 @@ def _name(replica: Replica) -> str:
 
 
 def _on_localhost(replica: Replica) -> dict[int, str]:
-    return {declared: f"{ADDRESS}:{port}" for declared, port in replica.ports.items()}
+    return {declared: f"{ADDRESS}:{port}" for declared, port in replica.served_ports.items()}
 
 
 def _endpoint(replica: Replica, addresses: Mapping[int, str]) -> Endpoint:

@@ -77,7 +77,7 @@ def _port(url: str) -> int:
 
 async def _ask(url: str, headers: tuple[Header, ...]) -> tuple[int, str]:
     """The status and the Location header of the response to one request."""
-    request = _request(url, headers)
+    request = build_request(url, headers)
     tls = _unverified_context() if url.startswith("https:") else None
     reader, writer = await asyncio.open_connection(
         HOST,
@@ -86,13 +86,14 @@ async def _ask(url: str, headers: tuple[Header, ...]) -> tuple[int, str]:
         server_hostname=_name(headers) if tls else None,
         ssl_shutdown_timeout=1.0 if tls else None,
     )
-    with _closing(writer):
+    with closing(writer):
         writer.write(request)
         return await _answer(reader)
 
 
 @contextmanager
-def _closing(writer: asyncio.StreamWriter) -> Iterator[None]:
+def closing(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Close the connection at the end; after an error, without waiting for what is not sent yet."""
     try:
         yield
     except BaseException:
@@ -109,7 +110,8 @@ def _unverified_context() -> ssl.SSLContext:
     return context
 
 
-def _request(url: str, headers: tuple[Header, ...]) -> bytes:
+def build_request(url: str, headers: tuple[Header, ...]) -> bytes:
+    """A GET of ``url``; ``headers`` replace the usual ones. Raises ProbeError."""
     parts = urlsplit(url)
     path = quote(parts.path or "/", safe=SENT)
     query = "?" + quote(parts.query, safe=SENT) if parts.query else ""
@@ -131,22 +133,23 @@ def _name(headers: tuple[Header, ...]) -> str:
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, str]:
-    status, fields = await _head(reader)
+    status, fields = await read_head(reader)
     while 100 <= status < 200:
-        status, fields = await _head(reader)
+        status, fields = await read_head(reader)
     if status not in (204, 304):
         await _skip(reader, fields.get("content-length", ""))
     return status, fields.get("location", "")
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    version, _, rest = (await _line(reader)).partition(" ")
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """The status and the headers of a response, by lower-case names. Raises ProbeError and OSError."""
+    version, _, rest = (await read_line(reader)).partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit() and len(status) == 3):
         raise ProbeError("no HTTP answer")
     fields: dict[str, str] = {}
     for _ in range(HEAD_LINES):
-        line = await _line(reader)
+        line = await read_line(reader)
         if not line:
             return int(status), fields
         name, _, value = line.partition(":")
@@ -154,7 +157,8 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     raise ProbeError("an HTTP answer with too many headers")
 
 
-async def _line(reader: asyncio.StreamReader) -> str:
+async def read_line(reader: asyncio.StreamReader) -> str:
+    """A line without its end. Raises ProbeError and OSError."""
     try:
         line = await reader.readline()
     except ValueError:

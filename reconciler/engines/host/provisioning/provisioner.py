@@ -17,7 +17,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Container, declared_ports
+from reconciler.model.kinds.workload import Container
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 
@@ -47,8 +47,8 @@ class Provisioner:
             _ports_in_use[port] = (key, replica)
 
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
-        """A port of this host for each declared one. Raises EngineError, reason NoFreePort."""
-        declared = [port for container in wanted.containers for port in container.ports]
+        """A port of this host for each declared one, and for metrics. Raises EngineError, reason NoFreePort."""
+        declared = list(dict.fromkeys(port for container in wanted.containers for port in container.assigned_ports))
         found = free_ports(declared, _ports_in_use.keys(), self._port_seed(wanted.key, name), self._among)
         for port in found.values():
             _ports_in_use[port] = (wanted.key, name)
@@ -56,7 +56,7 @@ class Provisioner:
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, with new ones for ports of ``container`` that another program listens on."""
-        mine = next((each.wanted.ports for each in replica.containers if each.name == container), ())
+        mine = next((each.wanted.assigned_ports for each in replica.containers if each.name == container), ())
         if self._runtime.holds_ports(replica.key, replica.name):
             return replica.ports
         lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
@@ -97,7 +97,7 @@ class Provisioner:
             cpu=wanted.cpu,
             memory=wanted.memory,
             processes=self._settings.pids_limit,
-            ports={port: replica.ports[port] for port in declared_ports(spec) if port in replica.ports},
+            ports={port: replica.ports[port] for port in wanted.assigned_ports if port in replica.ports},
             mounts=files.mounts,
             replica_ports=replica.ports,
             siblings=tuple(each.name for each in template.desired.containers),

@@ -107,6 +107,7 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
         post_start=_command(container.lifecycle.post_start),
         pre_stop=_command(container.lifecycle.pre_stop),
         mounts=tuple(volume.path for volume in container.volumes),
+        metrics=container.metrics,
     )
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, bindable, free_ports
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template import TemplateStore
+from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import Options
+from reconciler.model.kinds.workload import Metrics, Options
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
@@ -104,6 +106,25 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     )
     beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"
+
+
+def test_metrics_get_a_port_once_and_one_that_is_taken_is_replaced(tmp_path: Path) -> None:
+    key = Key(Kind.WORKLOAD, "shop", "api")
+    own = ContainerSpec("main", ports=(8080,), metrics=Metrics(9102))
+    shared = ContainerSpec("side", metrics=Metrics(8080))
+    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (own, shared), Options())
+    runtime = FakeRuntime(Programs(QuickClock()))
+    provisioner = Provisioner(Files(tmp_path, vault({})), vault({}), runtime, HostSettings(), TemplateStore())
+    ports = provisioner.ports(wanted, "api-1")
+    assert list(ports) == [8080, 9102]
+    containers = tuple(Container(each.name, wanted=each) for each in wanted.containers)
+    replica = Replica("api-1", key, 1, "hash", 0.0, containers, ports=ports)
+    assert replica.served_ports == {8080: ports[8080]}
+    with listening("127.0.0.1", ports[9102]):
+        again = provisioner.reassign_ports(replica, "main")
+    assert again[8080] == ports[8080]
+    assert again[9102] != ports[9102]
+    provisioner.release_ports(msgspec.structs.replace(replica, ports=again))
 
 
 def test_blocked_ports_are_never_allocated() -> None:

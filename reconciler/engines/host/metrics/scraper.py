@@ -1,0 +1,190 @@
+"""Scrapes all containers of a location that declare metrics, each every 30 seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from zlib import crc32
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.metrics.exposition import TARGET_LABELS
+from reconciler.engines.host.metrics.scrape import scrape
+from reconciler.engines.host.provisioning.environment import PlatformEnvContext
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.replica import Phase, Replica
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.target_metrics import TargetMetrics, label_text
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.settings import MetricsSettings
+from reconciler.tasks import cancel_and_wait
+
+INTERVAL = 30.0
+"""Seconds between two scrapes of a container (docs/platform/workload.md#metrics)."""
+CHECK = 2.0
+"""Seconds between two checks for containers that are due."""
+PARALLEL = 100
+"""The most scrapes at once: each takes a file of the daemon."""
+FAILURES = 3
+"""Failed scrapes in a row after which there is an event; a container may start slowly."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A running container with metrics at ``port`` of this host, and the text of the labels of its series."""
+
+    place: ContainerId
+    port: int
+    path: str
+    labels: str
+
+
+class Scraper:
+    """The last scrape of each target. Nothing is scraped without an address in the settings."""
+
+    def __init__(self, settings: MetricsSettings, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._found: dict[ContainerId, TargetMetrics] = {}
+        self._due: dict[ContainerId, float] = {}
+        self._starting: dict[ContainerId, float] = {}
+        self._outages = _Outages(append_event)
+        self._scraping: dict[ContainerId, asyncio.Task[None]] = {}
+        self._free = asyncio.Semaphore(PARALLEL)
+
+    async def run(self, targets: Callable[[], Iterable[Target]]) -> None:
+        """Scrape ``targets()``, which may change at any time, until cancelled."""
+        if not self._settings.address:
+            return
+        try:
+            while True:
+                with contained("scraping of metrics"):
+                    self._start_due({target.place: target for target in targets()})
+                await self._clock.sleep(CHECK)
+        finally:
+            await cancel_and_wait(self._scraping.values(), "scraping of metrics")
+
+    def results(self) -> list[TargetMetrics]:
+        """The last scrape of each target, in order of their names."""
+        return [self._found[place] for place in sorted(self._found)]
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """A sentence if ``wanted`` has metrics, and the settings have no address for them."""
+        if not self._settings.address and any(each.metrics for each in wanted.containers):
+            yield "Metrics are not scraped: the settings have no host.metrics.address."
+
+    def _start_due(self, targets: Mapping[ContainerId, Target]) -> None:
+        for place in self._due.keys() - targets.keys():
+            del self._due[place]
+            self._found.pop(place, None)
+            self._starting.pop(place, None)
+            self._outages.forget(place)
+        now = self._clock.monotonic()
+        for place in targets.keys() - self._due.keys():
+            self._starting[place] = now + INTERVAL
+        for place, target in targets.items():
+            if now >= self._due.get(place, now) and place not in self._scraping:
+                self._due[place] = next_due(place, now)
+                task = asyncio.create_task(self._scrape(target), name=f"scrape of {place}")
+                self._scraping[place] = task
+                task.add_done_callback(partial(self._remove, place))
+
+    def _remove(self, place: ContainerId, _: asyncio.Task[None]) -> None:
+        del self._scraping[place]
+
+    async def _scrape(self, target: Target) -> None:
+        place = target.place
+        with contained(f"scrape of {place}"):
+            async with self._free:
+                found = self._within_budget(place, await scrape(target.port, target.path, target.labels))
+            if place not in self._due:
+                return
+            self._found[place] = found
+            if found.error and self._clock.monotonic() < self._starting.get(place, 0.0):
+                self._due[place] = 0.0  # it may not listen yet: the next check tries again
+                return
+            self._starting.pop(place, None)
+            self._outages.note(target, found.error)
+
+    def _within_budget(self, place: ContainerId, found: TargetMetrics) -> TargetMetrics:
+        """``found``, or the failure that the metrics of all targets together would be too large."""
+        others = sum(each.size for known, each in self._found.items() if known != place)
+        if others + found.size <= self._settings.budget << 20:
+            return found
+        error = f"with it, all metrics of the location exceed host.metrics.budget, {self._settings.budget} MiB"
+        return TargetMetrics(found.labels, error=error, seconds=found.seconds)
+
+
+class _Outages:
+    """An event when a container of a workload can no longer be scraped, and one when it can in all replicas again."""
+
+    def __init__(self, append_event: Callable[[EngineEvent], None]) -> None:
+        self._append_event = append_event
+        self._failures: dict[ContainerId, int] = {}
+        self._reported: set[tuple[Key, str]] = set()
+
+    def note(self, target: Target, error: str) -> None:
+        """Take the result of a scrape; ``error`` is "" if it succeeded."""
+        place = target.place
+        self._failures[place] = self._failures.get(place, 0) + 1 if error else 0
+        failing = [each for each, count in self._failures.items() if count >= FAILURES and _same(each, place)]
+        about = place.key, place.container
+        if error and failing and about not in self._reported:
+            self._reported.add(about)
+            text = f"{place.replica}: the metrics of {place.container} at {target.path} cannot be scraped: {error}"
+            self._append_event(EngineEvent(place.key, Reason.SCRAPE_FAILED, text))
+        elif not failing and about in self._reported:
+            self._reported.remove(about)
+            text = f"the metrics of {place.container} are scraped again"
+            self._append_event(EngineEvent(place.key, Reason.SCRAPE_RECOVERED, text))
+
+    def forget(self, place: ContainerId) -> None:
+        """Forget a container that does not run any more; with the last one, the outage is over without an event."""
+        self._failures.pop(place, None)
+        if not any(_same(each, place) for each in self._failures):
+            self._reported.discard((place.key, place.container))
+
+
+def _same(one: ContainerId, other: ContainerId) -> bool:
+    return one.key == other.key and one.container == other.container
+
+
+def next_due(place: ContainerId, now: float) -> float:
+    """When a container that is scraped at ``now`` is due again: all in a grid, so that their load is spread."""
+    offset = crc32(str(place).encode()) / 2**32 * INTERVAL
+    return offset + ((now - offset) // INTERVAL + 1) * INTERVAL
+
+
+def find_targets(replicas: Iterable[Replica], templates: Mapping[Key, ReplicaTemplate]) -> Iterator[Target]:
+    """The running containers of ``replicas`` that have metrics, until they get their SIGTERM."""
+    for replica in replicas:
+        template = templates.get(replica.key)
+        for container in replica.containers if template is not None else ():
+            metrics = container.wanted.metrics
+            running = container.phase is Phase.RUNNING and container.sigterm_at is None
+            # An earlier daemon assigned no port for metrics.
+            if metrics is not None and running and metrics.port in replica.ports and template is not None:
+                place = ContainerId(replica.key, replica.name, container.name)
+                labels = label_text(_labels(place, template.env_context))
+                yield Target(place, replica.ports[metrics.port], metrics.path, labels)
+
+
+def _labels(place: ContainerId, context: PlatformEnvContext) -> dict[str, str]:
+    values = {
+        "org": context.org,
+        "gvc": context.gvc,
+        "location": context.location,
+        "provider": context.provider,
+        "region": context.region,
+        "cluster_id": os.uname().nodename,
+        "workload": place.key.name,
+        "replica": place.replica,
+        "container": place.container,
+    }
+    return {name: values[name] for name in TARGET_LABELS}

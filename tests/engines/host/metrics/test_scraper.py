@@ -1,0 +1,177 @@
+"""When containers of a location are scraped, what remains of it, and what is reported: real sockets, a fake clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.engines.host.metrics.scraper import CHECK, FAILURES, INTERVAL, Scraper, Target, next_due
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Metrics, Options
+from reconciler.settings import MetricsSettings
+from tests.engines.host.metrics.kit import Requests, ok, serving
+from tests.support.clock import FakeClock
+from tests.support.waiting import until
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+GOOD, BAD = ok(b"a 1\n"), ok(b"rubbish\n")
+
+
+class World:
+    """A scraper whose targets a test changes."""
+
+    def __init__(self, requests: Requests, budget: int = 64) -> None:
+        self.clock = FakeClock()
+        self.events: list[EngineEvent] = []
+        self.targets: list[Target] = []
+        self.requests = requests
+        settings = MetricsSettings("127.0.0.1:9464", budget)
+        self.scraper = Scraper(settings, self.clock, self.events.append)
+
+    def add(self, replica: str, port: int = 0) -> None:
+        """Another replica."""
+        port = port or self.requests.port
+        self.targets.append(Target(ContainerId(KEY, replica, "main"), port, "/metrics", f'replica="{replica}"'))
+
+    async def scraped(self, count: int) -> None:
+        """Let time pass until the server has got ``count`` requests, and their results are known."""
+        while len(self.requests) < count:
+            await self.clock.advance(CHECK)
+            await self.finish_scrapes()
+        assert len(self.requests) == count
+
+    async def finish_scrapes(self) -> None:
+        """Wait for scrapes in progress."""
+        await until(lambda: not self.scraper._scraping)
+
+    def errors(self) -> list[str]:
+        return [each.error for each in self.scraper.results()]
+
+
+def play(story: Callable[[World], Awaitable[None]], *answers: bytes, budget: int = 64) -> None:
+    """Play ``story`` with a server of ``answers``."""
+
+    async def whole() -> None:
+        async with serving(*answers) as requests:
+            world = World(requests, budget)
+            task = asyncio.create_task(world.scraper.run(lambda: world.targets))
+            try:
+                await story(world)
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+
+    asyncio.run(whole())
+
+
+def test_every_replica_is_scraped_every_30_seconds() -> None:
+    async def story(world: World) -> None:
+        world.add("web-1")
+        world.add("web-2")
+        await world.scraped(2)
+        begun = world.clock.monotonic()
+        await world.scraped(22)
+        assert 9 * INTERVAL <= world.clock.monotonic() - begun <= 10 * INTERVAL + CHECK
+        assert [each.labels for each in world.scraper.results()] == ['replica="web-1"', 'replica="web-2"']
+
+    play(story, GOOD)
+
+
+def test_the_grid_spreads_the_load() -> None:
+    dues = [next_due(ContainerId(KEY, f"web-{number}", "main"), 1000.0) - 1000.0 for number in range(300)]
+    assert all(0 < due <= INTERVAL for due in dues)
+    assert all(50 < sum(low <= due < low + 10 for due in dues) < 150 for low in (0, 10, 20))
+
+
+def test_a_container_that_starts_is_tried_again_soon() -> None:
+    async def story(world: World) -> None:
+        world.add("web-1")
+        await world.scraped(4)
+        assert world.clock.monotonic() <= 6 * CHECK
+        assert (world.errors(), world.events) == ([""], [])
+
+    play(story, BAD, BAD, BAD, GOOD)
+
+
+def test_a_replica_that_is_gone_leaves_the_page() -> None:
+    async def story(world: World) -> None:
+        world.add("web-1")
+        world.add("web-2")
+        await world.scraped(2)
+        del world.targets[0]
+        await world.clock.advance(CHECK)
+        assert [each.labels for each in world.scraper.results()] == ['replica="web-2"']
+
+    play(story, GOOD)
+
+
+def test_a_long_outage_is_one_event_and_its_end_another() -> None:
+    async def story(world: World) -> None:
+        world.add("web-1")
+        await world.scraped(1)
+        await world.scraped(FAILURES)
+        assert (world.events, world.errors()) == ([], ["line 1 is no sample of the text format"])
+        await world.scraped(FAILURES + 3)
+        text = "web-1: the metrics of main at /metrics cannot be scraped: line 1 is no sample of the text format"
+        assert [(each.reason, each.message) for each in world.events] == [("ScrapeFailed", text)]
+        await world.scraped(FAILURES + 5)
+        assert [each.reason for each in world.events] == ["ScrapeFailed", "ScrapeRecovered"]
+
+    play(story, GOOD, *[BAD] * (FAILURES + 2), GOOD)
+
+
+def test_the_outage_of_many_replicas_is_one_event() -> None:
+    async def story(world: World) -> None:
+        for number in range(5):
+            world.add(f"web-{number}")
+        await world.scraped(5)
+        while len(world.requests) < 40:
+            await world.clock.advance(CHECK)
+            await world.finish_scrapes()
+        assert [each.reason for each in world.events] == ["ScrapeFailed"]
+        world.targets.clear()
+        await world.clock.advance(CHECK)
+        assert world.scraper.results() == []
+
+    play(story, *[GOOD] * 5, BAD)
+
+
+def test_metrics_beyond_the_budget_are_a_failure_of_that_replica_alone() -> None:
+    large = ok(b"# padding\n" * 60_000 + b"a 1\n")
+
+    async def story(world: World) -> None:
+        world.add("web-1")
+        world.add("web-2")
+        await world.scraped(2)
+        assert sorted(world.errors()) == ["", "with it, all metrics of the location exceed host.metrics.budget, 1 MiB"]
+
+    play(story, large, budget=1)
+
+
+def test_a_bug_in_one_scrape_leaves_the_others() -> None:
+    async def story(world: World) -> None:
+        world.add("web-1")
+        world.add("web-2", port=99_999)  # no port: connect raises OverflowError
+        await world.scraped(1)
+        assert world.errors() == [""]
+
+    play(story, GOOD)
+
+
+def test_nothing_is_scraped_without_an_address() -> None:
+    scraper = Scraper(MetricsSettings(), FakeClock(), lambda _: None)
+    containers = ContainerSpec("plain"), ContainerSpec("main", metrics=Metrics(9102))
+    wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
+    sentence = "Metrics are not scraped: the settings have no host.metrics.address."
+    assert list(scraper.limitations(wanted)) == [sentence]
+    assert list(scraper.limitations(replace(wanted, containers=containers[:1]))) == []
+    with_address = Scraper(MetricsSettings("127.0.0.1:9464"), FakeClock(), lambda _: None)
+    assert list(with_address.limitations(wanted)) == []
+    asyncio.run(scraper.run(lambda: pytest.fail("no targets are asked for")))
+    assert scraper.results() == []
