@@ -1,6 +1,7 @@
 """Renders the configuration of HAProxy: pure functions from what is served to the text of its file.
 
-No text of a manifest gets into it: names are encoded, and all else is a number or a word from here.
+No text of a manifest gets into it as it is: names are encoded, the entries of the tag `reconciler/no-wake` are quoted,
+and all else is a number or a word from here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
+from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
 
 CONFIG, HOLD, HOLDS, PAGES = "haproxy.cfg", "hold.lua", "holds.map", "pages"
@@ -209,6 +211,7 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         f"  bind {ADDRESS}:{backend.port}",
         *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
         *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
+        *(_no_wake(service.no_wake, name) if mode == "http" else []),
         f"  default_backend {name}",
         f"backend {name} from {mode}-backend",
         *(_of_requests(options, service) if mode == "http" else ["  retries 2"]),
@@ -218,6 +221,21 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _no_wake(requests: NoWake, backend: str) -> list[str]:
+    """Refuse requests that start no replica while none is ready, before they reach the backend and its counts."""
+    agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
+    forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
+    lines = [f"  acl no_wake {form} -- {_quoted(value)}" for form, values in forms for value in values]
+    refuse = f"  http-request deny deny_status 503 if {{ nbsrv({backend}) eq 0 }} !{{ stopping }} no_wake"
+    return [*lines, refuse] if lines else []
+
+
+def _quoted(text: str) -> str:
+    """``text`` as one word: nothing has a meaning between single quotes, and each one of its own is outside them."""
+    printable = "".join(each for each in text if each.isascii() and each.isprintable())
+    return "'" + printable.replace("'", "'\\''") + "'"
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:

@@ -10,7 +10,7 @@ from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backen
 from reconciler.engines.host.dataplane.protocol import Traffic
 
 _READY = ("UP", "no check")
-_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "req_tot", "addr", "mode")
+_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "addr")
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\d+)$", re.MULTILINE)
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
 
@@ -57,22 +57,18 @@ def read_live(text: str) -> dict[str, LiveBackend]:
     names = head[2:].split(",")
     at = [names.index(name) for name in _COLUMNS]
     backends: dict[str, list[str]] = {}
-    arrived: dict[str, int] = {}
     servers: dict[str, dict[str, LiveServer]] = {}
     for line in lines:
         fields = line.split(",")
         if line.startswith("# ") or len(fields) < len(names):
             continue
         row = [fields[each] for each in at]
-        if row[1] == _FRONTEND:
-            # In front of a TCP service, requests are connections.
-            arrived[row[0].removesuffix(":in")] = _number(row[8] if row[10] == "http" else row[4])
-        elif row[1] == _BACKEND:
+        if row[1] == _BACKEND:
             backends[row[0]] = row
-        else:
+        elif row[1] != _FRONTEND:
             servers.setdefault(row[0], {})[row[1]] = _live_server(row)
     return {
-        name: LiveBackend(arrived.get(name, 0), _number(row[2]), _number(row[6]), servers.get(name, {}))
+        name: LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), servers.get(name, {}))
         for name, row in backends.items()
     }
 
@@ -132,7 +128,7 @@ def _take_out(path: str, live: LiveServer) -> Iterator[str]:
 def _live_server(row: list[str]) -> LiveServer:
     status, limit = row[7], _number(row[3])
     return LiveServer(
-        address=row[9],
+        address=row[8],
         limit=limit,
         open=_number(row[2]),
         ready=status in _READY,

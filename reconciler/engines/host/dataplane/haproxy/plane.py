@@ -133,8 +133,6 @@ class HaproxyDataPlane:
             yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes."
             if not self._lua:
                 yield "Requests do not wait for the first replica: the installed HAProxy lacks Lua."
-            if service.no_wake and wanted.options.autoscaling.min_scale == 0:
-                yield "The tag reconciler/no-wake is not applied: every request starts a replica."
             if service.protocol == "grpc" and service.retries:
                 yield "Requests are not tried again for a status of gRPC."
 

@@ -99,7 +99,7 @@ class LiveProxy:
         answer = await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names))
         for name, found in _parsed(answer).items():
             if name in self.live:
-                self.live[name] = found._replace(arrived=self.live[name].arrived)
+                self.live[name] = found
 
     async def bring(self, backends: Sequence[Backend], holds: Mapping[str, int]) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.

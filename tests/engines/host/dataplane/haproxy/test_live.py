@@ -20,14 +20,14 @@ WEB = Key(Kind.WORKLOAD, "shop", "web")
 READY = LiveServer("127.0.0.1:1", 10, open=0, ready=True, ends=False, proven=False)
 
 STAT = """\
-# pxname,svname,scur,slim,stot,bout,dreq,status,req_tot,addr,mode,
-shop:web:in,FRONTEND,3,100,7,1,0,OPEN,9,,http,
-shop:web,_self,0,,0,0,,no check,,127.0.0.1:18000,http,
-shop:web,a,2,10,5,0,,no check,,127.0.0.1:20001,http,
-shop:web,b,0,,5,700,,DRAIN,,127.0.0.1:20002,http,
-shop:web,BACKEND,5,10,9,1,4,UP,9,,http,
-shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,,tcp,
-shop:db,BACKEND,1,10,7,1,0,DOWN,,,tcp,
+# pxname,svname,scur,slim,stot,bout,dreq,status,addr,
+shop:web:in,FRONTEND,3,100,12,1,0,OPEN,,
+shop:web,_self,0,,0,0,,no check,127.0.0.1:18000,
+shop:web,a,2,10,5,0,,no check,127.0.0.1:20001,
+shop:web,b,0,,5,700,,DRAIN,127.0.0.1:20002,
+shop:web,BACKEND,5,10,9,1,4,UP,,
+shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,
+shop:db,BACKEND,1,10,7,1,0,DOWN,,
 """
 
 

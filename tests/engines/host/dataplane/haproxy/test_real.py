@@ -18,6 +18,7 @@ from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
 from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
+from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
 from tests.engines.host.dataplane.haproxy.kit import (
     KEY,
@@ -150,6 +151,39 @@ def test_a_request_beyond_the_longest_line_is_refused_at_once(path: Path) -> Non
         assert (await waiting).body == "a"
 
     play(lambda: Plane(path, HoldSettings(requests=1)), story)
+
+
+def test_requests_that_start_no_replica_are_refused_and_not_counted_while_none_is_ready(path: Path) -> None:
+    agents = NoWake(agents=("Monitor it's",))
+
+    async def story(plane: Plane) -> None:
+        address = await plane.address(msgspec.structs.replace(SERVICE, no_wake=agents))
+        before = (await plane.dataplane.traffic())[KEY]
+        assert (await get(address, "User-Agent: A monitor IT'S 1.0")).status == 503
+        assert (await plane.dataplane.traffic())[KEY] == before
+        assert plane.woken == []
+        await plane.ready(await WebReplica("a").start())
+        assert (await get(address, "User-Agent: A monitor IT'S 1.0")).body == "a"
+
+    play(lambda: Plane(path), story)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param(("Content-Length: 3", "Content-Length: 4"), id="two lengths"),
+        pytest.param(("Content-Length: 3, 4",), id="a list of lengths"),
+        pytest.param(("Content-Length: +3",), id="a sign"),
+        pytest.param(("X: 1", "Bad Name: 3"), id="a name with a blank"),
+    ],
+)
+def test_requests_of_two_meanings_reach_no_replica(path: Path, headers: tuple[str, ...]) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        assert (await get(await plane.address(SERVICE, replica), *headers)).status == 400
+        assert replica.heads == []
+
+    play(lambda: Plane(path), story)
 
 
 def test_a_client_that_gave_up_leaves_the_line(path: Path) -> None:
