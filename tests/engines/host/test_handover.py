@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,17 @@ from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.protocol import OnEnd
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.registry import ENGINES
 from reconciler.errors import EngineError
+from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, PodmanSettings, Settings
-from tests.engines.host.fake import FakeRuntime, Programs
+from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.kit import Host, played
+from tests.engines.host.podman.kit import KEY
+from tests.engines.host.podman.test_plugin import wanted
 from tests.engines.host.provisioning.kit import vault
 
 
@@ -140,3 +145,26 @@ def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monk
     records.close()
     replica.rmdir()
     assert runtime_of(settings, "here") == "process"
+
+
+def test_containers_of_a_former_runtime_follow_the_firewall_and_find_replicas_by_name(tmp_path: Path) -> None:
+    class Networked(FakeRuntime):
+        def __init__(self) -> None:
+            super().__init__(Programs(QuickClock()))
+            self.seen: list[str] = []
+
+        def prepare(self, wanted: WorkloadSpec) -> None:
+            self.seen.append(f"firewall of {wanted.key.name}")
+
+        def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
+            self.seen.append(f"{key.name}: {sorted(ready)}")
+
+        def take_events(self) -> list[tuple[Reason, str]]:
+            return [(Reason.FIREWALL_RESTORED, str(len(self.seen)))]
+
+    current, former = Networked(), Networked()
+    both = HandoverRuntime(current, [former])
+    both.prepare(wanted())
+    both.publish(KEY, {"r": {80: "10.0.0.2:80"}})
+    assert current.seen == former.seen == ["firewall of api", "api: ['r']"]
+    assert [message for _, message in both.take_events()] == ["2", "2"]

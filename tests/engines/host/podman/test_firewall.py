@@ -29,7 +29,7 @@ from reconciler.model.kinds.workload import Firewall as Rules
 from tests.support.clock import FakeClock
 from tests.support.podman import firewall_table
 from tests.support.programs import only_root, tool
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 T = TypeVar("T")
 BRIDGE, TABLE, OWNER = "test0", "test_rules", "test-of-firewall"
@@ -289,6 +289,39 @@ def test_ipv6_is_denied_and_names_are_asked_of_allowed_servers_only(network: Net
     assert network.asks_over_udp(_PATIENT)
     network.remove_table()
     assert [each for each in sixth if not network.reaches(each, _PATIENT)] == []
+
+
+@only_root("only root changes the network")
+def test_a_name_server_that_does_not_answer_delays_no_other_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool("nft", "nftables")
+    answered, asked = threading.Event(), list[str]()
+
+    def silent(name: str, *_: object) -> list[object]:
+        asked.append(name)
+        answered.wait(PATIENCE)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+
+    async def story() -> None:
+        firewall = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        keeper = FirewallKeeper(firewall, SystemClock())
+        try:
+            await firewall.open(BRIDGE)
+            firewall.admit(ContainerId(API, "api-x", ""), "10.9.0.3")
+            external = External(outbound_allow_cidr=("192.0.2.7",), outbound_allow_hostname=("example.com",))
+            firewall.set_policy(API, policy(external))
+            keeper.wake()
+            await until(lambda: asked and "192.0.2.7" in listing(), "the policy is in force")
+            assert not answered.is_set()
+        finally:
+            await keeper.close()
+            answered.set()
+            await firewall.remove()
+
+    asyncio.run(story())
 
 
 @only_root("only root changes the network")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 
@@ -62,6 +63,7 @@ class Firewall:
         self._sandboxes: dict[ContainerId, str] = {}
         self._policies: dict[Key, Policy] = {}
         self._hosts: dict[str, dict[str, float]] = {}
+        self._due: dict[str, float] = {}
         self._resolvers: tuple[str, ...] = ()
         self._written: list[str] | None = None
         self._listing: str | None = None
@@ -126,15 +128,21 @@ class Firewall:
             return found != self._listing
 
     async def refresh_hosts(self) -> None:
-        """Look up the allowed host names, and write what changed. Raises EngineError."""
+        """Write changed policies; look up the allowed host names that are due, and write again. Raises EngineError.
+
+        One name at a time, and each once a minute.
+        """
+        await self.write()
         names = {name for policy in self._policies.values() for name in policy.host_names}
         self._hosts = {name: self._hosts.get(name, {}) for name in names}
-        for name in sorted(names):
-            found = await asyncio.to_thread(_resolve, name)
+        self._due = {name: self._due.get(name, 0.0) for name in names}
+        for name in sorted(each for each in names if self._due[each] <= self._clock.monotonic()):
+            found = await _resolve(name)
             now = self._clock.monotonic()
             valid = {address: until for address, until in self._hosts[name].items() if until > now or not found}
             self._hosts[name] = valid | dict.fromkeys(found, now + _EXPIRY_SECONDS)
-        await self.write()
+            self._due[name] = now + CHECK_SECONDS
+            await self.write()
 
     async def remove(self) -> None:
         """Delete the table, also that of an earlier daemon. Raises EngineError."""
@@ -184,12 +192,29 @@ def _resolvers() -> Iterator[str]:
                         yield address.strip()
 
 
-def _resolve(name: str) -> set[str]:
-    """The IPv4 addresses of a host name; none if it has none now. Blocks."""
-    try:
-        return {str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return set()
+async def _resolve(name: str) -> set[str]:
+    """The IPv4 addresses of a host name; none if it has none now.
+
+    In a thread that the end of the daemon does not wait for: servers that do not answer take half a minute.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[set[str]] = loop.create_future()
+
+    def report(found: set[str]) -> None:
+        if not answer.done():
+            answer.set_result(found)
+
+    def ask() -> None:
+        found: set[str] = set()
+        with suppress(OSError, UnicodeError):
+            infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            found = {str(address[0]) for *_, address in infos}
+        # The loop may be closed meanwhile.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(report, found)
+
+    Thread(target=ask, daemon=True).start()
+    return await answer
 
 
 class FirewallKeeper:
@@ -200,7 +225,7 @@ class FirewallKeeper:
         self._clock = clock
         self._woken = asyncio.Event()
         self._events: list[tuple[Reason, str]] = []
-        self._task = asyncio.create_task(self._run())
+        self._tasks = [asyncio.create_task(each) for each in (self._follow(), self._check())]
 
     def wake(self) -> None:
         """Apply changed policies soon."""
@@ -213,16 +238,18 @@ class FirewallKeeper:
 
     async def close(self) -> None:
         """Watch no more; the table stays."""
-        await cancel_and_wait([self._task], "the firewall")
+        await cancel_and_wait(self._tasks, "the firewall")
 
-    async def _run(self) -> None:
-        check_at = self._clock.monotonic() + CHECK_SECONDS
+    async def _follow(self) -> None:
         while True:
-            await event_or_time(self._woken, self._clock, check_at)
-            self._woken.clear()
             with contained("the firewall"), suppress(EngineError):
-                if self._clock.monotonic() >= check_at:
-                    check_at = self._clock.monotonic() + CHECK_SECONDS
-                    if await self._firewall.restore():
-                        self._events.append((Reason.FIREWALL_RESTORED, _RESTORED))
                 await self._firewall.refresh_hosts()
+            await event_or_time(self._woken, self._clock, self._clock.monotonic() + CHECK_SECONDS)
+            self._woken.clear()
+
+    async def _check(self) -> None:
+        while True:
+            await self._clock.sleep(CHECK_SECONDS)
+            with contained("the firewall"), suppress(EngineError):
+                if await self._firewall.restore():
+                    self._events.append((Reason.FIREWALL_RESTORED, _RESTORED))
