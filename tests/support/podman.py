@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +35,8 @@ _UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "
 """Directories of Python's library that no test imports."""
 _SUBNETS = "10.213.0.0/16"
 _PATIENCE = 30.0
+_TOP = Path("/tmp")
+"""The same for every run of the tests, whatever its TMPDIR."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _OCI_STATE = Path("/run/runc")
 _CONTAINERS_CONF = f"""
@@ -218,10 +219,9 @@ def podman_service() -> Iterator[PodmanService]:
     if os.geteuid() != 0:
         message = "only root runs a Podman service of its own for tests"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    top = Path(tempfile.gettempdir())
-    with (top / "reconciler-podman.lock").open("w") as lock:
+    with (_TOP / "reconciler-podman.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        service = PodmanService(top / "reconciler-podman")
+        service = PodmanService(_TOP / "reconciler-podman")
         if service.folder.exists():
             service.close()  # a test process was killed
         try:

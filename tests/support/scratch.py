@@ -1,0 +1,65 @@
+"""Runs a command with its temporary files in memory: `python -m tests.support.scratch COMMAND ...`.
+
+Tests make some 50,000 small files and sync many of them. In memory that takes a sixth less CPU time, and no test waits
+for the disk. The files stay where the command fails, and go when the next one begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+MEMORY = Path("/dev/shm")
+NAME = "rt"
+"""Begins the name of a directory, before the process that made it: short, for paths of sockets."""
+GIB = 1 << 30
+FILES = 4 * GIB
+"""Bytes that temporary files may take; those of all tests take a third of it."""
+PROCESSES = 3 * GIB
+"""Bytes that stay for processes."""
+
+
+def place(memory: Path = MEMORY, needed: int = FILES + PROCESSES) -> Path | None:
+    """A new directory in ``memory``; None where TMPDIR is set, or there is no room for ``needed`` bytes."""
+    if "TMPDIR" in os.environ or not memory.is_dir() or not os.access(memory, os.W_OK):
+        return None
+    for former in memory.glob(f"{NAME}[0-9]*"):
+        if not Path(f"/proc/{former.name.removeprefix(NAME)}").exists():
+            shutil.rmtree(former, ignore_errors=True)
+    if shutil.disk_usage(memory).free < min(needed, FILES) or _available() < needed:
+        return None
+    made = memory / f"{NAME}{os.getpid()}"
+    made.mkdir()
+    made.chmod(0o755)  # tests become other users
+    return made
+
+
+def _available() -> int:
+    """Bytes that programs could get from the kernel."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def main(*command: str) -> int:
+    """Run ``command`` and return its exit code."""
+    made = place()
+    if made is None:
+        return subprocess.run(command, check=False).returncode
+    code = 1
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            code = subprocess.run(command, env={**os.environ, "TMPDIR": str(made)}, check=False).returncode
+    finally:
+        if code == 0:
+            shutil.rmtree(made, ignore_errors=True)
+        else:
+            print(f"temporary files: {made}, until the next run")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

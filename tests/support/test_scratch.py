@@ -1,0 +1,53 @@
+"""Temporary files of tests are in memory, stay after a failure, and leave no trace otherwise."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import scratch
+
+SHOW = "import sys, tempfile; open(sys.argv[1], 'w').write(tempfile.gettempdir()); sys.exit(int(sys.argv[2]))"
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in place of the one in memory."""
+    monkeypatch.delenv("TMPDIR", raising=False)
+    (tmp_path / "memory").mkdir()
+    return tmp_path / "memory"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_has_its_files_there_and_they_stay_where_it_fails(
+    memory: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path | None] = []
+    place = scratch.place
+    monkeypatch.setattr(scratch, "place", lambda: made.append(place(memory, 0)) or made[0])
+    assert scratch.main(sys.executable, "-c", SHOW, str(memory / "shown"), str(code)) == code
+    assert (memory / "shown").read_text() == str(memory / f"rt{os.getpid()}")
+    assert made[0] is not None
+    assert made[0].exists() == bool(code)
+
+
+def test_what_a_failed_run_left_goes_and_what_runs_stays(memory: Path) -> None:
+    for name in ("rt999999999", f"rt{os.getppid()}", "rtx", "other"):
+        (memory / name).mkdir()
+    made = scratch.place(memory, 0)
+    assert made is not None
+    assert {each.name for each in memory.iterdir()} == {made.name, f"rt{os.getppid()}", "rtx", "other"}
+    assert made.stat().st_mode & 0o777 == 0o755
+
+
+def test_where_there_is_no_room_or_another_choice_the_disk_is_used(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scratch.place(memory, 1 << 60) is None
+    assert scratch.place(memory / "missing", 0) is None
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    assert scratch.place(memory, 0) is None
+    assert not any(memory.iterdir())
