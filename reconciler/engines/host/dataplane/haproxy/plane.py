@@ -66,7 +66,7 @@ class HaproxyDataPlane:
         self._due = float("-inf")
         self._refused: dict[Key, int] = {}
         self._opened = False
-        self._lua = True
+        self.runs_scripts = True
         self._failure = ""
         self._shown: object = None
 
@@ -129,12 +129,7 @@ class HaproxyDataPlane:
     def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What HAProxy is not used for yet."""
         service = self._wanted.services.get(wanted.key)
-        if service is not None:
-            yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes."
-            if not self._lua:
-                yield "Requests do not wait for the first replica: the installed HAProxy lacks Lua."
-            if service.protocol == "grpc" and service.retries:
-                yield "Requests are not tried again for a status of gRPC."
+        return limitations(service, self.runs_scripts) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each served workload. Raises EngineError if they are too old."""
@@ -232,7 +227,7 @@ class HaproxyDataPlane:
             message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
             raise EngineError(message, reason=Reason.PROXY_FAILED)
         location, user = self._setup
-        self._lua = program.lua
+        self.runs_scripts = program.lua
         self._master.open(program.path)
         self._proxy.open(
             ProxyOptions(location, self._context.limits, min(os.cpu_count() or 1, THREADS), program.lua, user)
@@ -265,3 +260,12 @@ class HaproxyDataPlane:
 
     def _on_end(self) -> None:
         self._compare_soon()
+
+
+def limitations(service: Service, lua: bool) -> Iterator[str]:
+    """What HAProxy is not used for yet, or cannot do; ``lua``: it runs scripts."""
+    yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes."
+    if not lua:
+        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
+    if service.protocol == "grpc" and service.retries:
+        yield "Requests are not tried again for a status of gRPC."

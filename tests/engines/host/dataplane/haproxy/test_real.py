@@ -134,9 +134,9 @@ def test_a_request_that_waits_too_long_is_refused_with_a_page(path: Path) -> Non
         assert data.headers["content-type"] == "application/json"
         assert json.loads(data.body) == {"status": 503, "message": "no replica was free in time", "id": 'r"1\\'}
         await until(lambda: plane.events)
-        [event] = plane.events
-        assert (event.key, event.reason) == (KEY, "ConnectionsRefused")
-        assert event.message.startswith("2 requests were refused: ")
+        assert {(each.key, each.reason) for each in plane.events} == {(KEY, "ConnectionsRefused")}
+        # A comparison may come between the two.
+        assert plane.events[0].message.startswith(("2 requests were refused: ", "a request was refused: "))
 
     play(lambda: Plane(path, HoldSettings(seconds=0.5)), story)
 
