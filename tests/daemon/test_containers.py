@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -140,6 +142,35 @@ def test_a_location_moves_to_containers_and_back_without_a_gap(tmp_path: Path, s
                 if runtime == "podman":
                     assert len(service.containers()) == 2 * REPLICAS
         assert service.networks() == []
+
+
+def test_metrics_of_containers_are_scraped_at_an_undeclared_port(tmp_path: Path, service: PodmanService) -> None:
+    script = "trap 'exit 0' TERM; cd $(mktemp -d); echo hits 3 > metrics; httpd -f -p 9464 & wait"
+    manifest = json.loads(served(command="/bin/sh", args=["-c", script], ports=None, readinessProbe=None))
+    [container] = manifest["spec"]["containers"]
+    container |= {"image": IMAGE, "metrics": {"port": 9464}}
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{found.getsockname()[1]}"
+    settings: dict[str, Any] = {
+        "podman": {"socket": str(service.socket)},
+        "prune": {"percent": 100},
+        "host": {"metrics": {"address": address}},
+    }
+    settings["locations"] = {"here": {"engine": "host", "runtime": "podman"}}
+    with host_site(tmp_path, {"shop/web.yaml": json.dumps(manifest)}, **settings) as site, site.daemon():
+        wait(lambda: scraped(address) == {*site.replicas("web")} and len(scraped(address)) == REPLICAS)
+        site.repo.commit({"shop/web.yaml": None})
+        wait(lambda: not service.containers())
+
+
+def scraped(address: str) -> set[str]:
+    """The replicas whose metrics are on the page."""
+    try:
+        page = fetch(address, "/metrics")
+    except OSError:
+        return set()
+    return {line.partition('replica="')[2].partition('"')[0] for line in page.splitlines() if line.startswith("hits{")}
 
 
 def answers(address: str) -> bool:
