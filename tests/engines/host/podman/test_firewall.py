@@ -265,6 +265,17 @@ def test_the_kernel_allows_and_refuses_what_the_documentation_has(network: Netwo
 
 
 @only_root("only root makes namespaces")
+def test_replicas_of_a_workload_reach_each_other_if_it_lists_itself(network: Network) -> None:
+    sandboxes = {ADDRESSES[API]: API, ADDRESSES[FAR]: API, ADDRESSES[WEB]: WEB}
+    between, other = Attempt(FAR, ADDRESSES[API]), Attempt(WEB, ADDRESSES[API])
+    network.load(Known(sandboxes, {API: policy(internal=listed("/org/o/gvc/shop/workload/api"))}))
+    assert network.reaches(between, _PATIENT)
+    assert not network.reaches(other, _BRIEF)
+    network.load(Known(sandboxes, {API: policy()}))
+    assert not network.reaches(between, _BRIEF)
+
+
+@only_root("only root makes namespaces")
 def test_a_sandbox_without_a_policy_is_reached_by_this_host_only(network: Network) -> None:
     network.load(Known({ADDRESSES[API]: API, ADDRESSES[WEB]: WEB}, {}))
     network.from_host(ADDRESSES[WEB])
