@@ -48,7 +48,12 @@ def parse_no_wake(text: str) -> NoWake:
 
 
 def read_no_wake(body: bytes) -> NoWake:
-    """The tag in the body of a workload (JSON). Raises msgspec.ValidationError for another body."""
+    """The tag in the body of a workload (normalized JSON, which escapes no slash).
+
+    Raises msgspec.ValidationError for another body that has the name of the tag.
+    """
+    if NO_WAKE.encode() not in body:
+        return NoWake()  # a body is decoded once on its way to a process
     text = _decode(body).tags.get(NO_WAKE)
     return NoWake() if text is None else parse_no_wake(str(text))
 
