@@ -169,7 +169,7 @@ def _shared(options: ProxyOptions, digest: str) -> str:
     """All that is before the first workload: the file shared.cfg with the options."""
     hold = options.hold
     still = "if { nbsrv eq 0 } !{ stopping }"
-    wait = f"lua.hold {hold.seconds:g} {still}"
+    wait = f"lua.hold {hold.seconds:g} {still} or !{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
     values: dict[str, object] = {
         "digest": digest,
         "stats_socket": STATS_SOCKET,

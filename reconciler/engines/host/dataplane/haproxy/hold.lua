@@ -1,9 +1,10 @@
--- Holds a request, or a connection, until a replica of its workload is ready, its client has left, or its time is over.
+-- Holds a request, or a connection, until a replica of its workload is ready and no operator holds the workload, its
+-- client has left, or its time is over. The end of an operator's hold needs no daemon.
 -- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server`).
 
 local FIRST_WAIT, LONGEST_WAIT = 10, 50 -- milliseconds
 local reported = {}
--- Backend → the time (seconds since the epoch) until which its requests wait, because an operator holds them.
+-- Backend → the end (seconds since the epoch) of the hold by an operator.
 local holds = Map.new("./holds.map", Map._str)
 
 local function is_true(value)
@@ -20,13 +21,17 @@ end
 
 core.register_action("hold", { "http-req", "tcp-req" }, function(txn, seconds)
   local name, wait = txn.f:be_name(), FIRST_WAIT
-  local limit = core.now().sec + tonumber(seconds)
-  while txn.f:nbsrv(name) == 0 and not is_true(txn.f:stopping()) do
-    if core.now().sec >= math.max(limit, tonumber(holds:lookup(name) or 0)) then
+  local start, now = core.now().sec, core.now().sec
+  local function hold_end()
+    return tonumber(holds:lookup(name) or 0)
+  end
+  while not is_true(txn.f:stopping()) and (txn.f:nbsrv(name) == 0 or now < hold_end()) do
+    if now >= math.max(start, hold_end()) + tonumber(seconds) then
       return
     end
     report(name)
     core.msleep(wait)
     wait = math.min(wait + FIRST_WAIT, LONGEST_WAIT)
+    now = core.now().sec
   end
 end, 1)

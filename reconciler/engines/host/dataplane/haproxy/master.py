@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +36,7 @@ class Master:
     def __init__(self, directory: Path, on_end: Callable[[], None]) -> None:
         self._directory = directory
         self._program = ""
+        self._holds: str | None = None
         self._on_end = on_end
         self._ends = exit_watch.ExitWatcher()
         self._descriptor = -1
@@ -65,8 +66,9 @@ class Master:
         except OSError as error:
             raise write_error(f"{self._directory} cannot be used", error) from None
         write_atomic(self._directory / HOLD, Path(__file__).with_name(HOLD).read_bytes(), 0o644)
+        self._holds = None
         if not (self._directory / HOLDS).exists():
-            write_atomic(self._directory / HOLDS, b"", 0o644)
+            self.write_holds({})
         for status, text in pages().items():
             write_atomic(self._directory / PAGES / str(status), text.encode(), 0o644)
         if (found := find_master(self._directory)) is not None:
@@ -93,6 +95,13 @@ class Master:
     def replace_config(self, text: str) -> None:
         """Replace the file with one that differs in nothing but servers. Raises EngineError."""
         write_atomic(self._directory / CONFIG, text.encode(), 0o600)
+
+    def write_holds(self, holds: Mapping[str, int]) -> None:
+        """Write the file from which a new worker gets the holds of operators. Raises EngineError."""
+        text = "".join(f"{name} {end}\n" for name, end in sorted(holds.items()))
+        if text != self._holds:
+            write_atomic(self._directory / HOLDS, text.encode(), 0o644)
+            self._holds = text
 
     async def check_config(self, text: str) -> None:
         """Replace the file if HAProxy accepts ``text``. Raises EngineError, and the former one stays."""

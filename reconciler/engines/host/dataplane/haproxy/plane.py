@@ -214,7 +214,7 @@ class HaproxyDataPlane:
         await self._proxy.read()
         self._wanted.note_answers(self._proxy.live)
         now = self._clock.monotonic()
-        holds = self._wanted.holds(now, self._clock.now(), self._context.limits.seconds)
+        holds = self._wanted.holds(now, self._clock.now())
         await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds)
         self._report(restarted=self._proxy.take_lost())
 
@@ -228,6 +228,8 @@ class HaproxyDataPlane:
             raise EngineError(message, reason=Reason.PROXY_FAILED)
         location, user = self._setup
         self.runs_scripts = program.lua
+        if not program.lua:
+            self._wanted.drain_on_hold()
         self._master.open(program.path)
         self._proxy.open(
             ProxyOptions(location, self._context.limits, min(os.cpu_count() or 1, THREADS), program.lua, user)

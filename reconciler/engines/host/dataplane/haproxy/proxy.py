@@ -104,13 +104,14 @@ class LiveProxy:
     async def bring(self, backends: Sequence[Backend], holds: Mapping[str, int]) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
-        ``holds`` maps the backends that an operator holds to the end of the longest wait.
+        ``holds`` maps the backends that an operator holds to the end of the hold.
         """
         self.due = None
         digest = structure(self._options, backends)
         if not backends:
             self._end()
             return
+        self._master.write_holds(holds)
         if not self._master.running or self._digest != digest:
             self.due = self._loaded_at + RELOAD_SECONDS
             if self._clock.monotonic() >= self.due:

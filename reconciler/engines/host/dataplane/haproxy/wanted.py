@@ -32,6 +32,7 @@ class WantedState:
         self.services: dict[Key, Service] = {}
         self.errors: dict[Key, str] = {}
         self._ports = ports
+        self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._proven: dict[Key, set[tuple[str, str]]] = {}
 
@@ -82,7 +83,7 @@ class WantedState:
     def backends(self, live: Live, now: float, names: Collection[str] | None = None) -> list[Backend]:
         """The backends ``names`` (None: of all workloads) that can be served, in order. ``now`` is monotonic time.
 
-        While an operator holds the requests of one, no replica gets any.
+        Without scripts, no replica gets requests of one that an operator holds.
         """
         found = []
         for key, service in sorted(self.services.items()):
@@ -92,14 +93,18 @@ class WantedState:
                 found.append(Backend(service, port, self._servers(service, live.get(backend_name(key)), now)))
         return found
 
-    def holds(self, monotonic: float, epoch: float, seconds: float) -> dict[str, int]:
-        """The backends whose requests an operator holds, and until when (seconds of the epoch) they wait at most."""
+    def drain_on_hold(self) -> None:
+        """Refuse the requests that an operator holds: this HAProxy has no scripts that let them wait."""
+        self._drains = True
+
+    def holds(self, monotonic: float, epoch: float) -> dict[str, int]:
+        """The backends whose requests an operator holds, each with the end of the hold in seconds of the epoch."""
         ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
-        return {backend_name(key): ceil(epoch + left + seconds) for key, left in ends.items()}
+        return {backend_name(key): ceil(epoch + left) for key, left in ends.items()}
 
     def _servers(self, service: Service, live: LiveBackend | None, now: float) -> tuple[Server, ...]:
         ready = self._ready.get(service.key)
-        if service.hold_until > now:
+        if self._drains and service.hold_until > now:
             return ()
         if ready is None:
             # An earlier daemon found them ready. This one does not know yet, so they go on.

@@ -114,6 +114,7 @@ class Plane:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
         self.changes = 0
+        self.running: asyncio.Task[None] | None = None
         self.directory = path / "haproxy"
         self.clock = SystemClock()
         ports = ServicePorts(path / "ports.json", HostSettings())
@@ -159,13 +160,18 @@ class Plane:
             await asyncio.sleep(0.02)
         raise AssertionError(f"never {count} requests wait: {await self.dataplane.traffic()}")
 
+    def stop(self) -> None:
+        """End the daemon's part; HAProxy goes on."""
+        assert self.running is not None
+        self.running.cancel()
+
 
 def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) -> None:
     """Play ``story`` while a data plane runs."""
 
     async def whole() -> None:
         made = plane()
-        running = asyncio.create_task(made.dataplane.run())
+        made.running = running = asyncio.create_task(made.dataplane.run())
         try:
             await story(made)
         finally:

@@ -19,6 +19,8 @@ from tests.engines.host.kit import Host, play_on
 from tests.engines.host.test_from_zero import Fleet, address_of, ask_for, status
 from tests.support.programs import tool
 
+STEADY = {"metric": "concurrency", "target": 2, "minScale": 1, "maxScale": 1}
+
 signals: list[tuple[str, bool]] = []
 """Each replica that got a signal, and whether HAProxy still gave it new requests then."""
 
@@ -52,15 +54,18 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         fleet = Fleet(host, WebReplica)
         await ask_for(host)
         address = await address_of(host)
-        await fleet.pass_until(1)
-        await fleet.pass_until(0)
+        # A request that waits keeps its replica, however slow this machine is and however fast the clock.
         waiting = asyncio.create_task(get(address))
         await fleet.pass_until(1)
-        [first] = fleet.servers
-        assert (await waiting).body == first
+        assert (await waiting).status == 200
+        await fleet.pass_until(0)
 
+        waiting = asyncio.create_task(get(address))
+        await fleet.pass_until(1)
+        [first] = [each.name for each in host.replicas()]
+        assert (await waiting).body == first
         signals.clear()
-        await ask_for(host, version=2)
+        await ask_for(host, version=2, autoscaling=STEADY)
         await fleet.pass_until(1, version=2)
         assert (first, False) in signals
         assert not any(ready for _, ready in signals)
@@ -74,7 +79,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         assert (await get(address)).body == second
         assert await address_of(host) == address
 
-        await ask_for(host, version=2, suspend=True)
+        await ask_for(host, version=2, autoscaling=STEADY, suspend=True)
         await fleet.pass_until(0)
         assert (await status(host))["address"] == ""
         await until(lambda: find_master(host.root / DATAPLANE / "haproxy") is None)

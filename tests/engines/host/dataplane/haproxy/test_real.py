@@ -279,6 +279,21 @@ def test_an_operator_holds_requests_although_a_replica_is_ready(path: Path) -> N
     play(lambda: Plane(path, HoldSettings(seconds=0.5)), story)
 
 
+def test_a_hold_outlasts_a_reload_and_ends_without_the_daemon(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        plane.dataplane.publish(msgspec.structs.replace(SERVICE, hold_until=plane.clock.monotonic() + 3))
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        asked = asyncio.create_task(get(address))
+        await plane.waiting(1)
+        assert replica.heads == []
+        plane.stop()
+        assert (await asked).body == "a"
+
+    play(lambda: Plane(path), story)
+
+
 def test_latency_is_measured_where_it_is_wanted(path: Path) -> None:
     samples: list[tuple[Key, str, float]] = []
 
