@@ -20,17 +20,17 @@ TEXT_FIELDS = frozenset({"tags"})
 """Top-level mappings in which numbers and booleans stay as written."""
 
 DEEPEST = 63
-"""The most containers that are open at once: one mapping and one list begin in each column, and one is in brackets."""
+"""More containers than are ever open at once: a mapping or a list for each column up to 44, and one in brackets."""
 
 _NODES_A_BYTE = 2
 """The most nodes that a byte stands for: ``a:`` is a mapping, a key and its null."""
 
-_LONGEST = 300
-"""Characters of the longest simple line: it bounds the memory of the cached lines, to a few MiB."""
+_LONGEST, _LONGEST_FLOW = 300, 120
+"""Characters of the longest simple line and of the longest brackets: the cached lines take at most 12 MiB."""
 
-_SECRET = re.compile(rb"kind:\s*[\"']?secret", re.IGNORECASE).search
-"""Lines of a file with a secret are not cached."""
+_SECRET = re.compile(rb"secret(?<![\w/.-]secret)(?![\w.-])").search
 
+# The spaces after a key may be those before its comment, so they can be given back.
 _LINE = re.compile(
     r"""
       (?P<indent> \ {0,40} )
@@ -82,7 +82,8 @@ class _NotSimple(Exception):
 
 def read_lines(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[Document] | None:
     """The documents of ``raw``, a file of UTF-8 text; None if a line of it is not simple."""
-    if len(raw) > min(limits.nodes // _NODES_A_BYTE, limits.document_bytes) or limits.depth < DEEPEST:
+    nodes = min(limits.nodes, limits.file_nodes)
+    if len(raw) > min(nodes // _NODES_A_BYTE, limits.document_bytes) or limits.depth < DEEPEST:
         return None
     text = raw.decode()
     if "\r" in text:
@@ -90,7 +91,7 @@ def read_lines(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[
     parts = f"\n{text}".split("\n---\n")
     if len(parts) > limits.documents or not text_fields <= TEXT_FIELDS:
         return None
-    examine = _line.__wrapped__ if _SECRET(raw) else _line
+    examine = _line.__wrapped__ if _may_be_secret(raw) else _line
     documents: list[Document] = []
     number = 0
     try:
@@ -108,14 +109,20 @@ def read_lines(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[
     return documents
 
 
+def _may_be_secret(raw: bytes) -> bool:
+    """Whether a kind in ``raw`` may be ``secret``, in any spelling; lines of such a file are not cached."""
+    return b"\\" in raw or _SECRET(raw.lower()) is not None
+
+
 def _compose(lines: Iterable[Line], text_fields: frozenset[str]) -> Any:
     """The list or mapping that ``lines`` form; None if they have no content."""
-    # A first load spends its time here: the innermost container, its column and its kind are local names.
+    # A first load spends its time here, so the top of the stack has local names: `filled` is the innermost container,
+    # `top` its column, `in_list` whether it is a list, and `opened` its last key while that has no value.
     root: dict[str, Any] = {"": None}
     filled: Any = root
     top, in_list = -2, False
     stack: list[tuple[int, Any]] = [(top, filled)]
-    opened: str | None = ""  # the key of the innermost mapping that has no value yet
+    opened: str | None = ""
     as_written: Any = None
     for at, inner, is_item, key, form, value, written in lines:
         if at != top or is_item is not in_list:
@@ -172,19 +179,17 @@ def _line(text: str) -> Line:
     if found is None:
         raise _NotSimple
     indent, dash, key, bare, double, single, flow = found.groups()
-    has_value = found.lastgroup not in ("key", "dash", "indent")
-    if key in WORDS or not (key or (dash and has_value)):
+    quoted = single if double is None else double
+    if key in WORDS or not (key or (dash and (bare or flow or quoted is not None))):
         raise _NotSimple
-    form, value, written = _SCALAR, None, None
+    form, value, written = _SCALAR, quoted, quoted
     if bare is not None:
         value = _resolved(bare)
         written = None if value is None else bare
     elif flow is not None:
         form, value = _FLOW, _flow(flow, key)
         written = value
-    elif has_value:
-        value = written = single if double is None else double
-    else:
+    elif quoted is None:
         form = _OPEN
     at = len(indent)
     return Line(at, at + len(dash or ""), dash is not None, key or "", form, value, written)
@@ -200,15 +205,16 @@ def _resolved(text: str) -> Any:
 
 def _flow(text: str, key: str | None) -> Any:
     """The list or mapping of scalars in brackets, the value of ``key``. Raises _NotSimple."""
-    found: Any = [] if text[0] == "[" else {}
+    is_list = text[0] == "["
+    found: Any = [] if is_list else {}
     rest = text[1:-1].strip(" ")
-    if rest and key in TEXT_FIELDS:
+    if (rest and key in TEXT_FIELDS) or len(text) > _LONGEST_FLOW or rest.endswith(","):
         raise _NotSimple
     at = 0
     while at < len(rest):
-        name = _FLOW_KEY(rest, at) if type(found) is dict else None
+        name = None if is_list else _FLOW_KEY(rest, at)
         scalar = _FLOW_VALUE(rest, name.end() if name else at)
-        if scalar is None or (name is None) is (type(found) is dict):
+        if scalar is None or (name is None and not is_list):
             raise _NotSimple
         bare, at = scalar["bare"], scalar.end()
         value = _resolved(bare) if bare is not None else scalar[scalar.lastgroup or ""]
@@ -218,8 +224,6 @@ def _flow(text: str, key: str | None) -> Any:
             raise _NotSimple
         else:
             found[name[1]] = value
-    if rest.endswith(","):
-        raise _NotSimple
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 import msgspec
 
@@ -59,7 +58,6 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     key_suggestion: str = ""
 
 
-@lru_cache(maxsize=4096)
 def plain(text: str) -> Scalar | Problem:
     """The value of an unquoted scalar without a tag: null, a boolean, a 64-bit integer, a finite float, or its text."""
     if text in WORDS:

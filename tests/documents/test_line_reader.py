@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.documents.composer import Composer
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.line_reader import DEEPEST, TEXT_FIELDS, read_lines
+from reconciler.documents.line_reader import DEEPEST, TEXT_FIELDS, _line, read_lines
 from tests.bench import manifests
 from tests.bench.plain import workload
 
@@ -137,7 +137,13 @@ def test_the_examples_are_read_as_the_parser_reads_them() -> None:
 def test_a_file_near_a_limit_is_left_to_the_parser() -> None:
     raw = b"a: 1\n---\nb: 2\n"
     assert read_lines(raw, Limits(documents=2), TEXT_FIELDS) is not None
-    for limits in (Limits(documents=1), Limits(nodes=6), Limits(document_bytes=6), Limits(depth=DEEPEST - 1)):
+    for limits in (
+        Limits(documents=1),
+        Limits(nodes=6),
+        Limits(file_nodes=6),
+        Limits(document_bytes=6),
+        Limits(depth=DEEPEST - 1),
+    ):
         assert read_lines(raw, limits, TEXT_FIELDS) is None
     assert read_lines(raw, LIMITS, frozenset({"tags", "data"})) is None
 
@@ -152,23 +158,26 @@ def test_the_deepest_file_that_is_simple_is_within_the_limit_of_the_parser() -> 
 
 
 @pytest.mark.parametrize(
-    "kind", ["kind: secret", "kind:  Secret", 'kind: "secret"', "kind: 'secret'", '{"kind":"secret"}']
-)
+    "kind",
+    [
+        "kind: secret", "kind:  Secret", 'kind: "secret"', "kind: 'secret'", '{"kind":"secret"}', "kind: >-\n  secret",
+        "'kind': secret", '"kind": secret', "kind : secret", "? kind\n: secret", "kind: !!str secret",
+        "kind: &a secret",         "kind: # c\n  secret", 'kind: "\\x73ecret"', "kind: secret # c", "{kind: secret}",
+    ],
+)  # fmt: skip
 def test_no_line_of_a_file_with_a_secret_is_cached(kind: str) -> None:
-    from reconciler.documents.line_reader import _line
-
-    before = _line.cache_info().currsize
-    read(f"{kind}\nname: a{id(kind)}\ndata: hunter2\n".encode())
-    assert _line.cache_info().currsize == before
-    read(f"kind: workload\nname: a{id(kind)}\n".encode())
-    assert _line.cache_info().currsize > before
+    before = _line.cache_info()
+    for text in (f"{kind}\nname: a{kind[:1]}\ndata: hunter2\n", f"name: b{kind[:1]}\ndata: hunter2\n{kind}\n"):
+        read(text.encode())
+    assert _line.cache_info() == before
+    read(f"kind: workload\nname: {id(kind)}\ndata: //secret/hunter2\n".encode())
+    assert _line.cache_info() != before
 
 
 def test_long_lines_are_left_to_the_parser_and_not_cached() -> None:
-    from reconciler.documents.line_reader import _line
-
     before = _line.cache_info().currsize
     assert read(f"a: {'b' * 300}\n".encode()) is None
+    assert read(f"a: [{'b, ' * 40}b]\n".encode()) is None
     assert _line.cache_info().currsize == before
 
 
