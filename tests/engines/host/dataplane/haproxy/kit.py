@@ -182,6 +182,6 @@ def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) 
 
 
 def end(path: Path) -> None:
-    """End the HAProxy below ``path``."""
+    """End the HAProxy below ``path`` with its workers, also ones that hang."""
     if (found := find_master(path / "haproxy")) is not None:
-        os.kill(found.pid, signal.SIGTERM)
+        os.killpg(found.pid, signal.SIGKILL)
