@@ -9,6 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
+# pytest with its temporary files in memory
 IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
@@ -34,13 +35,13 @@ test: $(STAMP) packages
 checks:
 	@found=$$(mktemp); status=0; \
 	$(MAKE) --no-print-directory lint >"$$found" 2>&1 & lint=$$!; \
-	$(IN_MEMORY) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
+	$(IN_MEMORY) -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
 	wait $$lint || status=1; cat "$$found"; rm -f "$$found"; \
 	exit $$status
 
 ## The tests by the CPU seconds that each uses.
 test-cpu: $(STAMP)
-	@$(IN_MEMORY) $(BIN)/python -m pytest -q -n $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
+	@$(IN_MEMORY) -q -n $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
 
 ## Style, types and the import contract.
 lint: $(STAMP)

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import scratch
 
-SHOW = "import sys, tempfile; open(sys.argv[1], 'w').write(tempfile.gettempdir()); sys.exit(int(sys.argv[2]))"
+TEST = """
+import tempfile
+def test_it(tmp_path):
+    (tmp_path.parents[2] / "shown").write_text(f"{tempfile.gettempdir()} {tmp_path.parent}")
+    assert CODE == 0
+"""
 
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory in place of the one in memory."""
     monkeypatch.delenv("TMPDIR", raising=False)
+    for name in [each for each in os.environ if each.startswith("PYTEST_")]:
+        monkeypatch.delenv(name)  # those of this run
     (tmp_path / "memory").mkdir()
     return tmp_path / "memory"
 
 
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("code", [0, 1])
 def test_a_command_has_its_files_there_and_they_stay_where_it_fails(
     memory: Path, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Path | None] = []
     place = scratch.place
     monkeypatch.setattr(scratch, "place", lambda: made.append(place(memory, 0)) or made[0])
-    assert scratch.main(sys.executable, "-c", SHOW, str(memory / "shown"), str(code)) == code
-    assert (memory / "shown").read_text() == str(memory / f"rt{os.getpid()}")
+    (memory / "test_it.py").write_text(TEST.replace("CODE", str(code)))
+    assert scratch.main("-q", "-p", "no:cacheprovider", "--rootdir", str(memory), str(memory / "test_it.py")) == code
+    top = memory / f"rt{os.getpid()}"
+    assert (memory / "shown").read_text() == f"{top} {top}/t"
     assert made[0] is not None
     assert made[0].exists() == bool(code)
 
@@ -40,7 +48,7 @@ def test_what_a_failed_run_left_goes_and_what_runs_stays(memory: Path) -> None:
     made = scratch.place(memory, 0)
     assert made is not None
     assert {each.name for each in memory.iterdir()} == {made.name, f"rt{os.getppid()}", "rtx", "other"}
-    assert made.stat().st_mode & 0o777 == 0o755
+    assert made.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_where_there_is_no_room_or_another_choice_the_disk_is_used(
