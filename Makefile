@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer), git and make; everything else is installed into .venv.
 PYTHON ?= python3
-# Tests wait for processes and disks half of their time: two workers more than cores keep the cores busy.
-WORKERS ?= $(shell expr 2 + $$(nproc))
+# Tests wait for processes and disks half of their time: three workers more than cores keep the cores busy.
+WORKERS ?= $(shell expr 3 + $$(nproc))
 EXAMPLES ?= 10
 CPU_BUDGET := 340
 # Compiled modules are kept: test workers and every process that tests start would compile them again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 import time
 from contextlib import AbstractContextManager
@@ -70,6 +71,21 @@ def test_a_waiting_apply_gets_the_outcome_of_the_run(site: Site) -> None:
         eventually(lambda: len(running.logged("reconciled", reason="apply")) >= 2, "it asks again")
         assert waiting.poll() is None
         (site.path / "fail").unlink()
+        output, _ = waiting.communicate(timeout=20)
+        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), output
+
+
+def test_a_waiting_apply_sees_what_the_daemon_did_by_itself(site: Site) -> None:
+    (site.path / "fail").touch()
+    with daemon(site) as running:
+        eventually(lambda: running.logged("reconciled", outcome="failed"), "a step fails")
+        command = [*site.command, "apply", "--wait"]
+        waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
+        eventually(lambda: running.logged("reconciled", reason="apply"), "it asks")
+        waiting.send_signal(signal.SIGSTOP)
+        (site.path / "fail").unlink()
+        eventually(lambda: running.logged("reconciled", outcome="applied"), "the daemon tries again by itself")
+        waiting.send_signal(signal.SIGCONT)
         output, _ = waiting.communicate(timeout=20)
         assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), output
 

@@ -228,6 +228,9 @@ def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans
             time.sleep(SOON)
             if turns.due():
                 reports = _request_run(settings, records, deadline)
+        if wait and time.monotonic() < deadline and any(report.outcome == "failed" for report in reports):
+            # A later run, which the daemon began itself, may have done what failed.
+            reports = _request_run(settings, records, deadline)
         return [with_history(each, records.runs.list(MAX_RUNS, each.source), mark) for each in reports]
 
 

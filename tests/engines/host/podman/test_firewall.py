@@ -32,7 +32,9 @@ from tests.support.programs import only_root, tool
 from tests.support.waiting import PATIENCE, until
 
 T = TypeVar("T")
-BRIDGE, TABLE, OWNER = "test0", "test_rules", "test-of-firewall"
+BRIDGE, TABLE = "test0", "test_rules"
+OWNER = f"test-of-firewall-{os.getpid()}"
+"""Tests of other processes have tables of their own at the same time."""
 WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
     ("shop", "web"), ("shop", "api"), ("shop", "db"), ("pay", "far"),
 ))  # fmt: skip

@@ -21,7 +21,7 @@ from tests.engines.host.podman.kit import place
 from tests.support.podman import port_table
 from tests.support.programs import only_root, tool
 
-OWNER, BRIDGE = "test-of-ports", "reconciler-none"
+OWNER, BRIDGE = f"test-of-ports-{os.getpid()}", "reconciler-none"
 FIRST, SECOND = place("a", ""), place("b", "")
 PORTS = {8080: 20_001, 9000: 20_002}
 

@@ -7,6 +7,8 @@ policies are on disk, so the next daemon does not close what is open before it h
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import subprocess
 from collections.abc import Collection, Iterator
@@ -120,11 +122,11 @@ class Firewall:
             if not self._bridge or self._written is None:
                 return False
             found = await asyncio.to_thread(self._list)
-            if found == self._listing:
+            if found is None or found == self._listing:
                 return False
             # After a write of ours the listing is not known yet: writing the same again shows it.
             await asyncio.to_thread(self._apply, self._written)
-            self._listing = await asyncio.to_thread(self._list)
+            self._listing = await asyncio.to_thread(self._list) or ""
             return found != self._listing
 
     async def refresh_hosts(self) -> None:
@@ -166,12 +168,16 @@ class Firewall:
             write_atomic(self._path, msgspec.json.encode(stored), 0o600)
         run_nft(wanted, "the firewall of containers cannot be written")
 
-    def _list(self) -> str:
-        """The table as nft shows it; "" without one."""
+    def _list(self) -> str | None:
+        """The table as nft shows it; "" without one, None where nft gives no answer."""
         command = [find_tool("nft") or "nft", "list", "table", "inet", self._table]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            return subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, text=True).stdout
-        return ""
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, text=True)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode:
+            return "" if os.strerror(errno.ENOENT) in done.stderr else None
+        return done.stdout
 
 
 def sees_bridged_packets() -> bool:
