@@ -81,6 +81,11 @@ async def container(root: Path, *, limited: bool = True, **fields: object) -> As
         yield host
 
 
+def programs(root: Path) -> list[int]:
+    """The processes that run the program of the container."""
+    return [pid for pid in marked(root) if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 @both_ways
 def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
@@ -88,9 +93,9 @@ def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp
         async with container(tmp_path / "state", limited=limited, env=env, directory=str(tmp_path)) as host:
             script = "pwd; env; cd /proc/self; cat cgroup limits; grep -E 'CapBnd|NoNewPrivs|SigIgn' status"
             found = (await ran(host.runtime, "sh", "-c", script)).out.decode()
-            (program,) = (
-                pid for pid in marked(tmp_path / "state") if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
-            )
+            # The wrapper is a shell until it becomes the program.
+            await until(lambda: programs(tmp_path / "state"), "the container's program runs")
+            (program,) = programs(tmp_path / "state")
             assert found.startswith(f"{tmp_path}\n")
             assert "\nPASSWORD=hunter2\n" in found
             assert "odd.name=x" in (await ran(host.runtime, "env")).out.decode()
