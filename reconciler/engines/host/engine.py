@@ -14,11 +14,8 @@ from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.scaling import Scaling
-from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
-from reconciler.engines.host.dataplane.holds import HoldTimes
-from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import PlaneContext, service_of
+from reconciler.engines.host.dataplane.publisher import ServicePublisher
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
@@ -52,7 +49,6 @@ from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification, read_specification
-from reconciler.model.no_wake import NoWake, read_no_wake
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -97,18 +93,10 @@ class HostEngine:
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
-        ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
-        self._dataplane = make_dataplane(
-            settings,
-            site.location,
-            root,
-            PlaneContext(ports, settings.host.hold, clock, self._append_event, self._wake, self._changed.set),
-        )
-        self.endpoints.listen(self._dataplane.update)
-        self._scaling = Scaling(runtime, self._dataplane, clock, self._append_event, root / "usage")
+        self._publisher = ServicePublisher(site, root, self._append_event, self._wake, self._changed.set)
+        self.endpoints.listen(self._publisher.dataplane.update)
+        self._scaling = Scaling(runtime, self._publisher.dataplane, clock, self._append_event, root / "usage")
         self._scraper = Scraper(settings.host.metrics, clock, self._append_event)
-        self._holds = HoldTimes(clock)
-        self._no_wake: dict[Key, NoWake] = {}
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event, runtime.take_events)
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
@@ -131,7 +119,7 @@ class HostEngine:
             append_event=self._append_event,
             changed=self._changed.set,
             image_missing=lambda key: self._images.provide_again(key),
-            synchronize=self._dataplane.synchronize,
+            synchronize=self._publisher.dataplane.synchronize,
         )
 
     async def open(self) -> None:
@@ -152,11 +140,10 @@ class HostEngine:
     async def _take_over(self) -> None:
         make_private(self._root)
         migrate_state(self._root)
-        end_former(self._dataplane, self._root)
+        self._publisher.open()
         await self._controller.open()
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()
-        self._holds.refresh(self._context.records)
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
                 self._reload_workload(record)
@@ -176,8 +163,7 @@ class HostEngine:
             storage,
             self._controller.check_files(),
             self._images.run(),
-            self._dataplane.run(),
-            self._holds.confirm(self._synchronize, self._append_event),
+            *self._publisher.work(),
             self._scraper.run(self._metrics_targets),
         )
         self._working = [asyncio.create_task(each) for each in work]
@@ -192,7 +178,7 @@ class HostEngine:
         await self._collector.collect()
 
     async def _release(self) -> None:
-        await self._dataplane.close()
+        await self._publisher.dataplane.close()
         await self._images.close()
         await self._prober.close()
         await self._controller.close()
@@ -200,16 +186,11 @@ class HostEngine:
     def refresh(self) -> None:
         """Replace replicas whose variables, secrets or restarts are not the newest, and reread holds of requests."""
         if self._working:
-            self._holds.refresh(self._context.records)
+            self._publisher.refresh()
         for record in self._records_here() if self._working else ():
             controller = self._controller.workloads.get(record.key)
             if controller is not None and controller.wanted is not None:
                 self._reload_workload(record)
-
-    async def _synchronize(self, key: Key) -> bool:
-        """Return once the data plane serves a workload as wanted; False if it does not."""
-        await self._dataplane.synchronize(key)
-        return bool(self._dataplane.address(key)) and not self._dataplane.error(key)
 
     def _wake(self, key: Key) -> None:
         """Start a replica for a request that waits."""
@@ -227,7 +208,7 @@ class HostEngine:
     def _reload_workload(self, record: Record) -> None:
         """Want the workload as it is recorded, with its current inputs; a failure affects no other workload."""
         try:
-            self._no_wake[record.key] = read_no_wake(record.body)
+            self._publisher.read_tags(record.key, record.body)
             self._want(self._template(record.key, self._templates.specification(record), record.version, record.digest))
         except RecordsError:
             raise
@@ -289,14 +270,14 @@ class HostEngine:
         made = self._templates.newest.get(key)
         replaced = step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest
         if spec is None or replaced:
-            self._dataplane.withdraw(key)
+            self._publisher.withdraw(key)
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
                 return self._terminating(step)
             self._forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
-        self._no_wake[key] = read_no_wake(step.body)
+        self._publisher.read_tags(key, step.body)
         self._want(self._template(key, spec, step.version, step.digest))
         self._volumes.update(also)
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
@@ -316,18 +297,14 @@ class HostEngine:
     def _want(self, template: ReplicaTemplate) -> None:
         key = template.desired.key
         replicas = self._controller.replicas(key)
-        if (service := service_of(template.desired, template.spec, self._holds.end(key))) is not None:
-            self._dataplane.publish(msgspec.structs.replace(service, no_wake=self._no_wake[key]))
-        else:
-            self._dataplane.withdraw(key)
+        self._publisher.publish(template)
         wanted = self._scaling.spec_at_scale(template, replicas)
         versions, images = {each.version for each in replicas}, self._controller.images_of(key, wanted.version)
         self._controller.want(key, self._images.admit(template, wanted, versions, images))
 
     def _forget(self, key: Key) -> None:
-        self._no_wake.pop(key, None)
         self._images.forget(key)
-        self._dataplane.forget(key)
+        self._publisher.forget(key)
         self._templates.forget(key)
         self._scaling.forget(key)
         self._tokens.forget(key)
@@ -343,7 +320,7 @@ class HostEngine:
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
         health, state = Health.UNKNOWN, b"{}"
         with contained(f"status of {key}"):
-            errors = filter(None, (self._images.error(key), self._dataplane.error(key), controller.last_error))
+            errors = filter(None, (self._images.error(key), self._publisher.error(key), controller.last_error))
             context = self._status_context(template, "; ".join(errors))
             health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
@@ -356,12 +333,12 @@ class HostEngine:
         key, wanted = template.desired.key, template.desired
         lacking = (
             *self._runtime.limitations(wanted),
-            *self._dataplane.limitations(wanted),
+            *self._publisher.limitations(wanted),
             *self._provisioner.limitations(template),
             *self._scraper.limitations(wanted),
         )
         now, upkeep = self._context.clock.monotonic(), self._upkeep
-        created, address = self._templates.created(key), self._dataplane.address(key)
+        created, address = self._templates.created(key), self._publisher.address(key)
         images = self._images.resolved(key, wanted.version)
         return StatusContext(
             place,

@@ -48,7 +48,7 @@ def location(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_restart(path: Path) -> None:
     async def story(host: Host) -> None:
-        plane = host.engine._dataplane
+        plane = host.engine._publisher.dataplane
         assert isinstance(plane, HaproxyDataPlane)
         Watched.plane = plane
         fleet = Fleet(host, WebReplica)

@@ -1,0 +1,150 @@
+"""Publishes what the workloads of a location serve: through its data plane, with the holds of operators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
+from reconciler.engines.host.dataplane.ports import ServicePorts
+from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.no_wake import NoWake, read_no_wake
+from reconciler.reasons import Reason
+from reconciler.records.store import Records
+from reconciler.times import iso
+
+
+class HoldTimes:
+    """Until when operators hold the requests of each workload; ``refresh`` reads it from the records."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: dict[Key, tuple[float, float]] = {}
+        self._new: dict[Key, float] = {}
+        self._dirty = asyncio.Event()
+
+    def refresh(self, records: Records) -> None:
+        """Read all current holds. Raises RecordsError.
+
+        A hold that is known already ends when it would have, even if the wall clock was set since.
+        """
+        ahead = self._clock.monotonic() - self._clock.now()
+        known, self._ends = self._ends, {}
+        for each in records.traffic_holds.all():
+            former = known.get(each.key)
+            unchanged = former is not None and former[0] == each.until
+            self._ends[each.key] = former if former is not None and unchanged else (each.until, each.until + ahead)
+            if not unchanged:
+                self._new[each.key] = each.until
+                self._dirty.set()
+
+    def end(self, key: Key) -> float:
+        """The end of the hold of a workload in monotonic seconds, possibly past; 0 without one."""
+        return self._ends.get(key, (0.0, 0.0))[1]
+
+    async def confirm(
+        self, synchronize: Callable[[Key], Awaitable[bool]], append_event: Callable[[EngineEvent], None]
+    ) -> None:
+        """Report each new hold once it is in force, until cancelled.
+
+        ``synchronize`` returns when that is so, with False where the workload is not served.
+        """
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            while self._new:
+                key, until = self._new.popitem()
+                with suppress(EngineError), contained(f"hold of {key}"):
+                    if await synchronize(key):
+                        message = f"in force: new requests wait until {iso(until)}"
+                        append_event(EngineEvent(key, Reason.HOLDING_REQUESTS, message))
+
+
+class ServicePublisher:
+    """The services of the location whose directory is ``root``.
+
+    ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
+    error changed.
+    """
+
+    def __init__(
+        self,
+        site: EngineContext,
+        root: Path,
+        append_event: Callable[[EngineEvent], None],
+        wake: Callable[[Key], None],
+        changed: Callable[[], None],
+    ) -> None:
+        settings = site.settings
+        ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
+        context = PlaneContext(ports, settings.host.hold, site.clock, append_event, wake, changed)
+        self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
+        self._root = root
+        self._records = site.records
+        self._append_event = append_event
+        self._holds = HoldTimes(site.clock)
+        self._no_wake: dict[Key, NoWake] = {}
+
+    def open(self) -> None:
+        """End what another data plane left running here, and read the holds. Raises RecordsError."""
+        end_former(self.dataplane, self._root)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the holds of operators again; ``publish`` applies them. Raises RecordsError."""
+        self._holds.refresh(self._records)
+
+    def work(self) -> tuple[Coroutine[None, None, None], ...]:
+        """What runs until it is cancelled: the data plane, and the events of new holds."""
+        return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event)
+
+    def read_tags(self, key: Key, body: bytes) -> None:
+        """Read from the manifest of a workload which requests start no replica."""
+        self._no_wake[key] = read_no_wake(body)
+
+    def publish(self, template: ReplicaTemplate) -> None:
+        """Serve the workload of ``template`` as it is declared, or not at all if it serves nothing now."""
+        key = template.desired.key
+        service = service_of(template.desired, template.spec, self._holds.end(key))
+        if service is None:
+            self.dataplane.withdraw(key)
+            return
+        self.dataplane.publish(msgspec.structs.replace(service, no_wake=self._no_wake[key]))
+
+    def withdraw(self, key: Key) -> None:
+        """Take no new connections for a workload that is being deleted."""
+        self.dataplane.withdraw(key)
+
+    def forget(self, key: Key) -> None:
+        """Release the address of a deleted workload."""
+        self._no_wake.pop(key, None)
+        self.dataplane.forget(key)
+
+    def address(self, key: Key) -> str:
+        """``host:port`` where the workload is served; "" if it is not served."""
+        return self.dataplane.address(key)
+
+    def error(self, key: Key) -> str:
+        """Why the workload is not served at its address; "" if it is."""
+        return self.dataplane.error(key)
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
+        """A sentence for each part of ``wanted`` that the data plane does not enforce."""
+        return self.dataplane.limitations(wanted)
+
+    async def _synchronize(self, key: Key) -> bool:
+        """Return once the data plane serves a workload as wanted; False if it does not."""
+        await self.dataplane.synchronize(key)
+        return bool(self.dataplane.address(key)) and not self.dataplane.error(key)
