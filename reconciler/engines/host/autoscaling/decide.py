@@ -37,6 +37,7 @@ STEEP = 3
 COLLECTED = {"cpu": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
 """Seconds between two values of a metric; a reading of more than twice this age is ignored."""
 
+LATENCY = "latency"
 REQUESTS = ("rps", "concurrency")
 """Metrics by which serverless workloads scale every two seconds, and down to zero; with cpu they scale as others do."""
 
@@ -133,6 +134,12 @@ def needs_metric(wanted: WorkloadSpec, available: int) -> bool:
     scale = wanted.options.autoscaling
     fixed = wanted.suspended or wanted.type is Type.CRON or metric_of(wanted.type, wanted.options) == "disabled"
     return not fixed and _least(wanted) < scale.max_scale and (available > 0 or _brisk(wanted))
+
+
+def scales_by_requests(wanted: WorkloadSpec) -> bool:
+    """Whether the number of replicas of ``wanted`` depends on its requests."""
+    metric = metric_of(wanted.type, wanted.options)
+    return metric in (*REQUESTS, LATENCY) and needs_metric(wanted, 1)
 
 
 def recommend(value: float, target: float, current: int, tolerance: float = 0.0) -> int:

@@ -7,7 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.decide import BRISK, COLLECTED, REQUESTS, MetricReading, interval
+from reconciler.engines.host.autoscaling.decide import (
+    BRISK,
+    COLLECTED,
+    LATENCY,
+    REQUESTS,
+    MetricReading,
+    interval,
+)
 from reconciler.engines.host.autoscaling.latency import Latencies
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
 from reconciler.engines.host.spec import WorkloadSpec
@@ -16,8 +23,6 @@ from reconciler.model.kinds.workload import metric_of
 
 SAMPLE = 2.0
 """Seconds between two samples."""
-
-LATENCY = "latency"
 
 PERIOD = 60.0
 """The longest period of an average, in seconds (docs/platform/workload.md#scaling-decisions)."""

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.autoscaling.decide import scales_by_requests
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.spec import Type, WorkloadSpec
@@ -25,7 +26,8 @@ class Service(msgspec.Struct, frozen=True):
     ``host.hold.seconds`` begin at that time. Without another call, they continue then. 0: nothing is held.
 
     The rest is for a data plane that sees requests: the seconds until the response, the number of retries and the
-    failures for them, whether a response names its replica on demand, and whether latency is measured.
+    failures for them, whether a response names its replica on demand, whether latency is measured, and whether the
+    number of replicas depends on its traffic.
 
     Requests that match ``no_wake`` start no replica: without a ready one they are refused at once. They count as no
     traffic, as far as the data plane can separate them, so that monitoring keeps no replica running.
@@ -41,6 +43,7 @@ class Service(msgspec.Struct, frozen=True):
     retry_on: tuple[str, ...] = ("connect-failure",)
     debug: bool = False
     measures_latency: bool = False
+    scales_by_requests: bool = True
     no_wake: NoWake = NoWake()
 
 
@@ -121,7 +124,7 @@ class DataPlane(Protocol):
         """A sentence for each part of ``wanted`` that this data plane does not enforce."""
 
     async def traffic(self) -> Mapping[Key, Traffic]:
-        """The counts of all served workloads now; called every 2 seconds. Raises EngineError.
+        """The counts of all served workloads that scale by requests; called every 2 seconds. Raises EngineError.
 
         A workload that is missing, like an error, means that its traffic is unknown, not that there is none.
         """
@@ -152,4 +155,5 @@ def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.
         tuple(sorted(retry.retry_on)),
         wanted.options.debug,
         metric_of(wanted.type, wanted.options) == "latency",
+        scales_by_requests(wanted),
     )

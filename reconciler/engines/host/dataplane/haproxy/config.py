@@ -99,6 +99,7 @@ def encode(text: str) -> str:
     return "".join(each if each in _WORDS else "".join(f"_{byte:02x}" for byte in each.encode()) for each in text)
 
 
+@lru_cache(maxsize=8192)
 def backend_name(key: Key) -> str:
     """The name of a workload's backend."""
     return f"{encode(key.gvc)}:{encode(key.name)}"

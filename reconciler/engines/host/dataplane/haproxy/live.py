@@ -50,27 +50,57 @@ class LiveBackend(NamedTuple):
         return Traffic(self.arrived, self.active, max(self.open - self.active, 0))
 
 
-def read_live(text: str) -> dict[str, LiveBackend]:
-    """The backends in the output of ``show stat``, by name. Raises ValueError if it is of another form."""
-    lines = text.splitlines()
-    head = next((line for line in lines if line.startswith("# ")), "")
-    names = head[2:].split(",")
-    at = [names.index(name) for name in _COLUMNS]
-    backends: dict[str, list[str]] = {}
-    servers: dict[str, dict[str, LiveServer]] = {}
-    for line in lines:
-        fields = line.split(",")
-        if line.startswith("# ") or len(fields) < len(names):
-            continue
-        row = [fields[each] for each in at]
-        if row[1] == _BACKEND:
-            backends[row[0]] = row
-        elif row[1] != _FRONTEND:
-            servers.setdefault(row[0], {})[row[1]] = _live_server(row)
-    return {
-        name: LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), servers.get(name, {}))
-        for name, row in backends.items()
-    }
+class _Row(NamedTuple):
+    """A row of ``show stat``: of a server, or with the ``counts`` of a backend, which lack its servers."""
+
+    backend: str
+    name: str
+    address: str
+    counts: LiveBackend
+    server: LiveServer | None
+
+
+class StatReader:
+    """Reads the output of ``show stat``, thousands of rows of which few have changed since the last time."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+        self._backends: dict[str, LiveBackend] = {}
+
+    def read(self, text: str) -> dict[str, LiveBackend]:
+        """The backends by name. One that has not changed is the same object as before.
+
+        Raises ValueError if the output is of another form.
+        """
+        lines = text.splitlines()
+        columns = next((line for line in lines if line.startswith("# ")), "")[2:].split(",")
+        at = [columns.index(name) for name in _COLUMNS]
+        rows: dict[str, _Row] = {}
+        servers: dict[str, dict[str, LiveServer]] = {}
+        backends: dict[str, LiveBackend] = {}
+        for line in lines:
+            # All that counts is in the first columns, but for the address: the others are not even split.
+            *first, rest = line.split(",", at[-2] + 1)
+            if len(first) <= at[-2] or line.startswith("# "):
+                continue
+            start = line[: len(line) - len(rest)]
+            row = self._rows.get(start)
+            if row is None or row.address not in rest:
+                fields = [*first, *rest.split(",")]
+                if len(fields) < len(columns):
+                    continue
+                row = _parsed_row(fields, at)
+            rows[start] = row
+            if row.server is not None:
+                servers.setdefault(row.backend, {})[row.name] = row.server
+            elif row.name == _BACKEND:
+                backends[row.backend] = self._backend(row, servers.get(row.backend, {}))
+        self._rows, self._backends = rows, backends
+        return backends
+
+    def _backend(self, row: _Row, servers: dict[str, LiveServer]) -> LiveBackend:
+        found, former = row.counts._replace(servers=servers), self._backends.get(row.backend)
+        return former if former is not None and former == found else found
 
 
 def read_holds(text: str) -> dict[str, int]:
@@ -123,6 +153,14 @@ def _take_out(path: str, live: LiveServer) -> Iterator[str]:
     elif not live.open:
         yield f"set server {path} state maint"
         yield f"del server {path}"
+
+
+def _parsed_row(fields: list[str], at: list[int]) -> _Row:
+    row = [fields[each] for each in at]
+    server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
+    # A comma on each side, since an address can be a part of another one.
+    return _Row(row[0], row[1], f",{row[8]}," if server is not None else "",
+                LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), {}), server)  # fmt: skip
 
 
 def _live_server(row: list[str]) -> LiveServer:

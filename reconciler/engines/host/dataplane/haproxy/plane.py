@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
-from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name
+from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name, decode_key
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
@@ -64,7 +64,7 @@ class HaproxyDataPlane:
         self._waiting: list[asyncio.Future[None]] = []
         self._updated: set[Key] = set()
         self._due = float("-inf")
-        self._refused: dict[Key, int] = {}
+        self._refused: dict[str, int] = {}
         self._opened = False
         self.runs_scripts = True
         self._failure = ""
@@ -92,8 +92,7 @@ class HaproxyDataPlane:
 
     def publish(self, service: Service) -> None:
         """Serve ``service`` at the port of its workload from now on."""
-        if self._wanted.services.get(service.key) != service:
-            self._wanted.services[service.key] = service
+        if self._wanted.publish(service):
             self._compare_soon()
 
     def withdraw(self, key: Key) -> None:
@@ -104,7 +103,7 @@ class HaproxyDataPlane:
     def forget(self, key: Key) -> None:
         """Withdraw ``key`` and release its port."""
         self.withdraw(key)
-        self._refused.pop(key, None)
+        self._refused.pop(backend_name(key), None)
         self._wanted.forget(key)
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
@@ -132,12 +131,14 @@ class HaproxyDataPlane:
         return limitations(service, self.runs_scripts) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
-        """The counts of each served workload. Raises EngineError if they are too old."""
+        """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
+        if not (names := self._wanted.scaled_by_requests()):
+            return {}
         self._compare_soon()
         await self._applied()
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
-        return {key: self._proxy.live[backend_name(key)].traffic for key in self._wanted.services if self._serves(key)}
+        return {decode_key(name): self._proxy.live[name].traffic for name in names & self._proxy.live.keys()}
 
     def live_servers(self, key: Key) -> dict[str, LiveServer]:
         """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""
@@ -211,7 +212,7 @@ class HaproxyDataPlane:
     async def _bring(self) -> None:
         if not self._opened:
             self._open()
-        await self._proxy.read()
+        await self._proxy.read(self._wanted.scaled_by_requests())
         self._wanted.note_answers(self._proxy.live)
         now = self._clock.monotonic()
         holds = self._wanted.holds(now, self._clock.now())
@@ -240,21 +241,22 @@ class HaproxyDataPlane:
 
     def _report(self, *, restarted: bool) -> None:
         """Wake workloads with requests that wait for the first replica, and append events."""
-        for key in self._wanted.services:
-            found = self._proxy.live.get(backend_name(key))
-            if found is None:
-                continue
-            if found.traffic.waiting:
-                self._on_hold(key)
-            refused = found.refused - self._refused.get(key, found.refused)
-            self._refused[key] = found.refused
-            if refused > 0:
-                some = "a request was" if refused == 1 else f"{refused} requests were"
-                text = f"{some} refused: no replica was free in time, or too many waited already"
-                self._context.append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
-            if restarted:
-                text = "HAProxy had ended and was started again: the requests in flight were lost"
-                self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
+        for name, found in self._proxy.live.items():
+            if found.open and found.traffic.waiting:
+                self._on_hold(decode_key(name))
+            if found.refused != (before := self._refused.get(name)):
+                self._refused[name] = found.refused
+                self._report_refused(name, found.refused - before if before is not None else 0)
+        for key in self._wanted.services if restarted else ():
+            text = "HAProxy had ended and was started again: the requests in flight were lost"
+            self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
+
+    def _report_refused(self, name: str, count: int) -> None:
+        key = decode_key(name)
+        if count > 0 and key in self._wanted.services:
+            some = "a request was" if count == 1 else f"{count} requests were"
+            text = f"{some} refused: no replica was free in time, or too many waited already"
+            self._context.append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
 
     def _on_hold(self, key: Key) -> None:
         if key in self._wanted.services and self._wanted.is_empty(key):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from math import ceil
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
@@ -35,9 +35,16 @@ class WantedState:
         self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._proven: dict[Key, set[tuple[str, str]]] = {}
+        self._names: dict[str, Key] = {}
+        self._ordered: list[str] | None = None
+        self._built: dict[str, Backend] = {}
+        self._unproven: set[str] = set()
+        self._noted: dict[str, LiveBackend] = {}
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
+        self._built.pop(backend_name(key), None)
+        self._noted.pop(backend_name(key), None)
         self._ready[key] = ready
         names = {encode(each.name) for each in ready}
         self._proven[key] = {proven for proven in self._proven.get(key, ()) if proven[0] in names}
@@ -50,9 +57,26 @@ class WantedState:
         """The port of ``key``; None if it has none yet."""
         return self._ports.find(key)
 
+    def publish(self, service: Service) -> bool:
+        """Serve ``service``; return whether that is a change."""
+        key = service.key
+        if self.services.get(key) == service:
+            return False
+        if key not in self.services:
+            self._names[backend_name(key)] = key
+            self._ordered = None
+        self.services[key] = service
+        self._built.pop(backend_name(key), None)
+        return True
+
     def withdraw(self, key: Key) -> bool:
         """Serve ``key`` no longer; return whether it was served."""
         self.errors.pop(key, None)
+        self._ordered = None
+        self._names.pop(backend_name(key), None)
+        self._built.pop(backend_name(key), None)
+        self._unproven.discard(backend_name(key))
+        self._noted.pop(backend_name(key), None)
         return self.services.pop(key, None) is not None
 
     def forget(self, key: Key) -> None:
@@ -69,38 +93,67 @@ class WantedState:
 
     def note_answers(self, live: Live) -> None:
         """Remember the replicas that have answered: they may get any number of requests."""
-        for key in self.services:
-            if (found := live.get(backend_name(key))) is not None:
-                proven = self._proven.setdefault(key, set())
-                proven |= {(name, each.address) for name, each in found.servers.items() if each.proven}
+        for name in self._unproven:
+            # Most have not changed since the last call.
+            if (found := live.get(name)) is not None and found is not self._noted.get(name):
+                self._noted[name] = found
+                if self._note(self._names[name], found):
+                    self._built.pop(name, None)
 
     def unproven(self, live: Live) -> set[str]:
         """The backends with requests now, and with a replica that has not answered yet."""
-        found = (backend_name(key) for key, service in self.services.items() if not service.max_concurrency)
-        busy = (name for name in found if name in live and live[name].open)
+        busy = (name for name in self._unproven if name in live and live[name].open)
         return {name for name in busy if not all(each.proven for each in live[name].replicas)}
 
-    def backends(self, live: Live, now: float, names: Collection[str] | None = None) -> list[Backend]:
+    def scaled_by_requests(self) -> set[str]:
+        """The backends whose counts decide on the number of replicas."""
+        return {name for name, key in self._names.items() if self.services[key].scales_by_requests}
+
+    def backends(self, live: Live, now: float, names: Set[str] | None = None) -> list[Backend]:
         """The backends ``names`` (None: of all workloads) that can be served, in order. ``now`` is monotonic time.
 
         Without scripts, no replica gets requests of one that an operator holds.
         """
-        found = []
-        for key, service in sorted(self.services.items()):
-            if names is not None and backend_name(key) not in names:
-                continue
-            if (port := self._usable_port(key, live)) is not None:
-                found.append(Backend(service, port, self._servers(service, live.get(backend_name(key)), now)))
-        return found
+        if self._ordered is None:
+            self._ordered = sorted(self._names, key=self._names.__getitem__)
+        chosen = self._ordered if names is None else sorted(names & self._names.keys(), key=self._names.__getitem__)
+        found = (self._backend(name, live.get(name), now) for name in chosen)
+        return [each for each in found if each is not None]
 
     def drain_on_hold(self) -> None:
         """Refuse the requests that an operator holds: this HAProxy has no scripts that let them wait."""
         self._drains = True
+        self._built.clear()
 
     def holds(self, monotonic: float, epoch: float) -> dict[str, int]:
         """The backends whose requests an operator holds, each with the end of the hold in seconds of the epoch."""
         ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
         return {backend_name(key): ceil(epoch + left) for key, left in ends.items()}
+
+    def _backend(self, name: str, live: LiveBackend | None, now: float) -> Backend | None:
+        """The backend ``name``: the same object until it changes. None if it cannot be served."""
+        if live is not None and (built := self._built.get(name)) is not None:
+            return built
+        key = self._names[name]
+        service = self.services[key]
+        if (port := self._usable_port(key, live is not None)) is None:
+            return None
+        if live is not None:
+            self._note(key, live)
+        made = Backend(service, port, self._servers(service, live, now))
+        unproven = not service.max_concurrency and any(each.limit for each in made.servers)
+        (self._unproven.add if unproven else self._unproven.discard)(name)
+        # Its servers are those of the live process until they are known, and none while an operator holds it.
+        if key in self._ready and not (self._drains and service.hold_until):
+            self._built[name] = made
+        return made
+
+    def _note(self, key: Key, live: LiveBackend) -> bool:
+        """Remember the replicas that have answered; return whether one was not known to."""
+        proven = self._proven.setdefault(key, set())
+        before = len(proven)
+        proven |= {(name, each.address) for name, each in live.servers.items() if each.proven}
+        return len(proven) > before
 
     def _servers(self, service: Service, live: LiveBackend | None, now: float) -> tuple[Server, ...]:
         ready = self._ready.get(service.key)
@@ -117,7 +170,7 @@ class WantedState:
         proven = (each.name, each.address) in self._proven.get(service.key, ())
         return service.max_concurrency or (0 if proven else UNPROVEN)
 
-    def _usable_port(self, key: Key, live: Live) -> int | None:
+    def _usable_port(self, key: Key, live: bool) -> int | None:
         """The port of ``key``, unless another program has it."""
         self.errors.pop(key, None)
         known = self._ports.find(key)
@@ -128,7 +181,7 @@ class WantedState:
         except EngineError as error:
             self.errors[key] = str(error)
             return None
-        if backend_name(key) in live or bindable(known):
+        if live or bindable(known):
             return known
         self.errors[key] = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: another program uses this port"
         return None

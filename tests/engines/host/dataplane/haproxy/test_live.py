@@ -8,10 +8,10 @@ from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Serv
 from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     LiveServer,
+    StatReader,
     commands,
     hold_commands,
     read_holds,
-    read_live,
 )
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.model.key import Key, Kind
@@ -37,14 +37,32 @@ def wanted(*servers: Server) -> list[Backend]:
 
 
 def test_the_state_is_read() -> None:
-    web, database = read_live(STAT)["shop:web"], read_live(STAT)["shop:db"]
+    found = StatReader().read(STAT)
+    web, database = found["shop:web"], found["shop:db"]
     assert web.servers["a"] == LiveServer("127.0.0.1:20001", 10, open=2, ready=True, ends=False, proven=False)
     assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
     assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(ValueError, match="pxname"):
-        read_live("# something,else\n")
+        StatReader().read("# something,else\n")
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "same"),
+    [
+        pytest.param("127.0.0.1:20001", "127.0.0.1:20001", {"shop:web", "shop:db"}, id="nothing"),
+        pytest.param("shop:web,a,2,", "shop:web,a,3,", {"shop:db"}, id="requests"),
+        pytest.param("127.0.0.1:20001", "127.0.0.1:2000", {"shop:db"}, id="an address"),
+        pytest.param("DOWN", "UP", {"shop:web", "shop:db"}, id="what does not count"),
+        pytest.param(",7,1,0,DOWN", ",8,1,0,DOWN", {"shop:web"}, id="arrived"),
+    ],
+)
+def test_backends_without_a_change_are_the_same_objects(former: str, now: str, same: set[str]) -> None:
+    reader, text = StatReader(), STAT.replace(",\n", ",-,\n")
+    before, after = reader.read(text), reader.read(text.replace(former, now))
+    assert {name for name in before if after[name] is before[name]} == same
+    assert after == StatReader().read(text.replace(former, now))
 
 
 @pytest.mark.parametrize(
