@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from reconciler.source.source import open_source
 if TYPE_CHECKING:
     from reconciler.settings import Settings
     from reconciler.source.repository import Repository
+    from reconciler.source.tree_diff import Entry
 
 Read = Callable[[str], bytes]
 """Returns the bytes of a file below the source's path; empty if it is unavailable, or too large to show."""
@@ -22,10 +24,18 @@ Read = Callable[[str], bytes]
 def reader(repository: Repository, revision: Revision) -> Read:
     """Return a reader of files of ``revision``."""
 
+    # Findings are in the order of their files: without it, each would parse the whole folder again.
+    @lru_cache(maxsize=1)
+    def folder(path: str) -> dict[bytes, Entry]:
+        return repository.folder(revision.tree, path)
+
     def read(path: str) -> bytes:
+        above, _, name = path.rpartition("/")
         try:
-            blob = repository.blob(revision.tree, path)
-            return repository.read(blob) if blob and repository.size(blob) <= EXCERPT_BYTES else b""
+            entry = folder(above).get(name.encode())
+            if entry is None or entry.symlink or repository.size(entry.id.hex()) > EXCERPT_BYTES:
+                return b""
+            return repository.read(entry.id.hex())
         except ReconcilerError:
             return b""
 

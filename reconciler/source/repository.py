@@ -19,7 +19,7 @@ from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifes
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import lookup_name, open_git
-from reconciler.source.tree_diff import Walk, parse_tree
+from reconciler.source.tree_diff import Entry, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
 if TYPE_CHECKING:
@@ -138,17 +138,18 @@ class Repository:
         chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude))
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
-    def blob(self, tree: str, path: str) -> str:
-        """Id of the file at ``path`` below ``tree``, empty if there is none. Raises SourceError."""
+    def folder(self, tree: str, path: str) -> dict[bytes, Entry]:
+        """The entries of the folder ``path`` ("": the top) below ``tree``, by name; none if it is not there.
+
+        Raises SourceError.
+        """
         id_ = _raw(tree)
-        *folders, name = path.encode().split(b"/")
-        for folder in folders:
-            below = parse_tree(self._tree(id_)).get(folder + b"/")
+        for name in path.encode().split(b"/") if path else ():
+            below = parse_tree(self._tree(id_)).get(name + b"/")
             if below is None:
-                return ""
+                return {}
             id_ = below.id
-        entry = parse_tree(self._tree(id_)).get(name)
-        return entry.id.hex() if entry is not None and not entry.symlink else ""
+        return parse_tree(self._tree(id_))
 
     def size(self, blob: str) -> int:
         """Size of ``blob`` in bytes, without loading it. Raises SourceError if it is missing."""
