@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_DEBOUNCE_MS = 20
-_STEP_MS = 30
-"""Milliseconds between the library's checks of kernel events; an idle daemon spends most of its time on them."""
+if TYPE_CHECKING:
+    from asyncinotify import Event, Inotify, Watch
+
 _RECHECK_SECONDS = 2.0
+"""Seconds until a Git directory that was missing, or was replaced, is noticed."""
 
-_Identities = dict[Path, tuple[int, int]]
+_FOLDERS = ("refs", "reftable")
+"""Folders of a Git directory that are watched with all below them; the objects beside them would cause many events."""
+
+_Identity = tuple[tuple[int, int] | None, ...]
 
 
 async def watch_refs(
@@ -21,81 +27,127 @@ async def watch_refs(
     """Call ``call(path)`` whenever a ref of the Git directory ``path`` may have moved, until ``stop`` is set.
 
     Changes of refs in ``ignore``, or of folders of refs, cause no call (``refs/heads/reconciler/status``). A directory
-    that is missing, or is replaced, is watched once it exists. Polls go on, so the watch only hastens them.
-    Cancelling sets ``stop`` too.
+    that is missing, or is replaced, is watched once it exists. Polls go on, so the watch only hastens them. Raises
+    OSError if the kernel permits no watch at all.
     """
+    from asyncinotify import Inotify
 
-    def moved(owner: Path, names: Iterable[str]) -> None:
-        if any(_is_of_a_ref(name, ignore) for name in names):
-            call(owner)
-
-    # Two watches: one of the whole Git directory would report every object written.
-    deep = {path / part: path for path in paths for part in ("refs", "reftable")}
-    async with asyncio.TaskGroup() as watches:
-        watches.create_task(_follow({path: path for path in paths}, False, stop, moved))
-        watches.create_task(_follow(deep, True, stop, moved))
-
-
-_Moved = Callable[[Path, Iterable[str]], None]
+    with Inotify() as kernel:
+        watched = [_GitDirectory(path, kernel, call, ignore) for path in paths]
+        for each in watched:
+            each.renew()
+        events = asyncio.create_task(_dispatch(kernel, watched))
+        try:
+            await _recheck(watched, stop)
+        finally:
+            events.cancel()
 
 
-async def _follow(owners: Mapping[Path, Path], recursive: bool, stop: asyncio.Event, moved: _Moved) -> None:
-    """Watch the directories ``owners`` (each with its Git directory); watch again when one is replaced."""
-    watched = _identities(owners)
+async def _recheck(watched: Sequence[_GitDirectory], stop: asyncio.Event) -> None:
+    """Find directories that appear or are replaced, until ``stop`` is set."""
     while not stop.is_set():
-        if watched:
-            await _watch(owners, watched, recursive, stop, moved)
-        now = _identities(owners)
-        for path in now:
-            if now[path] != watched.get(path):
-                moved(owners[path], ["refs/"])
-        if now == watched:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RECHECK_SECONDS):
-                    await stop.wait()
-        watched = now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RECHECK_SECONDS):
+                await stop.wait()
+        for each in watched:
+            if each.renew():
+                each.call(each.path)
 
 
-async def _watch(
-    owners: Mapping[Path, Path], watched: _Identities, recursive: bool, stop: asyncio.Event, moved: _Moved
-) -> None:
-    """Report changes until ``stop``, until a directory is replaced, or until the kernel refuses (inotify limits)."""
-    from watchfiles import awatch
-    from watchfiles._rust_notify import WatchfilesRustInternalError
+async def _dispatch(kernel: Inotify, watched: Sequence[_GitDirectory]) -> None:
+    from asyncinotify import Mask
 
-    changes = awatch(
-        *watched,
-        watch_filter=None,
-        debounce=_DEBOUNCE_MS,
-        step=_STEP_MS,
-        stop_event=stop,
-        rust_timeout=int(_RECHECK_SECONDS * 1000),
-        yield_on_timeout=True,
-        recursive=recursive,
-    )
-    with contextlib.suppress(OSError, WatchfilesRustInternalError):
-        async with contextlib.aclosing(changes):
-            async for batch in changes:
-                for owner in dict.fromkeys(owners.values()):
-                    below = f"{owner}/"
-                    moved(owner, [path.removeprefix(below) for _, path in batch if path.startswith(below)])
-                if _identities(owners) != watched:
-                    return
+    async for event in kernel:
+        lost = Mask.Q_OVERFLOW in event.mask
+        for each in watched:
+            if lost:
+                each.call(each.path)
+            else:
+                each.take(event)
 
 
-def _identities(directories: Iterable[Path]) -> _Identities:
-    """The existing directories, each with its device and inode, which differ for a replaced directory."""
-    found = {}
-    for path in directories:
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            found[path] = (stat.st_dev, stat.st_ino)
-    return found
+class _GitDirectory:
+    """The watches of one Git directory: of itself, and of each folder of refs."""
+
+    def __init__(self, path: Path, kernel: Inotify, call: Callable[[Path], None], ignore: Sequence[str]) -> None:
+        self.path = path
+        self.call = call
+        self._kernel = kernel
+        self._ignore = ignore
+        self._identity: _Identity = ()
+        self._watches: dict[Path, Watch] = {}
+
+    def renew(self) -> bool:
+        """Watch the directory again if it appeared or was replaced, and return whether it was."""
+        identity = tuple(_identity(self.path / name) for name in ("", *_FOLDERS))
+        if identity == self._identity:
+            return False
+        for watch in self._watches.values():
+            # The kernel has removed the watch of a deleted directory.
+            with suppress(OSError):
+                self._kernel.rm_watch(watch)
+        self._watches = {}
+        self._identity = identity
+        self._watch(self.path)
+        for name in _FOLDERS:
+            self._watch_below(self.path / name)
+        return True
+
+    def take(self, event: Event) -> None:
+        """Report ``event`` if it is of a ref of this directory."""
+        from asyncinotify import Mask
+
+        watch, path = event.watch, event.path
+        if watch is None or path is None or self._watches.get(watch.path) is not watch:
+            return
+        self._report(path)
+        appeared = Mask.ISDIR in event.mask and event.mask & (Mask.CREATE | Mask.MOVED_TO)
+        if appeared and _is_below_refs(self._name(path)):
+            self._watch_below(path, is_new=True)
+
+    def _watch_below(self, folder: Path, *, is_new: bool = False) -> None:
+        """Watch ``folder`` and all folders below it. In a new one, refs may have come before the watch: report them."""
+        self._watch(folder)
+        # A folder that is made after this listing causes an event of its parent, which is watched by then.
+        with suppress(OSError):
+            for each in list(os.scandir(folder)):
+                if each.is_dir(follow_symlinks=False):
+                    self._watch_below(folder / each.name, is_new=is_new)
+                elif is_new:
+                    self._report(folder / each.name)
+
+    def _report(self, path: Path) -> None:
+        if _is_of_a_ref(self._name(path), self._ignore):
+            self.call(self.path)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
+    def _watch(self, folder: Path) -> None:
+        from asyncinotify import Mask
+
+        changes = Mask.CREATE | Mask.MOVE | Mask.DELETE | Mask.CLOSE_WRITE | Mask.ONLYDIR
+        # A missing directory is watched later; without a watch, the polls remain.
+        with suppress(OSError):
+            self._watches[folder] = self._kernel.add_watch(folder, changes)
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Device and inode of ``directory``, which differ for a replaced one; None if it is missing."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_below_refs(name: str) -> bool:
+    return name.partition("/")[0] in _FOLDERS
 
 
 def _is_of_a_ref(name: str, ignore: Sequence[str]) -> bool:
     """Whether a change of ``name``, relative to the Git directory, can mean a move of a ref outside ``ignore``."""
-    if name.endswith(".lock") or not (name in ("HEAD", "packed-refs") or name.startswith(("refs/", "reftable/"))):
+    if name.endswith(".lock") or not (name in ("HEAD", "packed-refs") or _is_below_refs(name)):
         return False
     # The folders above an ignored ref appear with it.
     return not any(f"{name}/".startswith(f"{ref}/") or ref.startswith(f"{name}/") for ref in ignore)

@@ -17,7 +17,7 @@ from tests.bench.measure import BIN, Measured, run
 SETTINGS = """org: acme
 state: {state}
 sources:
-  - {{name: main, url: {repository}, branch: main, interval: 1h}}
+  - {{name: main, url: {repository}, branch: main, interval: 1h{status}}}
 locations:
 """
 
@@ -67,10 +67,14 @@ class Ground:
         self._made += 1
         home = self.scratch / f"site-{self._made}"
         shutil.copytree(self.repository(count, fixture), home / "manifests.git")
-        lines = [SETTINGS.format(state=home / "state", repository=home / "manifests.git")]
-        lines += [f"  {place}: {{engine: recorded}}\n" for place in LOCATIONS]
-        (home / "settings.yaml").write_text("".join(lines))
+        (home / "settings.yaml").write_text(_settings(home))
         return Site(home / "manifests.git", home / "settings.yaml")
+
+    def with_status_interval(self, site: Site, interval: str) -> Path:
+        """Settings of ``site`` under which status is written at most once in ``interval``."""
+        path = site.settings.with_name(f"status-{interval}.yaml")
+        path.write_text(_settings(site.settings.parent, f", status: {{interval: {interval}}}"))
+        return path
 
     def applied(self, count: int, fixture: str = "") -> Site:
         """A site that was applied once, in this benchmark; always the same one for a count of a fixture."""
@@ -111,3 +115,8 @@ def _edition() -> str:
     for module in (crowd, generate, manifests, plain, templates):
         digest.update(Path(module.__file__).read_bytes())
     return digest.hexdigest()
+
+
+def _settings(home: Path, status: str = "") -> str:
+    lines = [SETTINGS.format(state=home / "state", repository=home / "manifests.git", status=status)]
+    return "".join([*lines, *(f"  {place}: {{engine: recorded}}\n" for place in LOCATIONS)])

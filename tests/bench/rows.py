@@ -11,6 +11,7 @@ from tests.bench.containers import containers
 from tests.bench.ground import Ground, Site
 from tests.bench.hostrows import host
 from tests.bench.measure import BIN, inside, middle, percentile, run
+from tests.bench.push import push
 from tests.bench.table import Row
 
 RECONCILER = BIN / "reconciler"
@@ -176,8 +177,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, large, thousands, members, shared, documents, validate, commands, logs,
-    host, containers,
+    first, cold, warm, poll, paths, commit, push, large, thousands, members, shared, documents, validate, commands,
+    logs, host, containers,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -52,10 +52,10 @@ async def watching(*paths: Path) -> AsyncIterator[list[Path]]:
 
 
 async def poked(file: Path, calls: list[Path]) -> None:
-    """Touch ``file`` until the watch is set up and reports it, then wait until it is silent."""
-    before = len(calls)
+    """Write ``file`` until the watch is set up and reports it, then wait until it is silent."""
+    before, content = len(calls), file.read_bytes() if file.exists() else b""
     while len(calls) == before:
-        file.touch()
+        file.write_bytes(content)
         await asyncio.sleep(0.05)
     if file.name == "probe":
         file.unlink()
@@ -113,12 +113,28 @@ def test_the_status_branch_and_new_objects_cause_no_wake_up(tmp_path: Path) -> N
                 commit_to(directory, STATUS)
             (directory / "refs" / "heads" / "main.lock").touch()
             (directory / "COMMIT_EDITMSG").write_text("words")
-            # Longer than the debounce: had these counted, the calls would have come.
-            await asyncio.sleep(0.2)
-            assert calls == []
+            # The events are in order: had these counted, the calls would have come before that of HEAD.
+            (directory / "HEAD").write_bytes((directory / "HEAD").read_bytes())
+            await until(lambda: bool(calls))
+            assert calls == [directory]
+            calls.clear()
             (directory / "refs" / "heads" / "main.lock").unlink()
             commit_to(directory)
             await until(lambda: bool(calls))
+
+    asyncio.run(scenario())
+
+
+def test_a_branch_in_new_folders_is_seen_even_beside_the_status_branch(tmp_path: Path) -> None:
+    directory = new_repository(tmp_path / "r") / ".git"
+
+    async def scenario() -> None:
+        async with watching(directory) as calls:
+            for ref in ("refs/heads/feature/deep/er", "refs/heads/reconciler/other"):
+                for words in (("update-ref", ref, "HEAD"), ("update-ref", "-d", ref)):
+                    calls.clear()
+                    git(directory, *words)
+                    await until(lambda: bool(calls))
 
     asyncio.run(scenario())
 

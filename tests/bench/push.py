@@ -1,0 +1,89 @@
+"""The time from a push to the status commit, in a daemon that is watched from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import pygit2
+
+from tests.bench.generate import commit_change
+from tests.bench.ground import Ground
+from tests.bench.hostsite import PATIENCE, share
+from tests.bench.measure import BIN, Failed, percentile
+from tests.bench.table import Row
+
+STATUS = "refs/heads/reconciler/status"
+INTERVAL = 5
+"""Seconds of ``status.interval`` for the row that has one: shorter than the default, so that it takes less time."""
+REST = 3.0
+"""Seconds after which nothing of a start, or of a commit, is in progress."""
+
+
+def push(ground: Ground) -> Iterator[Row]:
+    """From the moved ref to the status commit that names it, and the daemon at rest between them."""
+    name = f"push to status commit, daemon of {ground.count:,}"
+    with _daemon(ground, "0s") as (repository, daemon):
+        found = _measured(repository, ground.often(100), 0.1)
+        yield Row(f"{name}, p50", median(found), 0.015)
+        yield Row("  the same, p99", percentile(found, 0.99), 0.04, note=f"the slowest {1000 * max(found):.1f} ms")
+        time.sleep(REST)
+        busy, resident = share(daemon.pid, 4.0 if ground.quick else 30.0)
+        yield Row("  the daemon at rest after them: of one core", busy, 0.1, "%", note=f"{resident:.0f} MB")
+    with _daemon(ground, f"{INTERVAL}s") as (repository, _):
+        found = _measured(repository, ground.often(5), INTERVAL + 1.0)
+        yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(found), 0.015)
+
+
+@contextmanager
+def _daemon(ground: Ground, interval: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """A daemon at rest on an applied repository; status is written at most once in ``interval``."""
+    site = ground.applied(ground.count)
+    settings = ground.with_status_interval(site, interval)
+    before = _target(site.repository)
+    commit_change(site.repository, 1, 1_000_000 + int(time.time()))
+    with (
+        (ground.scratch / "push.log").open("ab") as log,
+        subprocess.Popen([BIN / "reconciler", "run", "--settings", settings], stdout=log, stderr=log) as daemon,
+    ):
+        try:
+            _wait(site.repository, before)
+            time.sleep(REST)
+            yield site.repository, daemon
+        finally:
+            daemon.terminate()
+
+
+def _measured(repository: Path, times: int, pause: float) -> list[float]:
+    """Seconds from each of ``times`` moves of the branch, ``pause`` seconds apart, to the status commit."""
+    git, found = pygit2.Repository(str(repository)), []
+    for seed in range(times):
+        git.references.create("refs/heads/next", git.references["refs/heads/main"].target, force=True)
+        commit = commit_change(repository, 1, 2_000_000 + seed, "next")
+        time.sleep(pause)
+        before, began = _target(repository), time.perf_counter()
+        git.references["refs/heads/main"].set_target(commit)
+        found.append(_wait(repository, before) - began)
+    return found
+
+
+def _wait(repository: Path, before: str) -> float:
+    """When the status branch is no longer at ``before`` (perf_counter). Raises Failed if it stays there."""
+    deadline = time.perf_counter() + PATIENCE
+    while _target(repository) == before:
+        if time.perf_counter() > deadline:
+            raise Failed("the daemon wrote no status")
+        time.sleep(0.0005)
+    return time.perf_counter()
+
+
+def _target(repository: Path) -> str:
+    """The commit of the status branch; "" without one. Its loose file is read, since libgit2 would cost the daemon."""
+    try:
+        return (repository / STATUS).read_text(encoding="ascii")
+    except FileNotFoundError:
+        return ""
