@@ -23,6 +23,7 @@ ReconcilerError
 │   └── ImageError          an image cannot be provided (engines/host/images/protocol.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/http.py)
 ├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)
+├── CertificateError    a certificate cannot be used (engines/host/dataplane/certificates/pem.py)
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)

@@ -1,0 +1,120 @@
+"""Reads the certificates of a directory again and again; only files that changed are read a second time."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.engines.host.dataplane.certificates.pem import LARGEST, Certificate, CertificateError, read_certificate
+
+MOST = 10_000
+"""The most certificates of a directory; more are reported and not read."""
+
+_ENDINGS = (".pem", ".crt", ".cer")
+_CHAIN, _KEY = "fullchain.pem", "privkey.pem"
+"""The files of one certificate in a folder of certbot."""
+
+
+class _Version(NamedTuple):
+    """What differs once a file was changed or replaced."""
+
+    inode: int
+    size: int
+    changed: int
+
+
+class _Pair(NamedTuple):
+    """The file of a certificate, and that of its key; None if it is the same one."""
+
+    chain: Path
+    key: Path | None
+
+
+class _Entry(NamedTuple):
+    versions: tuple[_Version | str, ...]
+    certificate: Certificate | None
+    problem: str
+
+
+class CertificateDirectory:
+    """The certificates below ``path``: ``NAME.pem`` with all in one file, ``NAME.crt`` beside ``NAME.key``, and folders
+    with ``fullchain.pem`` and ``privkey.pem``, as certbot writes them.
+
+    ``problems`` maps each file that cannot be used to the reason.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.certificates: tuple[Certificate, ...] = ()
+        self.problems: dict[str, str] = {}
+        self._path = path
+        self._entries: dict[_Pair, _Entry] = {}
+
+    def refresh(self) -> None:
+        """Read what changed. A directory that cannot be listed is a problem, and what was read before remains."""
+        try:
+            pairs = _pairs(self._path)
+        except OSError as error:
+            self.problems = {str(self._path): f"it cannot be listed: {error.strerror}"}
+            return
+        self._entries = {pair: self._read(pair) for pair in pairs[:MOST]}
+        found = self._entries.values()
+        self.certificates = tuple(each.certificate for each in found if each.certificate is not None)
+        self.problems = {str(pair.chain): each.problem for pair, each in self._entries.items() if each.problem}
+        if len(pairs) > MOST:
+            self.problems[str(self._path)] = f"it has more than {MOST:,} certificates; the first ones are used"
+
+    def _read(self, pair: _Pair) -> _Entry:
+        files = [each for each in pair if each is not None]
+        versions = tuple(_version(each) for each in files)
+        former = self._entries.get(pair)
+        if former is not None and former.versions == versions:
+            return former
+        try:
+            contents = [_content(each) for each in files]
+            return _Entry(versions, read_certificate(contents[0], str(pair.chain), *contents[1:]), "")
+        except CertificateError as error:
+            return _Entry(versions, None, str(error))
+        except OSError as error:
+            return _Entry(versions, None, f"it cannot be read: {error.strerror}")
+
+
+def _pairs(directory: Path) -> list[_Pair]:
+    """The files of each certificate in ``directory``, by name. Raises OSError."""
+    found = []
+    names = sorted(os.listdir(directory))
+    for name in names:
+        path = directory / name
+        if name.startswith("."):
+            continue
+        if path.is_dir():
+            if (path / _CHAIN).exists():
+                found.append(_Pair(path / _CHAIN, path / _KEY))
+        elif path.suffix in _ENDINGS:
+            key = path.with_suffix(".key")
+            found.append(_Pair(path, key if key.name in names else None))
+    return found
+
+
+def _version(path: Path) -> _Version | str:
+    """The version of the file; the error if it is unknown."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return str(error.strerror)
+    return _Version(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file, up to the largest size. Raises CertificateError and OSError.
+
+    Links are followed, as certbot makes them. A pipe or a device is refused without a wait for its content.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise CertificateError(f"{path.name} is not a regular file")
+        if found.st_size > LARGEST:
+            raise CertificateError(f"{path.name} is larger than 1 MiB")
+        return file.read(LARGEST) or b""

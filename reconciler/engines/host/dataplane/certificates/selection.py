@@ -1,0 +1,60 @@
+"""Selects the certificate of each host name: a pure function of the certificates, the names and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.times import iso
+
+
+class Match(NamedTuple):
+    """A certificate for a host, and the one of its names that matches: the host or a wildcard."""
+
+    name: str
+    certificate: Certificate
+
+
+class Selection(NamedTuple):
+    """``serving`` maps host names to their certificates; ``problems`` maps others to the reason why they have none."""
+
+    serving: dict[str, Match]
+    problems: dict[str, str]
+
+
+def select(hosts: Iterable[str], certificates: Iterable[Certificate], now: float) -> Selection:
+    """The best certificate for each of ``hosts``, which are lower-case; ``now`` is in seconds of the epoch.
+
+    A host ``*.NAME`` needs a certificate for that wildcard. One for the name itself is better than a wildcard, then
+    the one that is valid for the longest time. One that has expired, or is not valid yet, is never served.
+    """
+    by_name: dict[str, list[Certificate]] = {}
+    for each in certificates:
+        for name in each.names:
+            by_name.setdefault(name, []).append(each)
+    found = Selection({}, {})
+    for host in sorted(set(hosts)):
+        names = (host, f"*.{host.partition('.')[2]}")
+        usable = ((name, _best(by_name.get(name, ()), now)) for name in names)
+        best = next((Match(name, each) for name, each in usable if each is not None), None)
+        if best is not None:
+            found.serving[host] = best
+        else:
+            found.problems[host] = _problem(host, names, by_name, now)
+    return found
+
+
+def _best(certificates: Iterable[Certificate], now: float) -> Certificate | None:
+    valid = (each for each in certificates if each.not_before <= now < each.not_after)
+    return max(valid, key=lambda each: (each.not_after, each.digest), default=None)
+
+
+def _problem(host: str, names: tuple[str, str], by_name: Mapping[str, list[Certificate]], now: float) -> str:
+    known = [each for name in names for each in by_name.get(name, ())]
+    if not known:
+        return f"no certificate is for {host}"
+    last = max(known, key=lambda each: each.not_after)
+    if last.not_after <= now:
+        return f"the certificate for {host} in {last.source} expired at {iso(last.not_after)}"
+    return f"the certificate for {host} in {last.source} is not valid before {iso(last.not_before)}"

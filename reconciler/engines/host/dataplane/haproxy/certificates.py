@@ -1,0 +1,82 @@
+"""The certificates of a live HAProxy: files for its next start, and commands that replace what it serves now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.tls import (
+    FOLDER,
+    LIST,
+    SHOW,
+    LiveTls,
+    TlsEntry,
+    read_live_tls,
+    render_files,
+    render_list,
+    tls_commands,
+)
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.private_files import make_directory
+
+COMPARE_SECONDS = 30.0
+"""Seconds between two comparisons without a change; nobody but this daemon changes certificates."""
+
+
+class LiveCertificates:
+    """The certificates of the HAProxy of ``master``, whose files are in ``directory``."""
+
+    def __init__(self, directory: Path, master: Master, clock: Clock) -> None:
+        self._directory = directory
+        self._master = master
+        self._clock = clock
+        self._written: str | None = None
+        self._served: str | None = None
+        self._compared_at = float("-inf")
+
+    def write(self, wanted: Sequence[TlsEntry]) -> None:
+        """Write what the next worker serves. Raises EngineError, and then the former list remains."""
+        text = render_list(wanted)
+        if text == self._written:
+            return
+        try:
+            make_directory(self._directory / FOLDER, 0o700)
+        except OSError as error:
+            raise write_error(f"{self._directory / FOLDER} cannot be used", error) from None
+        for path, content in render_files(wanted).items():
+            if not (self._directory / path).exists():
+                write_atomic(self._directory / path, content.encode(), 0o600)
+        write_atomic(self._directory / LIST, text.encode(), 0o600)
+        self._written = text
+
+    async def bring(self, wanted: Sequence[TlsEntry]) -> bool:
+        """Bring the live worker to ``wanted`` without a reload; return False if only a reload does it.
+
+        Raises EngineError.
+        """
+        text, now = render_list(wanted), self._clock.monotonic()
+        if text == self._served and now < self._compared_at + COMPARE_SECONDS:
+            return True
+        self._compared_at = now
+        for command in tls_commands(wanted, await self._read()):
+            await self._master.ask(command)
+        live = await self._read()
+        complete = live.entries.keys() == {(each.file, each.name) for each in wanted}
+        self._served = text if complete else None
+        if complete:
+            self._remove_others(wanted)
+        return complete
+
+    async def _read(self) -> LiveTls:
+        return read_live_tls(*[await self._master.ask(each) for each in SHOW])
+
+    def _remove_others(self, wanted: Sequence[TlsEntry]) -> None:
+        """Remove the files that no worker needs any more: a private key stays on the disk only as long as it serves."""
+        names = {LIST, *render_files(wanted)}
+        with suppress(OSError):
+            for path in (self._directory / FOLDER).iterdir():
+                if f"{FOLDER}/{path.name}" not in names:
+                    path.unlink()

@@ -1,0 +1,77 @@
+"""Certificates and authorities for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+DAY = 86_400.0
+
+
+class Issued(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def chain_pem(self) -> bytes:
+        """The certificate alone."""
+        return self.certificate.public_bytes(Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The private key."""
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    @property
+    def locked_key_pem(self) -> bytes:
+        """The private key with a passphrase."""
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+
+    @property
+    def pem(self) -> bytes:
+        """Both."""
+        return self.chain_pem + self.key_pem
+
+
+def authority(name: str = "Authority of tests") -> Issued:
+    """An authority that signs certificates; the same one for the same name."""
+    return _authority(name)
+
+
+@cache
+def _authority(name: str) -> Issued:
+    return _issue(name, (), None, 0.0, 3650.0)
+
+
+def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> Issued:
+    """A certificate for ``names``; its validity is in days from now."""
+    return _issue(names[0] if names else "client", names, authority(by), start, end)
+
+
+def _issue(common: str, names: Sequence[str], by: Issued | None, start: float, end: float) -> Issued:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(by.certificate.subject if by else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=start))
+        .not_valid_after(now + timedelta(days=end))
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), False)
+    return Issued(builder.sign(by.key if by else key, hashes.SHA256()), key)
