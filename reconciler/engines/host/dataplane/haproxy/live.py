@@ -9,6 +9,11 @@ from typing import NamedTuple
 from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_server, backend_name
 from reconciler.engines.host.dataplane.protocol import Traffic
 
+UNLIMITED = 65_536
+"""The limit of a server that may get any number of requests. With a limit of 0, HAProxy never continues those that wait
+since the time of a lower limit.
+"""
+
 _READY = ("UP", "no check")
 _COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "addr")
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\d+)$", re.MULTILINE)
@@ -142,7 +147,7 @@ def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None)
             host, _, port = wanted.address.rpartition(":")
             yield f"set server {path} addr {host} port {port}"
         if live.limit != wanted.limit:
-            yield f"set maxconn server {path} {wanted.limit}"
+            yield f"set maxconn server {path} {wanted.limit or UNLIMITED}"
     if live is None or not live.ready:
         yield f"set server {path} state ready"
 
@@ -167,12 +172,12 @@ def _live_server(row: list[str]) -> LiveServer:
     status, limit = row[7], _number(row[3])
     return LiveServer(
         address=row[8],
-        limit=limit,
+        limit=0 if limit == UNLIMITED else limit,
         open=_number(row[2]),
         ready=status in _READY,
         ends=status.startswith(("DRAIN", "MAINT")),
         # Only a server that had proven itself is without a limit.
-        proven=not limit or _number(row[5]) > 0,
+        proven=limit in (0, UNLIMITED) or _number(row[5]) > 0,
     )
 
 

@@ -108,7 +108,7 @@ class HaproxyDataPlane:
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Give new requests of ``key`` to ``ready`` only; ``synchronize`` returns when it is so."""
-        self._wanted.update(key, ready)
+        self._wanted.update(key, ready, self._clock.monotonic())
         self._updated.add(key)
         self._dirty.set()
 
@@ -182,7 +182,7 @@ class HaproxyDataPlane:
     async def _wait(self) -> None:
         """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
         while not self._dirty.is_set() and (now := self._clock.monotonic()) < self._due:
-            names = self._wanted.unproven(self._proxy.live)
+            names = self._wanted.unproven(self._proxy.live, now)
             await event_or_time(self._dirty, self._clock, min(self._due, now + PROVING_SECONDS) if names else self._due)
             if names and not self._dirty.is_set():
                 await self._apply(names, read=True)

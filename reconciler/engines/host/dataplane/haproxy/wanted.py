@@ -24,6 +24,11 @@ from reconciler.model.key import Key
 
 Live = Mapping[str, LiveBackend]
 
+FRESH_SECONDS = 2.0
+"""For how long a new replica is expected to get requests at once, such as those that were held."""
+FEW_FRESH = 30
+"""More workloads with new replicas than these are not observed that closely: a daemon has just started."""
+
 
 class WantedState:
     """The wanted state of one location. ``errors`` are of workloads that cannot be served at their port."""
@@ -39,10 +44,12 @@ class WantedState:
         self._ordered: list[str] | None = None
         self._built: dict[str, Backend] = {}
         self._unproven: set[str] = set()
+        self._fresh: dict[str, float] = {}
         self._noted: dict[str, LiveBackend] = {}
 
-    def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+    def update(self, key: Key, ready: tuple[Endpoint, ...], now: float = 0.0) -> None:
         """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
+        self._fresh[backend_name(key)] = now + FRESH_SECONDS
         self._built.pop(backend_name(key), None)
         self._noted.pop(backend_name(key), None)
         self._ready[key] = ready
@@ -100,9 +107,11 @@ class WantedState:
                 if self._note(self._names[name], found):
                     self._built.pop(name, None)
 
-    def unproven(self, live: Live) -> set[str]:
-        """The backends with requests now, and with a replica that has not answered yet."""
-        busy = (name for name in self._unproven if name in live and live[name].open)
+    def unproven(self, live: Live, now: float) -> set[str]:
+        """The backends with a replica that has not answered yet, and with requests: now, or perhaps soon."""
+        self._fresh = {name: end for name, end in self._fresh.items() if end > now}
+        fresh = self._fresh.keys() if len(self._fresh) <= FEW_FRESH else ()
+        busy = (name for name in self._unproven if name in live and (live[name].open or name in fresh))
         return {name for name in busy if not all(each.proven for each in live[name].replicas)}
 
     def scaled_by_requests(self) -> set[str]:

@@ -46,6 +46,9 @@ class WebReplica(Replica):
         await super().start(port)
         return self
 
+    async def _wait(self) -> None:
+        await self.gate.wait()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
@@ -53,7 +56,7 @@ class WebReplica(Replica):
                 self.open += 1
                 self.most = max(self.most, self.open)
                 try:
-                    await self.gate.wait()
+                    await self._wait()
                 finally:
                     self.open -= 1
                 body = self.name.encode()

@@ -43,6 +43,7 @@ def test_the_state_is_read() -> None:
     assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
     assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
+    assert StatReader().read(STAT.replace("a,2,10,", "a,2,65536,"))["shop:web"].servers["a"].limit == 0
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(ValueError, match="pxname"):
         StatReader().read("# something,else\n")
@@ -84,7 +85,7 @@ def test_backends_without_a_change_are_the_same_objects(former: str, now: str, s
         pytest.param(
             Server("a", "127.0.0.1:2", 0),
             READY,
-            ["set server shop:web/a addr 127.0.0.1 port 2", "set maxconn server shop:web/a 0"],
+            ["set server shop:web/a addr 127.0.0.1 port 2", "set maxconn server shop:web/a 65536"],
             id="changed",
         ),
         pytest.param(None, READY._replace(open=1), ["set server shop:web/a state drain"], id="leaves with requests"),

@@ -102,6 +102,28 @@ def test_requests_wait_for_the_first_replica_and_reach_it_a_few_at_a_time(path: 
     play(lambda: Plane(path), story)
 
 
+def test_requests_beyond_the_first_few_reach_a_replica_as_soon_as_it_has_answered_one(path: Path) -> None:
+    class Slow(WebReplica):
+        """Answers its first request at once, and all others when the gate opens."""
+
+        async def _wait(self) -> None:
+            if len(self.heads) > 1:
+                await super()._wait()
+
+    async def story(plane: Plane) -> None:
+        replica = Slow("a")
+        replica.gate.clear()
+        address = await plane.address(SERVICE, await replica.start())
+        asked = [asyncio.create_task(get(address)) for _ in range(2 * UNPROVEN)]
+        # The others need none of the first few to end.
+        await until(lambda: replica.open == 2 * UNPROVEN - 1)
+        await plane.waiting(0)
+        replica.gate.set()
+        assert {(await each).body for each in asked} == {"a"}
+
+    play(lambda: Plane(path), story)
+
+
 def test_waiting_requests_outlast_a_reload_and_a_daemon(path: Path) -> None:
     replica = WebReplica("a")
 

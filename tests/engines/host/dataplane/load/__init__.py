@@ -1,0 +1,1 @@
+"""Load through a data plane, while everything around it changes."""
