@@ -61,17 +61,29 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+class LoadOptions(msgspec.Struct, frozen=True):
+    """How a revision is loaded.
+
+    ``skip_invalid``: files with errors stay as they were. ``keep_cache``: decoded documents are cached for later runs.
+    ``check_host``: secrets whose values changed on this host count as changed, at a cost for each such secret.
+    """
+
+    skip_invalid: bool
+    keep_cache: bool
+    check_host: bool
+
+
 class Loader:
     """Loads revisions of one source against its records."""
 
-    def __init__(self, repository: Repository, view: DesiredStateView, *, skip_invalid: bool, keep_cache: bool) -> None:
+    def __init__(self, repository: Repository, view: DesiredStateView, options: LoadOptions) -> None:
         self.repository = repository
         self.view = view
         self.records: Records = view.index.records
         self.source = view.index.source
         self.decoder = view.bodies.decoder
-        self.skip_invalid = skip_invalid
-        put = self.records.documents.put_many if keep_cache else lambda _: None
+        self._options = options
+        put = self.records.documents.put_many if options.keep_cache else lambda _: None
         self.cache = Cache(self.records.documents.get_many, put)
 
     def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
@@ -84,14 +96,16 @@ class Loader:
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
-        changes = (
-            self._against_index(comparison.changes) if whole else with_host_secret_files(self.view, comparison.changes)
-        )
+        changes: Sequence[FileChange] = comparison.changes
+        if whole:
+            changes = self._against_index(changes)
+        elif self._options.check_host:
+            changes = with_host_secret_files(self.view, changes)
         view, findings = self._assembled(changes)
         findings = sorted({*comparison.findings, *findings})
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
-        while self.skip_invalid and bad - skipped:
+        while self._options.skip_invalid and bad - skipped:
             skipped |= bad
             sound = [change for change in changes if change.path not in skipped]
             view, more = self._assembled(sound, partial=True)

@@ -41,6 +41,8 @@ ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
 
 REASON_ADOPTED = "adopt"
 """Reason of a run that compares all resources of the source, because it adopted some."""
+REASON_POLL = "poll"
+"""Reason of a run because the source moved, or because work was due."""
 
 Answer = TypeVar("Answer")
 Preempted = Callable[[str], bool]
@@ -163,7 +165,7 @@ class Runner:
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
         """Poll the source: run it if it changed or work is due, else return None."""
-        return await self._contained(name, self._poll(name, preempted), "poll")
+        return await self._contained(name, self._poll(name, preempted), REASON_POLL)
 
     async def _contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
         """Do ``work`` for one source; its errors do not affect others. Raises RecordsError, which concerns all."""
@@ -184,7 +186,7 @@ class Runner:
             self.states[name] = self.states[name].with_all_pending()
         if (suspended := self._suspended(name)) is not None:
             return suspended
-        prepared = await asyncio.to_thread(self._read, name)
+        prepared = await asyncio.to_thread(self._read, name, reason)
         self.states[name] = prepared.state
         if reviewed is not None and prepared.plan is not None and (other := reviewed.difference_from(prepared.plan)):
             return report.plan_changed(name, str(prepared.revision), other)
@@ -231,7 +233,7 @@ class Runner:
         if await asyncio.to_thread(self.has_nothing_to_do, name) if verified else self.has_nothing_to_do(name):
             self.conditions.set(name, REACHABLE)
             return None
-        return await self._run(name, "poll", preempted, None)
+        return await self._run(name, REASON_POLL, preempted, None)
 
     def has_nothing_to_do(self, name: str) -> bool:
         """Whether the source ``name`` needs no run now. Raises SourceError."""
@@ -273,14 +275,15 @@ class Runner:
         """Time at which the next suspension or hold of requests ends (seconds since the epoch), None if none does."""
         return next_expiry(self.records)
 
-    def _read(self, name: str) -> PlannedRevision:
+    def _read(self, name: str, reason: str) -> PlannedRevision:
         line = self.lines[name]
         # A bug is reported with the revision that this run read, or with none.
         self.states[name] = self.states[name].with_revision(None)
         line.source.refresh()
         revision = line.current_revision()
         self.states[name] = self.states[name].with_revision(revision)
-        return line.plan_current(revision, self.states[name], keep_cache=True)
+        # The daemon checks the secrets on this host at intervals: a commit costs the same with any number of them.
+        return line.plan_current(revision, self.states[name], keep_cache=True, check_host=reason != REASON_POLL)
 
     def _crashed(self, name: str, error: Exception, reason: str) -> Report:
         """Record a bug that ended the work for one source; it is tried again later, and other sources go on."""

@@ -23,7 +23,7 @@ from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_bodies import BlobDecoder, BodyCache
 from reconciler.pipeline.desired_view import DesiredStateView, desired_view
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.load import Loaded, LoadedRevision, Loader, gc_paused
+from reconciler.pipeline.load import Loaded, LoadedRevision, Loader, LoadOptions, gc_paused
 from reconciler.pipeline.plan_inputs import finding_of, pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
@@ -131,10 +131,18 @@ class SourcePipeline:
         """The wanted revision of the source, not yet compared with the last one. Raises SourceError."""
         return self.revisions.current()
 
-    def plan_current(self, revision: Revision, state: SourceState, *, keep_cache: bool = False) -> PlannedRevision:
-        """Plan ``revision``, the current one, for a source in ``state``; see ``plan_revision``."""
+    def plan_current(
+        self, revision: Revision, state: SourceState, *, keep_cache: bool = False, check_host: bool = True
+    ) -> PlannedRevision:
+        """Plan ``revision``, the current one, for a source in ``state``; see ``plan_revision``.
+
+        Without ``check_host``, secrets whose values changed on this host are left out, unless this is the first run.
+        """
         self.revisions.check(revision)
-        prepared = self._prepared(revision, state.with_revision(revision), keep_cache=keep_cache)
+        check_host = check_host or state.pending_keys is None
+        prepared = self._prepared(
+            revision, state.with_revision(revision), keep_cache=keep_cache, check_host=check_host
+        )
         refused = revision.commit if prepared.plan is None else ""
         return msgspec.structs.replace(prepared, state=prepared.state.with_refusal(refused))
 
@@ -153,11 +161,12 @@ class SourcePipeline:
 
     @gc_paused()
     def _prepared(
-        self, revision: Revision, state: SourceState, *, keep_cache: bool, whole: bool = False
+        self, revision: Revision, state: SourceState, *, keep_cache: bool, whole: bool = False, check_host: bool = True
     ) -> PlannedRevision:
         self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
         with self.records.snapshot():
-            loader = Loader(self.source.repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
+            options = LoadOptions(skip_invalid=self._skips, keep_cache=keep_cache, check_host=check_host)
+            loader = Loader(self.source.repository, self.view(), options)
             return self._loaded_and_planned(loader, revision, state, whole=whole)
 
     @property

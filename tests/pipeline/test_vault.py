@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -16,6 +17,7 @@ import pytest
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.secret import SecretValue
+from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.records.store import Records
 from reconciler.secrets.store import SecretStore
@@ -237,3 +239,25 @@ def test_no_connection_stays_open(tmp_path: Path) -> None:
     for _ in range(20):
         asked.read(DB)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_poll_reads_no_secret_of_the_host_and_a_check_does(tmp_path: Path) -> None:
+    """So that a commit costs the same with any number of such secrets."""
+    way = way_of(tmp_path, HOSTED)
+    runner = Runner(way.settings, way.records, way.clock)
+
+    async def runs() -> None:
+        name = way.line.name
+        await runner.open()
+        assert (await runner.run(name, "start")).good
+        before = way.recorded()["secret/db"].digest
+        private(tmp_path / "host" / "db", OTHER)
+        way.commit({"first.yaml": "kind: group\nname: devs\n"})
+        polled = await runner.poll(name)
+        assert polled is not None
+        assert polled.outcome == "applied"
+        assert ("group/devs" in way.recorded(), way.recorded()["secret/db"].digest) == (True, before)
+        assert (await runner.run(name, "secret")).outcome == "applied"
+        assert way.recorded()["secret/db"].digest != before
+
+    asyncio.run(runs())
