@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.iteration import batches
 from reconciler.manifests.change_set import ChangeSet, keys_touched
@@ -15,6 +17,7 @@ from reconciler.manifests.rules import cross_check_of, rules, trivially_passes
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
+from reconciler.model.platform import SECRET_URI
 from reconciler.model.resource import LookupRequest, Resource
 
 DEPENDENT_KINDS: dict[str, frozenset[str]] = {
@@ -27,6 +30,11 @@ DEPENDENT_KINDS: dict[str, frozenset[str]] = {
 Without a policy, the workloads of the identities in it lose permissions. A changed location affects the GVCs that find
 theirs by a query, without any link.
 """
+
+PREDICATED_KINDS = frozenset({Kind.GVC, Kind.IDENTITY, Kind.POLICY, Kind.SECRET})
+"""Kinds that many resources refer to, and of which rules read less than there is."""
+
+_OF_PEOPLE = frozenset({"description", "tags"})
 
 LOOKUP_BATCH = 1000
 """Resources whose references are read in one batch."""
@@ -110,7 +118,7 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
 
 def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     """Unchanged resources that refer to a changed resource, or to a target of one."""
-    changed = keys_touched(delta)
+    changed = [key for key in keys_touched(delta) if _affects_referrers(key, delta, world)]
     middle: set[str] = set()
     if any(_of_kinds(_PLACES, changed)):
         middle.update(world.bodies.gvcs_with_location_query())
@@ -127,5 +135,35 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     return concerned
 
 
+def _affects_referrers(key: str, delta: ChangeSet, world: DesiredState) -> bool:
+    """Whether the changed resource ``key`` can change the answers of resources that refer to it."""
+    kind, after = key.partition("/")[0], delta.added.get(key)
+    if kind not in PREDICATED_KINDS or after is None or key not in delta.previous:
+        return True
+    if world.index.references_before(key) != after.references:
+        return True
+    before = world.bodies.former_body(key)
+    return before is None or _read_by_rules(kind, before) != _read_by_rules(kind, msgspec.json.decode(after.body))
+
+
 def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
     return (target for target in targets if target.partition("/")[0] in kinds)
+
+
+def _read_by_rules(kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """All that rules of other resources may read of ``body``."""
+    if kind == Kind.SECRET:
+        # The query of a policy may ask for the description and for tags.
+        data = body.get("data")
+        return {**body, "data": sorted(data) if isinstance(data, Mapping) else ""}
+    left = {name: value for name, value in body.items() if name not in _OF_PEOPLE}
+    if kind == Kind.GVC:
+        spec = left.get("spec") or {}
+        left["spec"] = {**spec, "env": [(each["name"], _read_value(each)) for each in spec.get("env") or ()]}
+    return left
+
+
+def _read_value(variable: Mapping[str, str]) -> str:
+    """The value of a GVC's variable if a rule reads it: for other values, the name alone matters."""
+    name, value = variable["name"], variable["value"]
+    return value if name == "PORT" or SECRET_URI in value or "$(" in value else ""

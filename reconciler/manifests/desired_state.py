@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -74,6 +74,9 @@ class DesiredBodies(Protocol):
 
     def typed(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None if its body is unknown."""
+
+    def former_body(self, key: str) -> Mapping[str, Any] | None:
+        """The body of ``key`` in the last good revision, in normal form; None if it can no longer be read."""
 
     def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
         """Names of the locations of a GVC; empty if it is unknown, None if its query exceeds the budget."""

@@ -86,6 +86,17 @@ class DecodedBodies:
         body = self.related_body(key)
         return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
+    def former_body(self, key: str) -> dict[str, Any] | None:
+        """The body of ``key`` in the last good revision; None if there was none, or Git has lost its file."""
+        entry = self.index.records.desired.get(key)
+        if entry is None or entry.source != self.index.source:
+            return None
+        try:
+            body = self._reload_body(entry)
+        except SourceError:
+            return None
+        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
+
     def related_body(self, key: str) -> bytes | None:
         """The body of ``key`` for references: as desired, or as recorded if retained or another source's."""
         entry = self.index.entry(key)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Any
+
+import msgspec
 
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
@@ -92,13 +95,26 @@ def engines_of(settings: Settings) -> dict[str, str]:
 
 def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLocations) -> Iterator[str]:
     """Members of the touched GVCs whose recorded locations differ from the desired ones."""
-    gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
+    changed = (name for name in touched if name.startswith(f"{Kind.GVC}/"))
+    # Without this, each change of a GVC would read the records of all its members.
+    gvcs = {name.partition("/")[2] for name in changed if _placement(view, name) != _applied_placement(view, name)}
     if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
         gvcs |= {record.key.name for record in view.index.records.applied.items(Kind.GVC)}
     for gvc in sorted(gvcs):
         members = view.index.members(gvc)
         if members and _placed_at(view.index, members) != set(places.of(gvc)):
             yield from members
+
+
+def _placement(view: DesiredStateView, gvc: str) -> Any:
+    """Where the GVC ``gvc`` is placed by its body; None if it is not desired."""
+    return ((view.bodies.body(gvc) or {}).get("spec") or {}).get("staticPlacement")
+
+
+def _applied_placement(view: DesiredStateView, gvc: str) -> Any:
+    """Where it was placed when it was last applied. Members that have not moved since are pending."""
+    found = view.index.records.applied.get(gvc)
+    return (msgspec.json.decode(found[0].body).get("spec") or {}).get("staticPlacement") if found else None
 
 
 def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:

@@ -140,9 +140,7 @@ class SourcePipeline:
         """
         self.revisions.check(revision)
         check_host = check_host or state.pending_keys is None
-        prepared = self._prepared(
-            revision, state.with_revision(revision), keep_cache=keep_cache, check_host=check_host
-        )
+        prepared = self._prepared(revision, state.with_revision(revision), keep_cache=keep_cache, check_host=check_host)
         refused = revision.commit if prepared.plan is None else ""
         return msgspec.structs.replace(prepared, state=prepared.state.with_refusal(refused))
 

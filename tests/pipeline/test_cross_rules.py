@@ -252,16 +252,45 @@ def test_a_change_asks_only_those_whom_it_concerns(way: Way) -> None:
     assert asked(way) == []
     way.commit({"policy.yaml": POLICY.replace("[reveal]", "[manage]")})
     assert asked(way) == ["workload/shop/web"]
-    way.commit({"policy.yaml": POLICY, "shop/identity.yaml": f"{IDENTITY}tags: {{team: front}}\n"})
-    assert asked(way) == ["workload/shop/web"]
+    way.commit({"policy.yaml": POLICY, "shop/identity.yaml": IDENTITY + ACCESS})
+    assert asked(way) == ["identity/shop/web", "workload/shop/web"]
+    way.commit({"policy.yaml": f"{POLICY}description: other\n", "shop/identity.yaml": f"{IDENTITY}tags: {{a: b}}\n"})
+    assert asked(way) == []
+    way.commit({"policy.yaml": POLICY, "shop/identity.yaml": IDENTITY})
     way.commit({"secret.yaml": SECRET.replace("team: shop", "team: front")})
     assert len(asked(way)) == 21
+
+
+def test_a_variable_of_a_gvc_asks_its_members_only_if_a_rule_reads_it(way: Way) -> None:
+    def with_env(env: str) -> Files:
+        return {"shop/gvc.yaml": BASE.replace("spec: {", f"spec: {{env: [{env}], ")}
+
+    way.commit(with_env("{name: A, value: one}"))
+    way.applied()
+    way.commit(with_env("{name: A, value: two}"))
+    assert asked(way) == []
+    for env in ("{name: B, value: one}", "{name: A, value: $(B)}", "{name: PORT, value: '1'}", INHERITED):
+        way.commit(with_env(env))
+        assert asked(way)[-1:] == ["workload/shop/web"], env
+    way.commit(with_env("{name: PORT, value: '1'}"))
+    way.applied()
+    way.commit(with_env("{name: PORT, value: '2'}"))
+    assert asked(way)[-1:] == ["workload/shop/web"]
+
+
+def test_keys_and_tags_of_a_secret_ask_its_users_and_values_do_not(way: Way) -> None:
+    way.commit({"secret.yaml": SECRET.replace("not-real}", "not-this}")})
+    assert asked(way) == []
+    for other in (SECRET.replace("password", "pass"), SECRET.replace("team: shop", "team: front")):
+        way.commit({"secret.yaml": other})
+        assert asked(way) == ["workload/shop/web"]
 
 
 HERE, THERE = "//location/here", "//location/there"
 QUERY = "{staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
 PLACED = "{{loadBalancer: {{dedicated: {1}}}, staticPlacement: {{locationLinks: [{0}]}}, env: [{2}]}}"
 INHERITED = "{name: INHERITED, value: platform://secret/db.password}"
+EMBEDS = "    - {name: EMBEDS, value: $(EMBEDDED)}\n"
 LOCAL = "  localOptions: [{location: there, debug: true}]\n"
 PORTS = "    ports: [{number: 5672, protocol: tcp}]\n"
 INSIDE = "  firewallConfig: {external: {inboundAllowCIDR: [203.0.113.0/24], outboundAllowCIDR: [0.0.0.0/0]}}\n"
@@ -279,6 +308,9 @@ VARIANTS: dict[str | bytes, list[str]] = {
             PLACED.format(f"{HERE}, {THERE}", "true", ""),
             PLACED.format(HERE, "false", ""),
             PLACED.format(f"{HERE}, {THERE}", "false", INHERITED),
+            PLACED.format(f"{HERE}, {THERE}", "false", "{name: EMBEDDED, value: $(EMBEDS)}"),
+            PLACED.format(f"{HERE}, {THERE}", "false", "{name: EMBEDDED, value: plain}, {name: PORT, value: '80'}"),
+            PLACED.format(f"{HERE}, {THERE}", "false", "{name: EMBEDDED, value: other}, {name: PORT, value: '1'}"),
             QUERY,
         )
     ],
@@ -288,13 +320,19 @@ VARIANTS: dict[str | bytes, list[str]] = {
         WEB + PORTS + INSIDE,
         WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n") + LOCAL,
         WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n").replace("PASSWORD", "INHERITED"),
+        WEB.replace("    env:\n", "    inheritEnv: true\n    ports: [{number: 80}]\n    env:\n" + EMBEDS),
     ],
     "shop/identity.yaml": [
         IDENTITY,
         IDENTITY + ACCESS,
         IDENTITY + ACCESS.replace("gcp", "azure").split(", ")[0] + "}\n",
     ],
-    "secret.yaml": [SECRET, SECRET.replace("password", "pass"), SECRET.replace("team: shop", "team: front")],
+    "secret.yaml": [
+        SECRET,
+        SECRET.replace("real}", "this}"),
+        SECRET.replace("password", "pass"),
+        SECRET.replace("team: shop", "team: front"),
+    ],
     "policy.yaml": [
         POLICY,
         POLICY.replace("reveal]", "view]"),

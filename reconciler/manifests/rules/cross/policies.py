@@ -193,8 +193,9 @@ def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
 
 
 def _takes(key: str, secret: str, world: RuleContext) -> bool:
-    """Whether the query of the policy ``key`` matches ``secret``."""
-    return matches(_query(key, world), world.bodies.typed(secret, dict) or {})
+    """Whether the query of the policy ``key`` matches ``secret``. A query cannot ask for the values of secrets."""
+    body: dict[str, Any] = world.bodies.typed(secret, dict) or {}
+    return matches(_query(key, world), {name: value for name, value in body.items() if name != "data"})
 
 
 def _query(key: str, world: RuleContext) -> dict[str, Any]:
