@@ -36,6 +36,9 @@ WHOLE_SECONDS = 10.0
 RELOAD_SECONDS = 1.0
 """The least time between two reloads, so that many new workloads cost one."""
 
+FEW_WORKERS = 3
+"""With more former workers, the time between two reloads grows."""
+
 REFUSED_SECONDS = 30.0
 """Seconds until a refused configuration is checked again."""
 
@@ -127,7 +130,9 @@ class LiveProxy:
         if names is None or len(names) > FEW or len(self.live) <= FEW:
             self.live = _parsed(await self._master.ask("@1 show stat -1 6 -1"), self._stat)
             self._whole_at = self._clock.monotonic()
-        elif names:
+            self._unfinished &= self.live.keys()
+            self._compared = {name: each for name, each in self._compared.items() if name in self.live}
+        elif names := names & self.live.keys():
             answer = await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names))
             found = _parsed(answer, StatReader())
             self.live.update({name: each for name, each in found.items() if name in self.live})
@@ -144,7 +149,7 @@ class LiveProxy:
             return
         self._master.write_holds(holds)
         if not self._master.running or self._digest != digest:
-            self.due = self._loaded_at + RELOAD_SECONDS
+            self.due = self._loaded_at + reload_pause(self._master.former_workers)
             if self._clock.monotonic() >= self.due:
                 await self._load(self._text_of(backends), digest)
         else:
@@ -226,6 +231,14 @@ class LiveProxy:
         if self._silent >= SILENT_READS:
             self._silent = 0
             self._master.kill()
+
+
+def reload_pause(former_workers: int) -> float:
+    """The least seconds between two reloads, while so many former workers still have connections.
+
+    HAProxy ends the oldest one when there are too many, and cuts off its WebSockets and streams.
+    """
+    return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)
 
 
 def _differs(counts: LiveBackend, known: LiveBackend | None) -> bool:

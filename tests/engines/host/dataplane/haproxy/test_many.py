@@ -58,6 +58,11 @@ def test_what_an_outsider_changes_is_found_among_many_workloads(path: Path, monk
     play(lambda: Plane(path), story)
 
 
+@pytest.mark.parametrize(("former", "seconds"), [(0, 1.0), (3, 1.0), (4, 2.0), (19, 17.0)])
+def test_reloads_become_rare_while_former_workers_have_connections(former: int, seconds: float) -> None:
+    assert proxy.reload_pause(former) == seconds
+
+
 def test_a_backend_is_built_again_only_after_a_change(tmp_path: Path) -> None:
     state = WantedState(ServicePorts(tmp_path / "ports.json", HostSettings()))
     for key in KEYS:

