@@ -1,9 +1,9 @@
 """The settings: one YAML file of the operator."""
 
+from reconciler.settings.checks import RULES
 from reconciler.settings.loader import (
     DEFAULT_PATH,
     ENVIRONMENT,
-    RULES,
     SettingsError,
     load_settings,
     parse_duration,
@@ -16,6 +16,7 @@ from reconciler.settings.types import (
     HoldSettings,
     HostSettings,
     ImageSettings,
+    IngressSettings,
     LocationSettings,
     LogSettings,
     MetricsSettings,
@@ -41,6 +42,7 @@ __all__ = [
     "HoldSettings",
     "HostSettings",
     "ImageSettings",
+    "IngressSettings",
     "LocationSettings",
     "LogSettings",
     "MetricsSettings",

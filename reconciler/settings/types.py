@@ -71,12 +71,25 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
         return is_local(self.url)
 
 
+class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a location takes requests by host name; ``proxy_protocol`` lists the proxies that announce their clients.
+
+    Port 80 of a domain is ``http_port`` here, and 443 is ``https_port``.
+    """
+
+    addresses: tuple[str, ...] = ("0.0.0.0",)
+    http_port: int = 80
+    https_port: int = 443
+    proxy_protocol: tuple[str, ...] = ()
+
+
 class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """The engine of a location; ``runtime`` and ``dataplane`` are those of the engine ``host``."""
+    """The engine of a location; the rest is for the engine ``host``. ``ingress`` is None: host names are not served."""
 
     engine: str
     runtime: str = "process"
     dataplane: str = "builtin"
+    ingress: IngressSettings | None = None
 
 
 class HoldSettings(msgspec.Struct, frozen=True):

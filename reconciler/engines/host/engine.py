@@ -352,6 +352,7 @@ class HostEngine:
             images,
             address,
             self._scaling.unknown(key),
+            self._publisher.domain_endpoints(key),
         )
 
     def _records_here(self) -> list[Record]:

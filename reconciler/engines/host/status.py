@@ -53,7 +53,8 @@ class StatusContext(msgspec.Struct, frozen=True):
 
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
     set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload,
-    ``scaling_unknown`` why nothing scales it. ``images`` are None where nothing runs from images.
+    ``scaling_unknown`` why nothing scales it, ``domain_endpoints`` its addresses by domains. ``images`` are None where
+    nothing runs from images.
     """
 
     place: DeploymentTarget
@@ -67,6 +68,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     images: ResolvedImages | None = None
     address: str = ""
     scaling_unknown: str = ""
+    domain_endpoints: tuple[str, ...] = ()
 
 
 def workload_status(
@@ -98,7 +100,8 @@ def workload_status(
     live = sum(replica.ending is None for replica in replicas)
     internal = f"{key.name}.{key.gvc}.platform.local"
     images = context.images if context.images is not None else msgspec.UNSET
-    own = WorkloadStatus(canonical, canonical, internal, names, str(health), live, resolved_images=images)
+    domains = context.domain_endpoints if served else ()
+    own = WorkloadStatus(canonical, canonical, internal, names, str(health), live, domains, images)
     return health, Deployment(place.location, status, own)
 
 

@@ -1,8 +1,22 @@
-"""A typed view of a domain (docs/platform/fields.md#domain), for rules."""
+"""A typed view of a domain (docs/platform/fields.md#domain), for rules and engines."""
 
 from __future__ import annotations
 
+import msgspec
+
 from reconciler.model.kinds.base import Envelope, View
+
+
+class HeaderChanges(View, frozen=True):
+    """Headers with their new values; ``%REQ(NAME)%`` in a value is the header NAME of the request."""
+
+    set: dict[str, str] = {}
+
+
+class Headers(View, frozen=True):
+    """Changes to headers."""
+
+    request: HeaderChanges = HeaderChanges()
 
 
 class Route(View, frozen=True):
@@ -14,11 +28,14 @@ class Route(View, frozen=True):
     host_prefix: str | None = None
     host_regex: str | None = None
     port: int = 0
+    replace_prefix: str | None = None
+    headers: Headers = Headers()
 
 
 class Origin(View, frozen=True):
-    """An origin that may send requests."""
+    """An origin that may send requests; ``exact`` is ``*`` for any."""
 
+    exact: str | None = None
     regex: str | None = None
 
 
@@ -26,6 +43,11 @@ class Cors(View, frozen=True):
     """The permissions of browsers on other sites."""
 
     allow_origins: tuple[Origin, ...] = ()
+    allow_methods: tuple[str, ...] = ()
+    allow_headers: tuple[str, ...] = ()
+    expose_headers: tuple[str, ...] = ()
+    max_age: str = "24h"
+    allow_credentials: bool = False
 
 
 class Certificate(View, frozen=True):
@@ -35,10 +57,18 @@ class Certificate(View, frozen=True):
 
 
 class Tls(View, frozen=True):
-    """Certificates of a port."""
+    """Versions, ciphers and certificates of a port."""
+
+    min_protocol_version: str = "TLSV1_2"
+    cipher_suites: tuple[str, ...] = ()
 
     client_certificate: Certificate | None = None
     server_certificate: Certificate | None = None
+
+    @property
+    def customized(self) -> bool:
+        """Whether it differs from the default."""
+        return self != Tls()
 
 
 class Port(View, frozen=True):
@@ -56,6 +86,9 @@ class Specification(View, frozen=True):
 
     gvc_link: str = ""
     workload_link: str = ""
+    cert_challenge_type: str = "http01"
+    accept_all_hosts: bool = False
+    accept_all_subdomains: bool = False
     ports: tuple[Port, ...] = ()
 
 
@@ -63,3 +96,11 @@ class Domain(Envelope, frozen=True):
     """A domain."""
 
     spec: Specification = Specification()
+
+
+_decoder = msgspec.json.Decoder(Domain)
+
+
+def read_domain(body: bytes) -> Domain:
+    """The view of a domain in normal form."""
+    return _decoder.decode(body)

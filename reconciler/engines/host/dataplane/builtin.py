@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
@@ -105,6 +105,13 @@ class BuiltinDataPlane:
         self._ready[key] = ready
         if (forwarder := self._forwarders.get(key)) is not None:
             forwarder.update(forwarder.service, ready)
+
+    def reroute(self) -> None:
+        """Do nothing: this data plane knows no host names."""
+
+    def route_problems(self) -> Mapping[str, tuple[str, ...]]:
+        """No problems, since no domain is served."""
+        return {}
 
     async def synchronize(self, key: Key) -> None:
         """Do nothing: ``update`` is in force when it returns."""

@@ -11,12 +11,13 @@ from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import scales_by_requests
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.ports import ServicePorts
+from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable
 from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, metric_of
 from reconciler.model.no_wake import NoWake
-from reconciler.settings import HoldSettings
+from reconciler.settings import HoldSettings, IngressSettings
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Service(msgspec.Struct, frozen=True):
     The rest is for a data plane that sees requests: the seconds until the response, the number of retries and the
     failures for them, whether a response names its replica on demand, whether latency is measured, and whether the
     number of replicas depends on its traffic.
+
+    ``outside`` is how it takes requests from outside, None where the location has no ingress.
 
     Requests that match ``no_wake`` start no replica: without a ready one they are refused at once. They count as no
     traffic, as far as the data plane can separate them, so that monitoring keeps no replica running.
@@ -45,6 +48,7 @@ class Service(msgspec.Struct, frozen=True):
     measures_latency: bool = False
     scales_by_requests: bool = True
     no_wake: NoWake = NoWake()
+    outside: Outside | None = None
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -69,7 +73,7 @@ class PlaneContext(msgspec.Struct, frozen=True):
     """What a data plane gets from its location.
 
     ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
-    error changed.
+    error changed. ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set.
     """
 
     ports: ServicePorts
@@ -78,6 +82,8 @@ class PlaneContext(msgspec.Struct, frozen=True):
     append_event: Callable[[EngineEvent], None]
     wake: Callable[[Key], None]
     changed: Callable[[], None]
+    ingress: IngressSettings | None = None
+    routes: Callable[[], RouteTable] = RouteTable
 
 
 class DataPlane(Protocol):
@@ -108,6 +114,9 @@ class DataPlane(Protocol):
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Set the ready replicas of a workload; they are in force when ``synchronize`` returns."""
 
+    def reroute(self) -> None:
+        """Bring requests from outside to workloads as the table of routes is now."""
+
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of a workload go to its ready replicas and to no other, or after a second.
 
@@ -119,6 +128,9 @@ class DataPlane(Protocol):
 
     def error(self, key: Key) -> str:
         """Why the workload is not served at its address; "" if it is."""
+
+    def route_problems(self) -> Mapping[str, tuple[str, ...]]:
+        """Why parts of domains are not served, by the name of the domain."""
 
     def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
         """A sentence for each part of ``wanted`` that this data plane does not enforce."""

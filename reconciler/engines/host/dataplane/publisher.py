@@ -15,6 +15,8 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
+from reconciler.engines.host.dataplane.routing.router import Router
+from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -89,7 +91,11 @@ class ServicePublisher:
     ) -> None:
         settings = site.settings
         ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
-        context = PlaneContext(ports, settings.host.hold, site.clock, append_event, wake, changed)
+        bound = settings.locations.get(site.location)
+        ingress = bound.ingress if bound is not None else None
+        self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
+        routes = self._router.table if self._router is not None else RouteTable
+        context = PlaneContext(ports, settings.host.hold, site.clock, append_event, wake, changed, ingress, routes)
         self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
         self._root = root
         self._records = site.records
@@ -105,6 +111,9 @@ class ServicePublisher:
     def refresh(self) -> None:
         """Read the holds of operators again; ``publish`` applies them. Raises RecordsError."""
         self._holds.refresh(self._records)
+        if self._router is not None:
+            self._router.refresh()
+            self.dataplane.reroute()
 
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs until it is cancelled: the data plane, and the events of new holds."""
@@ -117,6 +126,9 @@ class ServicePublisher:
     def publish(self, template: ReplicaTemplate) -> None:
         """Serve the workload of ``template`` as it is declared, or not at all if it serves nothing now."""
         key = template.desired.key
+        if self._router is not None:
+            self._router.serve(template)
+            self.dataplane.reroute()
         service = service_of(template.desired, template.spec, self._holds.end(key))
         if service is None:
             self.dataplane.withdraw(key)
@@ -131,6 +143,13 @@ class ServicePublisher:
         """Release the address of a deleted workload."""
         self._no_wake.pop(key, None)
         self.dataplane.forget(key)
+        if self._router is not None:
+            self._router.remove(key)
+            self.dataplane.reroute()
+
+    def domain_endpoints(self, key: Key) -> tuple[str, ...]:
+        """The addresses of a workload by its domains, such as ``shop.example.com/api``."""
+        return self._router.table().endpoints.get(key, ()) if self._router is not None else ()
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""

@@ -17,6 +17,8 @@ from string import Template
 import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
+from reconciler.engines.host.dataplane.haproxy.quoting import quoted
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake
@@ -41,6 +43,8 @@ MAX_RELOADS = 20
 FILES = 65_536
 
 MESSAGES = {
+    403: "the address of the client is not allowed",
+    404: "nothing is served at this host name and path",
     502: "no valid response came from a replica",
     503: "no replica was free in time",
     504: "no response came in time",
@@ -49,6 +53,9 @@ MESSAGES = {
 
 REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr"'
 """A line of the log: backend, server, status, and the milliseconds in the queue, to connect and until the response."""
+
+_STILL = "if { nbsrv eq 0 } !{ stopping }"
+"""No replica is ready, and this worker would know one."""
 
 _TEMPLATE = Template(files(__package__).joinpath("shared.cfg").read_text(encoding="utf-8"))
 _FRONTEND = re.compile(r"^frontend (\S+):in from .*\n  bind \S+:(\d+)$", re.MULTILINE)
@@ -74,11 +81,20 @@ class Server(msgspec.Struct, frozen=True, order=True):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """A workload at its port of this host, with the replicas that get its requests."""
+    """A workload at a port of this host, with the replicas that get its requests.
+
+    ``declared`` is the port of the workload that it leads to; 0: its first one.
+    """
 
     service: Service
     port: int
     servers: tuple[Server, ...] = ()
+    declared: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return backend_name(self.service.key, self.declared)
 
 
 class ProxyOptions(msgspec.Struct, frozen=True):
@@ -100,19 +116,14 @@ def encode(text: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def backend_name(key: Key) -> str:
-    """The name of a workload's backend."""
-    return f"{encode(key.gvc)}:{encode(key.name)}"
-
-
-def frontend_name(key: Key) -> str:
-    """The name of a workload's frontend."""
-    return f"{backend_name(key)}:in"
+def backend_name(key: Key, port: int = 0) -> str:
+    """The name of the backend of a workload's first port (0), or of another one."""
+    return f"{encode(key.gvc)}:{encode(key.name)}{f':{port}' if port else ''}"
 
 
 def decode_key(name: str) -> Key:
     """The workload of the backend ``name``."""
-    gvc, _, workload = name.partition(":")
+    gvc, workload, *_ = name.split(":")
     return Key(Kind.WORKLOAD, _decode(gvc), _decode(workload))
 
 
@@ -130,18 +141,25 @@ def server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
         return None
 
 
-def render(options: ProxyOptions, backends: Iterable[Backend]) -> str:
-    """The whole file. The same input gives the same text, in any order of ``backends``."""
-    ordered = sorted(backends, key=lambda each: each.service.key)
+def render(options: ProxyOptions, backends: Iterable[Backend], frontends: str = "") -> str:
+    """The whole file. The same input gives the same text, in any order of ``backends``.
+
+    ``frontends`` are the sections that take requests from outside.
+    """
+    ordered = sorted(backends, key=_order)
     sections = [_sections(options, each, servers=True) for each in ordered]
-    return _shared(options, structure(options, ordered)) + "".join(sections)
+    return _shared(options, structure(options, ordered, frontends)) + "".join(sections) + frontends
 
 
-def structure(options: ProxyOptions, backends: Iterable[Backend]) -> str:
+def structure(options: ProxyOptions, backends: Iterable[Backend], frontends: str = "") -> str:
     """A digest of all that only a reload can change: everything but the servers. The live process shows it."""
-    ordered = sorted(backends, key=lambda each: each.service.key)
-    parts = [_shared(options, ""), *(_sections(options, each, servers=False) for each in ordered)]
+    ordered = sorted(backends, key=_order)
+    parts = [_shared(options, ""), *(_sections(options, each, servers=False) for each in ordered), frontends]
     return blake2b("".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def _order(backend: Backend) -> tuple[Key, int]:
+    return backend.service.key, backend.declared
 
 
 def add_server(backend: Backend, each: Server) -> str:
@@ -169,8 +187,7 @@ def _page(status: int, message: str) -> str:
 def _shared(options: ProxyOptions, digest: str) -> str:
     """All that is before the first workload: the file shared.cfg with the options."""
     hold = options.hold
-    still = "if { nbsrv eq 0 } !{ stopping }"
-    wait = f"lua.hold {hold.seconds:g} {still} or !{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
+    wait, still = _wait(hold), _STILL
     values: dict[str, object] = {
         "digest": digest,
         "stats_socket": STATS_SOCKET,
@@ -187,13 +204,29 @@ def _shared(options: ProxyOptions, digest: str) -> str:
         "inspect": round(1000 * hold.seconds) + 1000,
         "requests": hold.requests,
         "most_queued": max(hold.requests, 1),
-        "hold_request": f"  http-request {wait}\n  http-request deny deny_status 503 {still}",
+        "wait": "\n".join(_hold_lines(options)),
         "hold_connection": f"  tcp-request content {wait}\n  tcp-request content reject {still}",
     }
     if not options.lua:
-        values |= dict.fromkeys(("load", "hold_request", "hold_connection"), "")
+        values |= dict.fromkeys(("load", "hold_connection"), "")
     text = _TEMPLATE.substitute(values)
     return "".join(f"{line}\n" for line in text.splitlines() if line)
+
+
+def _wait(hold: HoldSettings) -> str:
+    return f"lua.hold {hold.seconds:g} {_STILL} or !{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
+
+
+def _hold_lines(options: ProxyOptions) -> list[str]:
+    """Let requests wait for a replica, within limits."""
+    hold = options.hold
+    lines = [
+        "  # The current request counts too. While a replica is ready, only those that wait for a free place count.",
+        f"  http-request deny deny_status 503 {_STILL} {{ be_conn gt {hold.requests} }}",
+        f"  http-request deny deny_status 503 if {{ queue ge {max(hold.requests, 1)} }}",
+    ]
+    wait = [f"  http-request {_wait(hold)}", f"  http-request deny deny_status 503 {_STILL}"]
+    return [*lines, *(wait if options.lua else [])]
 
 
 def _error_page(status: int) -> str:
@@ -204,17 +237,20 @@ def _error_page(status: int) -> str:
 
 @lru_cache(maxsize=8192)
 def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
-    service, name = backend.service, backend_name(backend.service.key)
+    service, name = backend.service, backend.name
     mode = "tcp" if service.protocol == "tcp" else "http"
+    outside = service.outside if mode == "http" else None
     seconds = service.timeout_seconds
     lines = [
-        f"frontend {frontend_name(service.key)} from {mode}-frontend",
+        f"frontend {name}:{'to' if backend.declared else 'in'} from {mode}-frontend",
         f"  bind {ADDRESS}:{backend.port}",
         *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
         *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
         *(_no_wake(service.no_wake, name) if mode == "http" else []),
         f"  default_backend {name}",
-        f"backend {name} from {mode}-backend",
+        f"backend {name} from {mode}-backend{'-outside' if outside is not None else ''}",
+        *(outside_lines(outside) if outside is not None else ()),
+        *(_hold_lines(options) if outside is not None else ()),
         *(_of_requests(options, service) if mode == "http" else ["  retries 2"]),
         f"  use-server {SELF} if {{ stopping }}",
         f"  server {SELF} {ADDRESS}:{backend.port} weight 0{_protocol(service)}",
@@ -228,15 +264,9 @@ def _no_wake(requests: NoWake, backend: str) -> list[str]:
     """Refuse requests that start no replica while none is ready, before they reach the backend and its counts."""
     agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
     forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
-    lines = [f"  acl no_wake {form} -- {_quoted(value)}" for form, values in forms for value in values]
+    lines = [f"  acl no_wake {form} -- {quoted(value)}" for form, values in forms for value in values]
     refuse = f"  http-request deny deny_status 503 if {{ nbsrv({backend}) eq 0 }} !{{ stopping }} no_wake"
     return [*lines, refuse] if lines else []
-
-
-def _quoted(text: str) -> str:
-    """``text`` as one word: nothing has a meaning between single quotes, and each one of its own is outside them."""
-    printable = "".join(each for each in text if each.isascii() and each.isprintable())
-    return "'" + printable.replace("'", "'\\''") + "'"
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:

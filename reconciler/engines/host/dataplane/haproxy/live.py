@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_server, backend_name
+from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_server
 from reconciler.engines.host.dataplane.protocol import Traffic
 
 UNLIMITED = 65_536
@@ -98,7 +98,7 @@ class StatReader:
             rows[start] = row
             if row.server is not None:
                 servers.setdefault(row.backend, {})[row.name] = row.server
-            elif row.name == _BACKEND:
+            elif row.name == _BACKEND and not row.backend.startswith("_"):
                 backends[row.backend] = self._backend(row, servers.get(row.backend, {}))
         self._rows, self._backends = rows, backends
         return backends
@@ -120,7 +120,7 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
     the live process does not have need a reload.
     """
     for backend in wanted:
-        name = backend_name(backend.service.key)
+        name = backend.name
         found = live[name].servers if name in live else None
         if found is not None:
             for each in backend.servers:

@@ -27,6 +27,7 @@ LONGEST_LINE = 12_000
 """Bytes of commands that are sent at once; HAProxy reads a line into a buffer of 16 KiB."""
 _ALERT = "[ALERT]"
 _NEW_CONFIG = f"{CONFIG}.new"
+_CHECKED = "checked.cfg"
 LARGEST_OUTPUT = 1 << 20
 
 
@@ -107,6 +108,15 @@ class Master:
         if text != self._holds:
             write_atomic(self._directory / HOLDS, text.encode(), 0o644)
             self._holds = text
+
+    def write_file(self, name: str, text: str) -> None:
+        """Write a file from which a new worker reads. Raises EngineError."""
+        write_atomic(self._directory / name, text.encode(), 0o644)
+
+    async def check_text(self, text: str) -> str:
+        """The messages of HAProxy about a configuration that is not used. Raises EngineError."""
+        write_atomic(self._directory / _CHECKED, text.encode(), 0o600)
+        return (await asyncio.to_thread(self._run, "-c", "-f", _CHECKED)).stderr
 
     async def check_config(self, text: str) -> None:
         """Replace the file if HAProxy accepts ``text``. Raises EngineError, and the former one stays."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, P
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
-from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program, limitations
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
+from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
 from reconciler.engines.host.fair_turn import event_or_time
@@ -59,6 +60,7 @@ class HaproxyDataPlane:
         self._wanted = WantedState(context.ports)
         self._master = Master(directory, self._on_end)
         self._proxy = LiveProxy(self._master, context.clock)
+        self._outside = RouteServer(self._master, context.ingress, context.routes)
         self._log = LogSocket(self._on_hold)
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
@@ -112,10 +114,24 @@ class HaproxyDataPlane:
         self._updated.add(key)
         self._dirty.set()
 
+    def reroute(self) -> None:
+        """Bring requests from outside to workloads as the table of routes is now."""
+        if self._context.ingress is not None:
+            self._compare_soon()
+
+    def route_problems(self) -> Mapping[str, tuple[str, ...]]:
+        """Why parts of domains are not served, by the name of the domain."""
+        return self._outside.table.problems
+
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
         if key in self._wanted.services:
             await self._applied()
+
+    @property
+    def routes_in_force(self) -> bool:
+        """Whether requests from outside go as the table of routes is now."""
+        return self._outside.in_force is self._context.routes()
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""
@@ -123,12 +139,15 @@ class HaproxyDataPlane:
 
     def error(self, key: Key) -> str:
         """Why the workload is not served as wanted; "" if it is."""
-        return self._wanted.errors.get(key, self._failure) if key in self._wanted.services else ""
+        if key not in self._wanted.services:
+            return ""
+        return self._wanted.errors.get(key, self._failure or self._outside.error)
 
     def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What HAProxy is not used for yet."""
         service = self._wanted.services.get(wanted.key)
-        return limitations(service, self.runs_scripts) if service is not None else iter(())
+        outside = self._context.ingress is not None
+        return limitations(service, self.runs_scripts, outside=outside) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
@@ -204,7 +223,8 @@ class HaproxyDataPlane:
             await self._bring()
         except EngineError as error:
             failure = str(error)
-        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live))
+        problems = self._outside.error, self._outside.table.problems
+        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), problems)
         if shown != self._shown:
             self._failure, self._shown = failure, shown
             self._context.changed()
@@ -216,7 +236,11 @@ class HaproxyDataPlane:
         self._wanted.note_answers(self._proxy.live)
         now = self._clock.monotonic()
         holds = self._wanted.holds(now, self._clock.now())
-        await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds)
+        await self._outside.prepare()
+        self._wanted.route(self._outside.table.workloads)
+        frontends = self._outside.frontends(self._wanted.longest_timeout)
+        await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)
+        await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
 
     def _open(self) -> None:
@@ -237,6 +261,7 @@ class HaproxyDataPlane:
         )
         self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
         self._wanted.adopt_ports(self._master.config())
+        self._outside.open()
         self._opened = True
 
     def _report(self, *, restarted: bool) -> None:
@@ -264,12 +289,3 @@ class HaproxyDataPlane:
 
     def _on_end(self) -> None:
         self._compare_soon()
-
-
-def limitations(service: Service, lua: bool) -> Iterator[str]:
-    """What HAProxy is not used for yet, or cannot do; ``lua``: it runs scripts."""
-    yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes."
-    if not lua:
-        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
-    if service.protocol == "grpc" and service.retries:
-        yield "Requests are not tried again for a status of gRPC."

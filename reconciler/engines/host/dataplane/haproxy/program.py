@@ -6,9 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 
 import msgspec
+
+from reconciler.engines.host.dataplane.protocol import Service
 
 OLDEST = (2, 6)
 """The oldest version that adds and removes servers while it runs, without an experimental mode."""
@@ -56,3 +59,15 @@ def _inspect(path: str, _changed: int) -> Program | None:
         return None
     version = (int(match[1]), int(match[2]))
     return Program(path, version, f"{match[1]}.{match[2]}{match[3]}", "Built with Lua" in done.stdout)
+
+
+def limitations(service: Service, lua: bool, *, outside: bool) -> Iterator[str]:
+    """What HAProxy is not used for yet, or cannot do; ``lua``: it runs scripts, ``outside``: there is an ingress."""
+    if not outside:
+        yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes: the location has no ingress."
+    else:
+        yield "The ingress takes requests without TLS only."
+    if not lua:
+        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
+    if service.protocol == "grpc" and service.retries:
+        yield "Requests are not tried again for a status of gRPC."

@@ -11,7 +11,6 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     HOLDS,
     Backend,
     ProxyOptions,
-    backend_name,
     render,
     structure,
 )
@@ -75,8 +74,9 @@ class LiveProxy:
         self._whole_at = float("-inf")
         self._unfinished: set[str] = set()
         self._compared: dict[str, tuple[Backend, LiveBackend]] = {}
-        self._structure: tuple[list[tuple[Service, int]], str] = ([], "")
-        self._rendered: tuple[Sequence[Backend], str] = ((), "")
+        self._frontends = ""
+        self._structure: tuple[tuple[list[tuple[Service, int]], str], str] = (([], ""), "")
+        self._rendered: tuple[tuple[Sequence[Backend], str], str] = (((), ""), "")
         self._holds: dict[str, int] = {}
         self._written = ""
         self._loaded_at = float("-inf")
@@ -85,7 +85,7 @@ class LiveProxy:
     def open(self, options: ProxyOptions) -> None:
         """Render with ``options`` from now on."""
         self._options = options
-        self._structure, self._rendered = ([], ""), ((), "")
+        self._structure, self._rendered = (([], ""), ""), (((), ""), "")
 
     async def read(self, names: Set[str]) -> None:
         """Read the state of the backends ``names``; every 10 seconds, and of a new process, that of all others too.
@@ -109,6 +109,11 @@ class LiveProxy:
         except EngineError:
             await self._wake_up()
             raise
+
+    @property
+    def current(self) -> bool:
+        """Whether the process has the structure that was wanted last."""
+        return self._digest == self._structure[1]
 
     def take_lost(self) -> bool:
         """Whether the process had ended by itself and serves again now, since the last call."""
@@ -137,12 +142,13 @@ class LiveProxy:
             found = _parsed(answer, StatReader())
             self.live.update({name: each for name, each in found.items() if name in self.live})
 
-    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, int]) -> None:
+    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, int], frontends: str = "") -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
-        ``holds`` maps the backends that an operator holds to the end of the hold.
+        ``holds`` maps the backends that an operator holds to the end of the hold. ``frontends`` are the sections that
+        take requests from outside.
         """
-        self.due = None
+        self.due, self._frontends = None, frontends
         digest = self._structure_of(backends)
         if not backends:
             self._end()
@@ -167,7 +173,7 @@ class LiveProxy:
 
     def _compare(self, backend: Backend) -> tuple[str, list[str]]:
         """The name of ``backend``, and what brings it to what is wanted. Most are, and have not changed since."""
-        name = backend_name(backend.service.key)
+        name = backend.name
         live, known = self.live.get(name), self._compared.get(name)
         if live is None or (known is not None and known[0] is backend and known[1] is live):
             return name, []
@@ -181,14 +187,14 @@ class LiveProxy:
         return name, found
 
     def _structure_of(self, backends: Sequence[Backend]) -> str:
-        parts = [(each.service, each.port) for each in backends]
+        parts = [(each.service, each.port) for each in backends], self._frontends
         if parts != self._structure[0]:
-            self._structure = (parts, structure(self._options, backends))
+            self._structure = (parts, structure(self._options, backends, self._frontends))
         return self._structure[1]
 
     def _text_of(self, backends: Sequence[Backend]) -> str:
-        if backends != self._rendered[0]:
-            self._rendered = (backends, render(self._options, backends))
+        if (backends, self._frontends) != self._rendered[0]:
+            self._rendered = ((backends, self._frontends), render(self._options, backends, self._frontends))
         return self._rendered[1]
 
     async def _load(self, text: str, digest: str) -> None:

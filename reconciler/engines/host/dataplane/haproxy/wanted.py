@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from math import ceil
 
+from msgspec.structs import replace
+
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import (
@@ -19,6 +21,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
 from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.routing.table import Outside
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
@@ -46,6 +49,7 @@ class WantedState:
         self._unproven: set[str] = set()
         self._fresh: dict[str, float] = {}
         self._noted: dict[str, LiveBackend] = {}
+        self._outside: Mapping[Key, Outside] = {}
 
     def update(self, key: Key, ready: tuple[Endpoint, ...], now: float = 0.0) -> None:
         """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
@@ -64,6 +68,11 @@ class WantedState:
         """The port of ``key``; None if it has none yet."""
         return self._ports.find(key)
 
+    @property
+    def longest_timeout(self) -> int:
+        """The longest timeout of a request, in seconds."""
+        return max((each.timeout_seconds for each in self.services.values()), default=0)
+
     def publish(self, service: Service) -> bool:
         """Serve ``service``; return whether that is a change."""
         key = service.key
@@ -75,6 +84,14 @@ class WantedState:
         self.services[key] = service
         self._built.pop(backend_name(key), None)
         return True
+
+    def route(self, outside: Mapping[Key, Outside]) -> None:
+        """Take requests from outside as in ``outside`` from now on."""
+        if outside is not self._outside:
+            for key in outside.keys() | self._outside.keys():
+                if outside.get(key) != self._outside.get(key):
+                    self._built.pop(backend_name(key), None)
+            self._outside = outside
 
     def withdraw(self, key: Key) -> bool:
         """Serve ``key`` no longer; return whether it was served."""
@@ -144,7 +161,7 @@ class WantedState:
         if live is not None and (built := self._built.get(name)) is not None:
             return built
         key = self._names[name]
-        service = self.services[key]
+        service = replace(self.services[key], outside=self._outside.get(key))
         if (port := self._usable_port(key, live is not None)) is None:
             return None
         if live is not None:

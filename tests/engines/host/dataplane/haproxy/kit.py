@@ -14,10 +14,11 @@ from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
+from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.runtimes.procfs import children
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
-from reconciler.settings import HoldSettings, HostSettings
+from reconciler.settings import HoldSettings, HostSettings, IngressSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
@@ -113,7 +114,13 @@ async def get(address: str, *headers: str) -> Answer:
 class Plane:
     """A data plane that runs below ``path``, with what it reported. HAProxy outlives it."""
 
-    def __init__(self, path: Path, hold: HoldSettings = HOLD) -> None:
+    def __init__(
+        self,
+        path: Path,
+        hold: HoldSettings = HOLD,
+        ingress: IngressSettings | None = None,
+        routes: Callable[[], RouteTable] = RouteTable,
+    ) -> None:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
         self.changes = 0
@@ -121,7 +128,8 @@ class Plane:
         self.directory = path / "haproxy"
         self.clock = SystemClock()
         ports = ServicePorts(path / "ports.json", HostSettings())
-        context = PlaneContext(ports, hold, self.clock, self.events.append, self.woken.append, self._change)
+        calls = self.events.append, self.woken.append, self._change
+        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes)
         self.dataplane = HaproxyDataPlane(self.directory, Setup("here"), context)
 
     def _change(self) -> None:

@@ -10,8 +10,7 @@ import pytest
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.choice import dataplane_of, end_former
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
-from reconciler.engines.host.dataplane.haproxy.plane import limitations
-from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.engines.host.dataplane.haproxy.program import find_program, limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext
 from reconciler.settings import HoldSettings, HostSettings, LocationSettings, Settings
@@ -100,7 +99,7 @@ def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, 
         await until(lambda: plane.dataplane.address(OTHER))
         assert plane.dataplane.error(KEY) == ""
         # This one was built without Lua: nothing can wait.
-        [_, lacking] = limitations(SERVICE, plane.dataplane.runs_scripts)
+        [_, lacking] = limitations(SERVICE, plane.dataplane.runs_scripts, outside=False)
         assert lacking.endswith("lacks Lua.")
         assert (await get(plane.dataplane.address(OTHER))).status == 503
 

@@ -1,0 +1,93 @@
+"""Finds the routes that HAProxy refuses, before they are in its configuration: they must not take the others down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from reconciler.engines.host.dataplane.haproxy.ingress import rule_line
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.outside import change_lines, fault_of, origin_lines, usable_origin
+from reconciler.engines.host.dataplane.haproxy.quoting import LONGEST_LINE
+from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable, Rule, Site
+
+_ALERT = re.compile(r"\[ALERT\].*? parsing \[[^]:]*:(\d+)\] ?: ?(.*)")
+_START = ["defaults", "  mode http", "  timeout client 1s", "frontend check", "  acl outside always_true"]
+_MOST_KNOWN = 100_000
+
+
+class RouteChecks:
+    """Asks the HAProxy of ``master`` once about each line."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._verdicts: dict[str, str] = {}
+
+    async def usable(self, table: RouteTable) -> RouteTable:
+        """``table`` without what HAProxy refuses, which becomes problems of domains. Raises EngineError."""
+        lines = {each.id: list(_rule_lines(table, each)) for each in table.rules}
+        origins = {each.id: list(origin_lines(each.cors)) for each in table.sites if each.cors is not None}
+        await self._check({line for found in (*lines.values(), *origins.values()) for line in found})
+        problems: dict[str, list[str]] = {name: list(texts) for name, texts in table.problems.items()}
+        refused = {each.id: why for each in table.rules if (why := fault_of(each) or self._refusal(lines[each.id]))}
+        bad_sites = {each.id: why for each in table.sites if (why := self._cors_fault(each, origins.get(each.id, [])))}
+        for each, why in (*refused.items(), *bad_sites.items()):
+            site, _, number = each.partition("/")
+            what = f"route {int(number) + 1}" if number else "CORS"
+            domain, _, port = site.rpartition(":")
+            problems.setdefault(domain, []).append(f"{what} of port {port} is left out: {why}")
+        return _without(table, refused.keys(), bad_sites.keys(), problems)
+
+    def _cors_fault(self, site: Site, lines: Iterable[str]) -> str:
+        if site.cors is not None and not all(map(usable_origin, site.cors.allow_origins)):
+            return "an origin is empty, too long, or has characters other than printable ASCII"
+        return self._refusal(lines)
+
+    def _refusal(self, lines: Iterable[str]) -> str:
+        return next((why for each in lines if (why := self._verdicts.get(each, ""))), "")
+
+    async def _check(self, lines: set[str]) -> None:
+        if len(self._verdicts) > _MOST_KNOWN:
+            self._verdicts.clear()
+        new = sorted(line for line in lines if line not in self._verdicts)
+        for each in new:
+            self._verdicts[each] = "it is too long" if len(each) > LONGEST_LINE else ""
+        if new := [each for each in new if not self._verdicts[each]]:
+            text = "\n".join([*_START, *new, ""])
+            for number, why in _ALERT.findall(await self._master.check_text(text)):
+                at = int(number) - len(_START) - 1
+                if 0 <= at < len(new):
+                    self._verdicts[new[at]] = f"HAProxy refuses it: {why.strip()}"
+
+
+def _rule_lines(table: RouteTable, rule: Rule) -> Iterator[str]:
+    if rule.prefix is None or rule.site not in table.mapped:
+        yield rule_line(rule)
+    yield from change_lines(rule)
+
+
+def _without(
+    table: RouteTable, rules: Iterable[str], sites: Iterable[str], problems: dict[str, list[str]]
+) -> RouteTable:
+    left_out, bare = set(rules), set(sites)
+    if not left_out and not bare:
+        return table
+
+    def remaining(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple(each for each in found if each.id not in left_out)
+
+    def shown(found: tuple[Site, ...]) -> tuple[Site, ...]:
+        return tuple(replace(each, cors=None) if each.id in bare else each for each in found)
+
+    def reduced(outside: Outside) -> Outside:
+        return replace(outside, rules=remaining(outside.rules), sites=shown(outside.sites))
+
+    return replace(
+        table,
+        rules=remaining(table.rules),
+        sites=shown(table.sites),
+        workloads={key: reduced(each) for key, each in table.workloads.items()},
+        problems={name: tuple(texts) for name, texts in problems.items()},
+    )

@@ -1,0 +1,109 @@
+"""The maps of routes in the live HAProxy. An entry of each is the digest of all others, so one read compares it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from reconciler.engines.host.dataplane.haproxy.ingress import (
+    HOSTS,
+    PREFIXES,
+    SUBDOMAINS,
+    host_entries,
+    map_text,
+    prefix_entries,
+    subdomain_entries,
+)
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+_DIGEST = "_digest"
+"""The key of the entry with the digest: no host name, and the start of no site, since it has no port."""
+_PARTIAL = "partial"
+FEW = 1000
+"""With fewer changes, single entries change; otherwise a new version of the map replaces it at once."""
+LONGEST_PAYLOAD = 12_000
+"""Bytes of entries that are sent at once; HAProxy reads them into a buffer of 16 KiB."""
+_SAFE_COMMAND = re.compile(r"[A-Za-z0-9._~:/|*% -]+")
+"""A command without a character that means something to the command line of HAProxy."""
+_VALUE = re.compile(r'value="([^"]*)"')
+_VERSION = re.compile(r"created: (\d+)")
+_FILES = (HOSTS, SUBDOMAINS, PREFIXES)
+
+
+class _Map(NamedTuple):
+    """The entries of a map with their digest."""
+
+    digest: str
+    entries: Mapping[str, str]
+
+
+class LiveMaps:
+    """Brings the maps of the process that ``master`` manages to those of a table."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._wanted: dict[str, _Map] = {}
+        self._brought: dict[str, _Map] = {}
+
+    def write(self, table: RouteTable) -> None:
+        """Want the maps of ``table``, and write the files from which a new worker gets them. Raises EngineError."""
+        found = (host_entries(table), subdomain_entries(table), prefix_entries(table))
+        for name, entries in zip(_FILES, found, strict=True):
+            text = map_text(entries)
+            digest = blake2b(text.encode(), digest_size=8).hexdigest()
+            known = self._wanted.get(name)
+            if known is None or known.digest != digest:
+                self._master.write_file(name, f"{_DIGEST} {digest}\n{text}")
+                self._wanted[name] = _Map(digest, entries)
+
+    async def bring(self) -> None:
+        """Compare the live maps with the wanted ones, and change them. Raises EngineError."""
+        for name, wanted in self._wanted.items():
+            live = _VALUE.search(await self._master.ask(f"@1 get map ./{name} {_DIGEST}"))
+            if live is not None and live[1] != wanted.digest:
+                await self._change(name, wanted, live[1])
+            if live is not None:
+                self._brought[name] = wanted
+
+    async def _change(self, name: str, wanted: _Map, live: str) -> None:
+        known = self._brought.get(name)
+        if known is not None and known.digest == live and name != SUBDOMAINS:
+            changes = list(_changes(name, known.entries, wanted.entries))
+            if len(changes) <= FEW and all(map(_SAFE_COMMAND.fullmatch, changes)):
+                # A change that is cut short shows in the digest.
+                await self._master.send([f"set map ./{name} {_DIGEST} {_PARTIAL}", *changes])
+                await self._master.send([f"set map ./{name} {_DIGEST} {wanted.digest}"])
+                return
+        answer = await self._master.ask(f"@1 prepare map ./{name}")
+        if (version := _VERSION.search(answer)) is None:
+            raise EngineError(f"HAProxy takes no new version of {name}", reason=Reason.PROXY_FAILED)
+        for lines in _payloads({_DIGEST: wanted.digest, **wanted.entries}):
+            await self._master.ask(f"@1 add map @{version[1]} ./{name} <<\n{lines}")
+        await self._master.ask(f"@1 commit map @{version[1]} ./{name}")
+
+
+def _changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for key in before.keys() - after.keys():
+        yield f"del map ./{name} {key}"
+    for key, value in after.items():
+        if before.get(key) != value:
+            yield f"{'set' if key in before else 'add'} map ./{name} {key} {value}"
+
+
+def _payloads(entries: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a map, in parts that HAProxy can read at once."""
+    lines: list[str] = []
+    size = 0
+    for key, value in entries.items():
+        line = f"{key} {value}\n"
+        if size + len(line) > LONGEST_PAYLOAD:
+            yield "".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    yield "".join(lines)

@@ -1,0 +1,169 @@
+"""Renders what a workload does with requests from outside: whom it lets in, what it changes in them, and CORS.
+
+The lines are of its backend. A request through the workload's own port of this host has no `txn.number`, and is left as
+it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from reconciler.engines.host.dataplane.haproxy.quoting import (
+    LONGEST_LINE,
+    format_text,
+    format_value,
+    is_plain,
+    is_token,
+    path_text,
+    quoted,
+    references,
+)
+from reconciler.engines.host.dataplane.routing.table import Outside, Rule, Site
+from reconciler.model.kinds.domain import Cors, Origin
+
+_EVERYONE = {"0.0.0.0/0", "::/0"}
+_AT_ONCE = 20
+"""Addresses on a line: HAProxy takes 64 words."""
+_PARTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def outside_lines(outside: Outside) -> Iterator[str]:
+    """The lines for ``outside``, in the order in which they are in force."""
+    yield "  acl outside var(txn.number) -m found"
+    yield from _client(outside.trusted_proxies)
+    yield from allowed_clients("var(txn.client)", outside.inbound)
+    # Unlike "deny", it is not counted with the requests that found no replica.
+    yield "  http-request return status 403 default-errorfiles if outside !allowed"
+    for number, site in enumerate(outside.sites):
+        if site.cors is not None:
+            yield from _cors(f"{number}", site, site.cors)
+    yield from _forwarded(outside.trusted_proxies)
+    yield f"  http-request set-header host {quoted(outside.host)} if outside !{{ var(txn.site) -m found }}"
+    for rule in outside.rules:
+        yield from change_lines(rule)
+
+
+def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
+    """The condition ``allowed`` for addresses in ``inbound``. 0.0.0.0/0 stands for all clients."""
+    words = list(dict.fromkeys(inbound))
+    if _EVERYONE & set(words):
+        yield "  acl allowed always_true"
+        return
+    if not words:
+        yield "  acl allowed always_false"
+    for start in range(0, len(words), _AT_ONCE):
+        yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
+
+
+def change_lines(rule: Rule) -> Iterator[str]:
+    """What a rule changes in requests: the start of their path, and headers."""
+    here = f"if outside {{ var(txn.rule) -m str {quoted(rule.id)} }}"
+    if rule.replace_prefix is not None:
+        start, length = format_text(path_text(rule.replace_prefix)), len(path_text(rule.prefix or ""))
+        yield f"  http-request set-path {quoted(f'{start}%[path,bytes({length})]')} {here}"
+        yield f"  http-request set-path /%[path] {here} !{{ path_beg / }}"
+    for name, value in rule.headers:
+        yield f"  http-request set-header {quoted(name)} {quoted(format_value(value))} {here}"
+
+
+def fault_of(rule: Rule) -> str:
+    """Why a rule cannot be used; "" if it can, as far as that shows without HAProxy."""
+    for name, value in rule.headers:
+        if not is_token(name):
+            return f"{name!r} is no name of a header"
+        if not is_plain(value) or not all(map(is_token, references(value))):
+            return f"the value of the header {name} has characters that no header can have"
+    texts = (rule.prefix, rule.regex, rule.host_prefix, rule.host_regex, rule.replace_prefix)
+    for text in (each for each in (rule.regex, rule.host_regex, rule.host_prefix) if each is not None):
+        if not is_plain(text):
+            return f"{text!r} has characters other than printable ASCII"
+    if sum(len(quoted(path_text(each))) for each in texts if each) > LONGEST_LINE // 2:
+        return "its expressions and prefixes are too long"
+    return next((f"the value of the header {name} is too long" for name, value in rule.headers
+                 if len(quoted(format_value(value))) > LONGEST_LINE // 2), "")  # fmt: skip
+
+
+def _client(trusted: int) -> Iterator[str]:
+    """The address of the client: that of the connection, or what the trusted proxies report."""
+    yield "  http-request set-var(txn.client) src if outside"
+    if trusted:
+        reported = f"req.hdr_ip(x-forwarded-for,-{trusted})"
+        yield f"  http-request set-var(txn.client) {reported} if outside {{ {reported} -m found }}"
+
+
+def _forwarded(trusted: int) -> Iterator[str]:
+    """Report the client to the replica. What others report counts only as far as proxies are trusted."""
+    reported = [f"%[req.hdr(x-forwarded-for,-{each})]" for each in range(trusted, 0, -1)]
+    for count in range(trusted, 0, -1):
+        known = "".join(f"{each}, " for each in reported[-count:])
+        yield (f"  http-request set-var-fmt(txn.forwarded) {quoted(f'{known}%[src]')} if outside"
+               f" !{{ var(txn.forwarded) -m found }} {{ req.hdr(x-forwarded-for,-{count}) -m found }}")  # fmt: skip
+    yield "  http-request set-var(txn.forwarded) src,concat() if outside !{ var(txn.forwarded) -m found }"
+    yield "  http-request set-header x-forwarded-for %[var(txn.forwarded)] if outside"
+    unless = " !{ req.hdr(x-forwarded-proto) -m str http https }" if trusted else ""
+    yield f"  http-request set-header x-forwarded-proto %[ssl_fc,iif(https,http)] if outside{unless}"
+    yield "  http-request set-header x-forwarded-host %[var(txn.authority)] if outside"
+    yield "  http-request del-header forwarded if outside"
+
+
+def _cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
+    """Answer preflight requests to a domain, and let scripts of the allowed origins read responses."""
+    here, origin = f"{{ var(txn.site) -m str {quoted(site.id)} }}", f"origin:{name}"
+    yield from origin_lines(cors, origin)
+    known = f"{{ var(txn.cors) -m str {name} }}"
+    yield f"  http-request set-var(txn.cors) str({name}) if outside {here} {origin}"
+    yield f"  http-request set-var(txn.origin) req.hdr(origin) if {known}"
+    credentials = " hdr access-control-allow-credentials true" if cors.allow_credentials else ""
+    words = "".join(
+        f" hdr {header} {quoted(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
+        else f" hdr {header} %[req.hdr({asked})]"
+        for header, asked, names in (
+            ("access-control-allow-methods", "access-control-request-method", tokens(cors.allow_methods)),
+            ("access-control-allow-headers", "access-control-request-headers", tokens(cors.allow_headers)),
+        )
+        if names
+    )  # fmt: skip
+    yield (
+        f"  http-request return status 204 hdr access-control-allow-origin %[var(txn.origin)] hdr vary origin"
+        f" hdr access-control-max-age {seconds(cors.max_age)}{credentials}{words}"
+        f" if {known} METH_OPTIONS {{ req.hdr(access-control-request-method) -m found }}"
+    )
+    yield f"  http-response set-header access-control-allow-origin %[var(txn.origin)] if {known}"
+    yield f"  http-response add-header vary origin if {known}"
+    if cors.allow_credentials:
+        yield f"  http-response set-header access-control-allow-credentials true if {known}"
+    if exposed := tokens(cors.expose_headers):
+        value = quoted(format_text(", ".join(exposed)))
+        yield f"  http-response set-header access-control-expose-headers {value} if {known}"
+
+
+def origin_lines(cors: Cors, name: str = "origin") -> Iterator[str]:
+    """The condition ``name``: the request comes from an allowed origin."""
+    yield from (f"  acl {name} {_origin(each)}" for each in cors.allow_origins)
+
+
+def tokens(names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that can be a method or the name of a header."""
+    return [each for each in names if is_token(each)]
+
+
+def usable_origin(origin: Origin) -> bool:
+    """Whether an origin can be compared: as text or as an expression in printable ASCII."""
+    text = origin.exact if origin.exact is not None else origin.regex or ""
+    return is_plain(text) and bool(text) and len(quoted(text)) < LONGEST_LINE // 2
+
+
+def _origin(origin: Origin) -> str:
+    if origin.exact == "*":
+        return "req.hdr(origin) -m found"
+    if origin.exact is not None:
+        return f"req.fhdr(origin) -m str -- {quoted(origin.exact)}"
+    return f"req.fhdr(origin) -m reg -- {quoted(f'^(?:{origin.regex})$')}"
+
+
+def seconds(age: str) -> int:
+    """A duration of the manifest, such as `24h` or `1h30m`, in whole seconds."""
+    found = _PARTS.findall(age)
+    return int(sum(float(number) * _UNITS[unit] for number, unit in found))

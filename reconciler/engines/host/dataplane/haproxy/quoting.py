@@ -1,0 +1,55 @@
+"""Texts of manifests as words of the configuration of HAProxy, so that none of them can be more than a text."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+LONGEST_LINE = 2000
+"""Characters of a line of the configuration; HAProxy refuses a file with a line of 2,048."""
+_TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_REFERENCE = re.compile(r"%REQ\(([^()]*)\)%")
+_AUTHORITY = ":authority"
+
+
+def quoted(text: str) -> str:
+    """``text`` as one word: nothing has a meaning between single quotes, and each one of its own is outside them."""
+    printable = "".join(each for each in text if is_plain(each))
+    return "'" + printable.replace("'", "'\\''") + "'"
+
+
+def is_plain(text: str) -> bool:
+    """Whether ``text`` is printable ASCII: ``quoted`` then keeps all of it."""
+    return text.isascii() and text.isprintable()
+
+
+def is_token(text: str) -> bool:
+    """Whether ``text`` can be the name of a header."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def format_text(text: str) -> str:
+    """``text`` where HAProxy expects a format, as it is."""
+    return text.replace("%", "%%")
+
+
+def format_value(value: str) -> str:
+    """The value of a header as a format: ``%REQ(NAME)%`` is that header of the request, all else is text."""
+    parts = _REFERENCE.split(value)
+    return "".join(_reference(each) if at % 2 else format_text(each) for at, each in enumerate(parts))
+
+
+def references(value: str) -> list[str]:
+    """The names of headers in the value of a header, without ``:authority``."""
+    return [name for name in _REFERENCE.findall(value) if name.lower() != _AUTHORITY]
+
+
+def path_text(text: str) -> str:
+    """``text`` as it can be at the start of a path in a request: other characters are percent-encoded."""
+    return quote(text, safe="/%:@!$&'()*+,;=-._~")
+
+
+def _reference(name: str) -> str:
+    if name.lower() == _AUTHORITY:
+        return "%[var(txn.authority)]"
+    return f"%[req.hdr({name})]"

@@ -1,0 +1,96 @@
+"""The routes of a location in HAProxy: what of the table it can serve, its ports, and its maps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Callable
+
+from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
+from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners
+from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.settings import IngressSettings
+
+_BIND = re.compile(r"^frontend _in:.*\n((?:  bind .*\n)+)", re.MULTILINE)
+_ADDRESS = re.compile(r"^  bind (\S+)", re.MULTILINE)
+
+
+class RouteServer:
+    """Serves the table that ``routes`` returns, at the ports of ``settings``; without settings, nothing.
+
+    ``table`` is what HAProxy serves of it, ``error`` is why it cannot listen where it should, and ``in_force`` is the
+    table that the live process serves.
+    """
+
+    def __init__(self, master: Master, settings: IngressSettings | None, routes: Callable[[], RouteTable]) -> None:
+        self.table = RouteTable()
+        self.error = ""
+        self.in_force: RouteTable | None = None
+        self._settings = settings
+        self._routes = routes
+        self._master = master
+        self._checks = RouteChecks(master)
+        self._maps = LiveMaps(master)
+        self._prepared: RouteTable | None = None
+        self._open: set[str] = set()
+
+    def open(self) -> None:
+        """Learn from the configuration in force which ports are its own."""
+        binds = _BIND.findall(self._master.config()) if self._master.running else []
+        self._open = set(_ADDRESS.findall("".join(binds)))
+
+    async def prepare(self) -> None:
+        """Take the current table, without what HAProxy refuses, and write its maps. Raises EngineError."""
+        if self._settings is not None and (table := self._routes()) is not self._prepared:
+            self.table = await self._checks.usable(table)
+            self._maps.write(self.table)
+            self._prepared = table
+
+    def frontends(self, seconds: int) -> str:
+        """The sections for requests from outside. ``seconds`` is the longest timeout of a workload."""
+        if self._settings is None:
+            return ""
+        if not self._master.running:
+            self._open.clear()
+        self.error = ""
+        usable = tuple(each for each in listeners(self._settings, self.table) if self._can_listen(each))
+        return frontends(Ingress(self._settings, self.table, usable), seconds)
+
+    async def bring(self, *, complete: bool) -> None:
+        """Bring the live maps to the table. ``complete``: the process has the frontends. Raises EngineError."""
+        if self._settings is not None and self._master.running:
+            self.open()
+            await self._maps.bring()
+            self.in_force = self._prepared if complete else None
+
+    def _can_listen(self, listener: Listener) -> bool:
+        assert self._settings is not None
+        for address in self._settings.addresses:
+            place = f"{f'[{address}]' if ':' in address else address}:{listener.port}"
+            if place not in self._open and (why := _bind_fault(address, listener.port)):
+                self.error = f"the ingress cannot listen at {place}: {why}"
+                return False
+        return True
+
+
+def _bind_fault(address: str, port: int) -> str:
+    """Why no program can listen at ``address``; "" if one can."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+            probe.listen(1)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "another program uses this port"
+        if error.errno == errno.EACCES:
+            return "the daemon lacks CAP_NET_BIND_SERVICE"
+        return os.strerror(error.errno or 0)
+    return ""

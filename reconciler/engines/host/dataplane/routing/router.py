@@ -1,0 +1,76 @@
+"""Keeps the table of routes of a location up to date: from the records, and from the workloads that are served."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.spec import Type
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import Domain, read_domain
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.record import Record
+from reconciler.records.store import Records
+
+_gvc = msgspec.json.Decoder(Gvc)
+
+
+class Router:
+    """The routes of ``location``. The table is built when it is needed, and the same object until something changes."""
+
+    def __init__(self, records: Records, location: str, endpoint_domain: str) -> None:
+        self._records = records
+        self._location = location
+        self._endpoint_domain = endpoint_domain
+        self._workloads: dict[Key, ServedWorkload] = {}
+        self._gvcs: dict[str, GvcRouting] = {}
+        self._domains: dict[Key, tuple[str, Domain]] = {}
+        self._table: RouteTable | None = None
+
+    def refresh(self) -> None:
+        """Read the domains again; only changed ones are decoded. Raises RecordsError."""
+        found = {}
+        for record in self._records.applied.items(Kind.DOMAIN):
+            known = self._domains.get(record.key)
+            same = known is not None and known[0] == record.digest
+            found[record.key] = known if known is not None and same else (record.digest, read_domain(record.body))
+        if found != self._domains:
+            self._domains, self._table = found, None
+
+    def serve(self, template: ReplicaTemplate) -> None:
+        """Lead requests to the workload of ``template`` from now on, if it serves any. Raises RecordsError."""
+        key, spec = template.desired.key, template.spec
+        ports = {port.number: port.protocol for each in spec.containers for port in each.ports}
+        first = next((each.ports for each in template.desired.containers if each.ports), ())
+        if not first or template.desired.type is Type.CRON:
+            self.remove(key)
+            return
+        ordered = {number: ports.get(number, "http") for number in (first[0], *ports)}
+        self._read_gvc(key.gvc, template.env_context.alias)
+        served = ServedWorkload(key, ordered, spec.firewall_config.external.inbound_allow_cidr)
+        if self._workloads.get(key) != served:
+            self._workloads[key], self._table = served, None
+
+    def remove(self, key: Key) -> None:
+        """Lead no request to a workload any more."""
+        if self._workloads.pop(key, None) is not None:
+            self._table = None
+
+    def table(self) -> RouteTable:
+        """The current table."""
+        if self._table is None:
+            domains = tuple(domain for _, domain in self._domains.values())
+            workloads = tuple(self._workloads.values())
+            inputs = RoutingInput(self._location, self._endpoint_domain, workloads, dict(self._gvcs), domains)
+            self._table = build_table(inputs)
+        return self._table
+
+    def _read_gvc(self, name: str, alias: str) -> None:
+        record: Record | None = next(iter(self._records.applied.get(Key(Kind.GVC, "", name))), None)
+        spec = _gvc.decode(record.body).spec if record is not None else Gvc().spec
+        balancer = spec.load_balancer
+        found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
+        if self._gvcs.get(name) != found:
+            self._gvcs[name], self._table = found, None

@@ -1,0 +1,173 @@
+"""Rules for the settings as a whole, beyond single fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reconciler.model.finding import Pointer
+from reconciler.model.rule import error_rule
+from reconciler.settings.types import IngressSettings, StatusSettings, is_local
+
+RULES = (
+    error_rule(
+        "duplicate-name",
+        "Each source in the settings has a unique name.",
+        "Records, conditions and commands distinguish sources by their names.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
+        "status-branch",
+        "A source writes its status to a branch that no other source writes or follows.",
+        "Two writers would delete each other's files, and a follower would read status as manifests.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
+        "secrets-directory",
+        "The directory for secrets of a source is not inside that of another source.",
+        "Users with push access to the other source could use every file in it.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
+        "ingress",
+        "Each ingress has HAProxy, valid addresses, and ports of its own.",
+        "The built-in data plane knows no host names, and of two programs at one port only one gets the requests.",
+        "docs/settings.md#settings",
+    ),
+)
+"""Rules for the settings as a whole, beyond single fields."""
+
+
+class _Port(NamedTuple):
+    """A port that the ingress of a location has at an address."""
+
+    address: IPv4Address | IPv6Address
+    number: int
+    owner: str
+
+
+class SettingsFault(NamedTuple):
+    """One fault: its rule, the value at which it is, a message, and a suggestion."""
+
+    rule: str
+    message: str
+    at: Pointer
+    suggestion: str
+
+
+def settings_faults(value: dict[str, Any], base: Path) -> list[SettingsFault]:
+    """The faults of settings that are as the schema wants them; relative paths start at ``base``."""
+    sources = value["sources"]
+    found = (_repeated_names(sources), _shared_branches(sources, base), _nested_directories(sources, base))
+    return [*chain.from_iterable(found), *_ingress_faults(value.get("locations", {}))]
+
+
+def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
+    seen: set[str] = set()
+    for position, source in enumerate(sources):
+        if source["name"] in seen:
+            at = ("sources", position, "name")
+            message = f"two sources are named `{source['name']}`"
+            yield SettingsFault("duplicate-name", message, at, "give each a name of its own")
+        seen.add(source["name"])
+
+
+def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
+    """Status branches that two sources of one repository share, or that one of them follows."""
+    followed = {
+        (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
+        for source in sources
+        if not source.get("tag") and not source.get("commit")
+    }
+    written: dict[tuple[str, str], str] = {}
+    for position, source in enumerate(sources):
+        name, status = source["name"], source.get("status", {})
+        if source.get("readOnly") or not (is_local(source["url"]) or status.get("push", True)):
+            continue
+        mark = (_repository(source["url"], base), status.get("branch", StatusSettings().branch))
+        at: Pointer = ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
+        advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
+        if mark in followed:
+            what = f"the status of source `{name}` cannot go to `{mark[1]}`, the branch that `{followed[mark]}` follows"
+            yield SettingsFault("status-branch", what, at, advice)
+        elif mark in written:
+            what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
+            yield SettingsFault("status-branch", what, at, advice)
+        written.setdefault(mark, name)
+
+
+def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
+    """Directories for secrets that are inside one of another source; several sources may name the same directory."""
+    named = [(position, source.get("secrets", {}).get("directory")) for position, source in enumerate(sources)]
+    found = [(position, (base / name).resolve()) for position, name in named if name]
+    for position, inner in found:
+        outer = next((other for other, path in found if path != inner and inner.is_relative_to(path)), None)
+        if outer is not None:
+            what = f"`{sources[outer]['name']}` may use every file in it, since it is inside that source's directory"
+            at: Pointer = ("sources", position, "secrets", "directory")
+            yield SettingsFault("secrets-directory", what, at, "use two separate directories")
+
+
+def _repository(url: str, base: Path) -> str:
+    """A normalized repository URL, equal for the usual spellings of one repository."""
+    local = url.removeprefix("file://") if url.startswith("file://") else url if is_local(url) else None
+    if local is None:
+        return url.rstrip("/").removesuffix(".git")
+    return str((base / Path(local).expanduser()).resolve()).removesuffix("/.git")
+
+
+def _ingress_faults(locations: dict[str, Any]) -> Iterator[SettingsFault]:
+    """Faults in the ``ingress`` of ``locations``, which are as the schema wants them."""
+    taken: list[_Port] = []
+    for name, location in locations.items():
+        if (ingress := location.get("ingress")) is None:
+            continue
+        at: Pointer = ("locations", name, "ingress")
+        if location.get("dataplane", "builtin") == "builtin":
+            message = f"the location `{name}` has an ingress, and its data plane knows no host names"
+            yield SettingsFault("ingress", message, at, "install HAProxy, and set `dataplane: haproxy`")
+        yield from _invalid(ingress, at)
+        yield from _shared(ingress, at, name, taken)
+
+
+def _invalid(ingress: dict[str, Any], at: Pointer) -> Iterator[SettingsFault]:
+    for number, text in enumerate(ingress.get("addresses", ())):
+        if _address(text) is None:
+            where = (*at, "addresses", number)
+            yield SettingsFault("ingress", f"`{text}` is no address", where, "write one such as 0.0.0.0 or ::")
+    for number, text in enumerate(ingress.get("proxyProtocol", ())):
+        try:
+            ip_network(text, strict=False)
+        except ValueError:
+            where = (*at, "proxyProtocol", number)
+            yield SettingsFault("ingress", f"`{text}` is no range of addresses", where, "write one like 10.0.0.0/8")
+
+
+def _shared(ingress: dict[str, Any], at: Pointer, name: str, taken: list[_Port]) -> Iterator[SettingsFault]:
+    """The ports of ``ingress`` that another one before it has at the same address; adds them to ``taken``."""
+    defaults = IngressSettings()
+    ports = {"httpPort": defaults.http_port, "httpsPort": defaults.https_port}
+    found = [each for text in ingress.get("addresses", defaults.addresses) if (each := _address(text)) is not None]
+    for field, default in ports.items():
+        port = ingress.get(field, default)
+        others = (each for own in found for each in taken if each.number == port and _same(own, each.address))
+        other = next((each.owner for each in others), None)
+        if other is not None:
+            where = f"the location `{other}`" if other != name else "its other port"
+            message = f"port {port} of the ingress of `{name}` is that of {where}, at the same address"
+            yield SettingsFault("ingress", message, (*at, field) if field in ingress else at, "give it another")
+        taken += [_Port(own, port, name) for own in found]
+
+
+def _same(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
+    return one == other or (one.version == other.version and (one.is_unspecified or other.is_unspecified))
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
