@@ -295,6 +295,11 @@ class Reason(StrEnum):
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
     PROXY_RESTARTED = ("ProxyRestarted",
         _warning("HAProxy had ended and was started again: the requests in flight were lost."))
+    CERTIFICATE_ISSUED = ("CertificateIssued",
+        _normal("The authority issued the certificate of a host name; it is served from now on."))
+    CERTIFICATE_FAILED = ("CertificateFailed",
+        _warning("An order of a certificate failed; the message has the reason and the time of the next order. The "
+                 "former certificate is served until it expires."))
     FIREWALL_RESTORED = ("FirewallRestored",
         _warning("Another program changed or removed the firewall of the containers; the daemon wrote it again."))
     PROXY_FAILED = ("ProxyFailed",

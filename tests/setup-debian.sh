@@ -51,6 +51,7 @@ tools)
     need docker-registry command_exists docker-registry
     need rclone command_exists rclone
     need haproxy command_exists haproxy
+    need pebble command_exists pebble
     need fuse3 command_exists fusermount3
     ;;
 soak)

@@ -10,6 +10,7 @@ from reconciler.settings.loader import (
     settings_path,
 )
 from reconciler.settings.types import (
+    AcmeSettings,
     CloudAccountSettings,
     Credentials,
     EventSettings,
@@ -36,6 +37,7 @@ __all__ = [
     "DEFAULT_PATH",
     "ENVIRONMENT",
     "RULES",
+    "AcmeSettings",
     "CloudAccountSettings",
     "Credentials",
     "EventSettings",

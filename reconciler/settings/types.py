@@ -71,6 +71,18 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
         return is_local(self.url)
 
 
+class AcmeSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """An authority that issues certificates: the URL of its directory, and the address for its mails.
+
+    ``ca_file`` has the certificates that it is checked by; ``resolver`` is the ``HOST:PORT`` of a DNS server.
+    """
+
+    directory: str
+    email: str = ""
+    ca_file: Path | None = None
+    resolver: str = ""
+
+
 class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where a location takes requests by host name; ``proxy_protocol`` lists the proxies that announce their clients.
 

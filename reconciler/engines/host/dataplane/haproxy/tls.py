@@ -31,6 +31,9 @@ _SUITE = "TLS_"
 """The names of the ciphers of TLS 1.3 begin with it; older ones have names of OpenSSL."""
 
 
+_CHALLENGE = r"{ path -m reg ^/\.well-known/acme-challenge/[-_a-zA-Z0-9]+$ }"
+
+
 class TlsOptions(msgspec.Struct, frozen=True):
     """The TLS of a host name: the oldest version, the ciphers (none: all modern ones), and PEM of ``authorities``.
 
@@ -87,6 +90,16 @@ class LiveTls(NamedTuple):
     files: frozenset[str]
     authorities: frozenset[str]
     unfinished: tuple[str, ...]
+
+
+def challenge_answer(thumbprint: str) -> str:
+    """The line of a frontend that answers the challenges of the ACME account with ``thumbprint``.
+
+    It answers every token, so that an order needs no change here, and the daemon may be restarted meanwhile. Nothing
+    but that account can use the answers.
+    """
+    answer = f'lf-string "%[path,field(4,/)].{thumbprint}"'
+    return f"http-request return status 200 content-type application/octet-stream {answer} if {_CHALLENGE}"
 
 
 def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,187 @@
+"""Obtains and renews the certificates of host names, one order after the other, and remembers what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
+from reconciler.engines.host.dataplane.acme.proof import find_proof
+from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
+from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
+from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.fair_turn import event_or_time
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from reconciler.settings import AcmeSettings
+from reconciler.times import iso
+
+PASS_SECONDS = 60.0
+"""Seconds between two passes over all host names."""
+
+Report = Callable[[str, Reason, str], None]
+"""Takes a host name, the reason of an event, and its message."""
+
+_ACCOUNT, _STATE, _CERTIFICATES = "account.pem", "state.json", "certificates"
+_INTERRUPTED = "the daemon ended during the order"
+
+
+class _State(msgspec.Struct):
+    """What outlives the daemon: when each domain was proven, when each host got its certificate, and failures."""
+
+    proven: dict[str, float] = {}
+    issued: dict[str, float] = {}
+    failures: dict[str, Failures] = {}
+
+
+class Issuer:
+    """The certificates of one location, whose files are in ``directory``.
+
+    ``changed`` is called when there is a new certificate or another problem. ``problems`` maps host names to the reason
+    why they have no new certificate, ``unproven`` domains to what is missing in DNS.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: AcmeSettings,
+        org: str,
+        clock: Clock,
+        report: Report,
+        changed: Callable[[], None],
+    ) -> None:
+        self.problems: dict[str, str] = {}
+        self.unproven: dict[str, str] = {}
+        self._directory = directory
+        self._settings = settings
+        self._org = org
+        self._clock = clock
+        self._report = report
+        self._changed = changed
+        self._stored = CertificateDirectory(directory / _CERTIFICATES)
+        self._wanted: dict[str, str] = {}
+        self._dirty = asyncio.Event()
+        self._state: _State | None = None
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The certificates that were issued, expired ones too."""
+        return self._stored.certificates
+
+    def open(self) -> str:
+        """Read what is stored; the thumbprint of the account, which answers challenges. Raises EngineError."""
+        self._load()
+        self._stored.refresh()
+        return thumbprint(load_account_key(self._directory / _ACCOUNT))
+
+    def want(self, hosts: Mapping[str, str]) -> None:
+        """Obtain certificates for ``hosts``, each with the domain that has to be proven for it."""
+        if hosts != self._wanted:
+            self._wanted = dict(hosts)
+            self._dirty.set()
+
+    async def run(self) -> None:
+        """Obtain and renew certificates until cancelled."""
+        while True:
+            self._dirty.clear()
+            with contained("certificates"):
+                try:
+                    await self.work()
+                except EngineError as error:
+                    self._show(dict.fromkeys(self._wanted, str(error)), self.unproven)
+            await event_or_time(self._dirty, self._clock, self._clock.monotonic() + PASS_SECONDS)
+
+    async def work(self) -> None:
+        """Check the proofs, and place the orders that are due. Raises EngineError."""
+        await asyncio.to_thread(self._stored.refresh)
+        await self._check_proofs()
+        while (host := self._next_host()) is not None:
+            await self._obtain(host)
+        self._show(self._failed(), self.unproven)
+
+    async def _check_proofs(self) -> None:
+        """Look up the records of domains that are not proven yet; one that was once stays so."""
+        state, resolver = self._load(), self._settings.resolver
+        missing: dict[str, str] = {}
+        answered = True
+        for domain in sorted(set(self._wanted.values()) - state.proven.keys()):
+            if not answered:
+                missing[domain] = self.unproven.get(domain, "DNS gives no answer")
+                continue
+            problem, answered = await asyncio.to_thread(find_proof, domain, self._org, resolver)
+            if problem:
+                missing[domain] = problem
+            else:
+                state.proven[domain] = self._clock.now()
+                self._save()
+        self._show(self.problems, missing)
+
+    def _next_host(self) -> str | None:
+        """The host whose order is due for the longest time; None if none is."""
+        now, state = self._clock.now(), self._load()
+        found = [
+            (next_order(host, self._validity(host), state.failures.get(host)), host)
+            for host, domain in self._wanted.items()
+            if domain in state.proven
+        ]
+        due, host = min(found, default=(0.0, ""))
+        return host if host and due <= now else None
+
+    async def _obtain(self, host: str) -> None:
+        state = self._load()
+        count = state.failures[host].count if host in state.failures else 0
+        # It counts as failed until it succeeds: neither a full disk nor a crash leads to one order after the other.
+        state.failures[host] = Failures(count + 1, self._clock.now(), _INTERRUPTED)
+        self._save()
+        answer = await asyncio.to_thread(self._place, host)
+        if answer.problem:
+            state.failures[host] = Failures(count + 1, self._clock.now(), answer.problem, answer.retry_after)
+            self._save()
+            due = iso(next_order(host, self._validity(host), state.failures[host]))
+            self._report(host, Reason.CERTIFICATE_FAILED, f"{host}: {answer.problem}; the next order is at {due}")
+            return
+        write_atomic(self._directory / _CERTIFICATES / f"{host}.pem", answer.pem.encode(), 0o600)
+        del state.failures[host]
+        state.issued[host] = self._clock.now()
+        self._save()
+        await asyncio.to_thread(self._stored.refresh)
+        self._report(host, Reason.CERTIFICATE_ISSUED, f"the certificate for {host} was issued")
+        self._changed()
+
+    def _place(self, host: str) -> Answer:
+        settings = self._settings
+        key = load_account_key(self._directory / _ACCOUNT)
+        return place_order(Order(host, settings.directory, settings.email, key, str(settings.ca_file or "")))
+
+    def _validity(self, host: str) -> Validity | None:
+        found = (each for each in self._stored.certificates if each.names == (host,))
+        ordered = self._load().issued.get(host, 0.0)
+        return next((Validity(each.not_before, each.not_after, ordered) for each in found), None)
+
+    def _failed(self) -> dict[str, str]:
+        failures = self._load().failures
+        return {host: failures[host].message for host in self._wanted if host in failures}
+
+    def _show(self, problems: dict[str, str], unproven: dict[str, str]) -> None:
+        if (problems, unproven) != (self.problems, self.unproven):
+            self.problems, self.unproven = problems, unproven
+            self._changed()
+
+    def _load(self) -> _State:
+        """The state; one that cannot be read is made anew, and costs lookups and at most one order a host."""
+        if self._state is None:
+            self._state = _State()
+            with suppress(OSError, msgspec.MsgspecError):
+                self._state = msgspec.json.decode((self._directory / _STATE).read_bytes(), type=_State)
+        return self._state
+
+    def _save(self) -> None:
+        """Write the state. Raises EngineError."""
+        write_atomic(self._directory / _STATE, msgspec.json.encode(self._load()), 0o600)

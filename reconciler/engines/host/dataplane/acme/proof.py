@@ -1,0 +1,52 @@
+"""The proof that a domain is the org's: a TXT record that only the owner of the domain can publish."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SECONDS = 10.0
+"""Seconds until a lookup is ended."""
+
+_LABEL = "_reconciler-challenge"
+
+
+def proof_name(domain: str) -> str:
+    """The name of the TXT record that proves ``domain``."""
+    return f"{_LABEL}.{domain}"
+
+
+def proof_value(org: str) -> str:
+    """The content of the record."""
+    return f"org={org}"
+
+
+class Proof(NamedTuple):
+    """Whether a domain is proven, else the ``problem``; ``answered`` is False if DNS gave no answer."""
+
+    problem: str
+    answered: bool = True
+
+
+def find_proof(domain: str, org: str, resolver: str = "") -> Proof:
+    """Look up the record of ``domain``; blocks for at most ``SECONDS``.
+
+    ``resolver`` is the ``HOST:PORT`` of the DNS server to ask; "" for those of the system.
+    """
+    from dns.exception import DNSException
+    from dns.resolver import NXDOMAIN, NoAnswer, Resolver
+
+    expected = f"the TXT record {proof_name(domain)} with the value {proof_value(org)}"
+    try:
+        asking = Resolver(configure=not resolver)
+        if resolver:
+            host, _, port = resolver.rpartition(":")
+            asking.nameservers, asking.port = [host.strip("[]")], int(port)
+        asking.lifetime = SECONDS
+        found = asking.resolve(proof_name(domain), "TXT", search=False)
+    except (NXDOMAIN, NoAnswer):
+        return Proof(f"{expected} does not exist")
+    except (DNSException, OSError, ValueError):
+        return Proof(f"{expected} cannot be read: DNS gives no answer", answered=False)
+    if any(b"".join(each.strings) == proof_value(org).encode() for each in found):
+        return Proof("")
+    return Proof(f"{expected} does not exist; another value is there")

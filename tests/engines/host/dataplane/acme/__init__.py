@@ -1,0 +1,1 @@
+"""Certificates over ACME, from a real authority."""

@@ -1,0 +1,144 @@
+"""An authority checks host names through HAProxy and issues certificates; whatever it does, the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order
+from reconciler.engines.host.dataplane.acme.proof import find_proof
+from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from reconciler.settings import AcmeSettings
+from tests.engines.host.dataplane.acme.kit import ORG, Authority, Host, broken_authority, run_authority
+
+pytestmark = pytest.mark.skipif(
+    find_program() is None or shutil.which("pebble") is None, reason="HAProxy or Pebble is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+    """An authority that all tests of this module share; each has a domain of its own."""
+    with run_authority(tmp_path_factory.mktemp("pebble")) as running:
+        yield running
+
+
+def test_a_proven_host_gets_a_certificate_and_a_new_one_in_time(authority: Authority, tmp_path: Path) -> None:
+    host = Host(tmp_path, authority.settings)
+
+    async def story() -> None:
+        host.issuer.want({"www.one.example": "one.example"})
+        await host.issuer.work()
+        assert host.issuer.certificates == ()
+        (problem,) = host.issuer.unproven.values()
+        assert problem == "the TXT record _reconciler-challenge.one.example with the value org=acme does not exist"
+        authority.prove("one.example")
+        await host.issuer.work()
+        (first,) = host.issuer.certificates
+        assert first.names == ("www.one.example",)
+        assert (host.issuer.unproven, host.issuer.problems) == ({}, {})
+        # Nothing is ordered until it is due, not by another daemon either.
+        await host.issuer.work()
+        host.restart().want({"www.one.example": "one.example"})
+        await host.issuer.work()
+        assert host.issuer.certificates == (first,)
+        host.clock.jump((first.not_after - first.not_before) * 0.67)
+        await host.issuer.work()
+        (second,) = host.issuer.certificates
+        assert second.digest != first.digest
+        assert [each.reason for each in host.events] == [Reason.CERTIFICATE_ISSUED] * 2
+
+    host.answer(authority.http_port, story)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in host.directory.rglob("*") if each.is_file()}
+    assert modes == dict.fromkeys(("account.pem", "state.json", "www.one.example.pem"), 0o600)
+
+
+def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
+    authority: Authority, tmp_path: Path
+) -> None:
+    host = Host(tmp_path, authority.settings)
+    authority.prove("two.example")
+
+    async def story() -> None:
+        host.issuer.want({"www.two.example": "two.example", "bad_name.two.example": "two.example"})
+        await host.issuer.work()
+        assert [each.names for each in host.issuer.certificates] == [("www.two.example",)]
+        assert list(host.issuer.problems) == ["bad_name.two.example"]
+
+    host.answer(authority.http_port, story)
+    host.issuer.want({"new.two.example": "two.example"})
+    for _ in range(3):
+        asyncio.run(host.issuer.work())
+    failed = [each for each in host.events if each.host == "new.two.example"]
+    assert [each.reason for each in failed] == [Reason.CERTIFICATE_FAILED]
+    assert "refused the challenge" in failed[0].message
+    assert "the next order is at 20" in failed[0].message
+    host.clock.jump(1000)
+    host.restart().want({"new.two.example": "two.example"})
+    asyncio.run(host.issuer.work())
+    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+    host.clock.jump(1000)
+    asyncio.run(host.issuer.work())
+    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+
+
+def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
+    authority.prove("three.example", "another")
+    resolver = authority.settings.resolver
+    assert find_proof("three.example", ORG, resolver).problem.endswith("does not exist; another value is there")
+    authority.prove("three.example")
+    assert find_proof("three.example", ORG, resolver).problem == ""
+
+
+def test_an_authority_that_is_down_or_overloaded(tmp_path: Path) -> None:
+    key = load_account_key(tmp_path / "account.pem")
+    with broken_authority(tmp_path, 429, "Retry-After: 3600") as settings:
+        order = Order("a.example", settings.directory, "", key, str(settings.ca_file))
+        answer = place_order(order)
+        assert (answer.pem, answer.retry_after) == ("", 3600.0)
+        assert answer.problem
+        assert "not trusted" in place_order(msgspec.structs.replace(order, ca_file="")).problem
+    assert "cannot be reached" in place_order(order).problem
+
+
+def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
+    key = load_account_key(tmp_path / "account.pem")
+    order = Order("a.example", "https://localhost:1/dir", "", key)
+    assert place_order(order, 0.001) == Answer(problem="the authority did not finish within 0.001 s")
+
+
+def test_without_room_for_its_state_no_order_is_placed(authority: Authority, tmp_path: Path) -> None:
+    host = Host(tmp_path, authority.settings)
+    authority.prove("four.example")
+    host.work(www_four_example="four.example")
+    before = list(host.events)
+    (host.directory / "state.json").unlink()
+    (host.directory / "state.json").mkdir()
+    host.clock.jump(10_000)
+    with pytest.raises(EngineError, match=r"state\.json cannot be written"):
+        host.work(www_four_example="four.example")
+    assert host.events == before
+
+
+def test_a_damaged_account_key_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "account.pem"
+    for content in (b"", b"\xff\x00", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
+        path.write_bytes(content)
+        with pytest.raises(EngineError, match=r"account\.pem is not the key of an ACME account"):
+            load_account_key(path)
+
+
+def test_a_damaged_state_costs_one_order_at_most(tmp_path: Path) -> None:
+    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir", resolver="no address"))
+    (host.directory / "state.json").write_bytes(b'{"proven": 1')
+    host.restart().want({"www.five.example": "five.example"})
+    asyncio.run(host.issuer.work())
+    assert "DNS gives no answer" in host.issuer.unproven["five.example"]
+    assert host.events == []
