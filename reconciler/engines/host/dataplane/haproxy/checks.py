@@ -19,7 +19,7 @@ _MOST_KNOWN = 100_000
 
 
 class RouteChecks:
-    """Asks the HAProxy of ``master`` once about each line."""
+    """Asks the HAProxy of ``master`` about each line once. It may stop at the first one that it refuses."""
 
     def __init__(self, master: Master) -> None:
         self._master = master
@@ -27,11 +27,13 @@ class RouteChecks:
 
     async def usable(self, table: RouteTable) -> RouteTable:
         """``table`` without what HAProxy refuses, which becomes problems of domains. Raises EngineError."""
-        lines = {each.id: list(_rule_lines(table, each)) for each in table.rules}
+        faults = {each.id: fault_of(each) for each in table.rules}
+        lines = {each.id: list(_rule_lines(table, each)) for each in table.rules if not faults[each.id]}
         origins = {each.id: list(origin_lines(each.cors)) for each in table.sites if each.cors is not None}
         await self._check({line for found in (*lines.values(), *origins.values()) for line in found})
         problems: dict[str, list[str]] = {name: list(texts) for name, texts in table.problems.items()}
-        refused = {each.id: why for each in table.rules if (why := fault_of(each) or self._refusal(lines[each.id]))}
+        verdicts = {name: fault or self._refusal(lines[name]) for name, fault in faults.items()}
+        refused = {name: why for name, why in verdicts.items() if why}
         bad_sites = {each.id: why for each in table.sites if (why := self._cors_fault(each, origins.get(each.id, [])))}
         for each, why in (*refused.items(), *bad_sites.items()):
             site, _, number = each.partition("/")
@@ -54,12 +56,14 @@ class RouteChecks:
         new = sorted(line for line in lines if line not in self._verdicts)
         for each in new:
             self._verdicts[each] = "it is too long" if len(each) > LONGEST_LINE else ""
-        if new := [each for each in new if not self._verdicts[each]]:
-            text = "\n".join([*_START, *new, ""])
-            for number, why in _ALERT.findall(await self._master.check_text(text)):
-                at = int(number) - len(_START) - 1
-                if 0 <= at < len(new):
-                    self._verdicts[new[at]] = f"HAProxy refuses it: {why.strip()}"
+        while new := [each for each in new if not self._verdicts[each]]:
+            alerts = _ALERT.findall(await self._master.check_text("\n".join([*_START, *new, ""])))
+            places = [(int(number) - len(_START) - 1, why.strip()) for number, why in alerts]
+            found = [(at, why) for at, why in places if 0 <= at < len(new)]
+            for at, why in found:
+                self._verdicts[new[at]] = f"HAProxy refuses it: {why}"
+            if not found:
+                break
 
 
 def _rule_lines(table: RouteTable, rule: Rule) -> Iterator[str]:

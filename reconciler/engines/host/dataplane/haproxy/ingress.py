@@ -130,6 +130,7 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         *_binds(ingress.settings, listener),
         *_announced(ingress.settings),
         f"  timeout client {max(seconds, 60)}s",
+        "  http-request deny deny_status 400 if { req.hdrs -m reg '\\x00' }",
         f"  http-request set-var(txn.number) int({number})",
         "  http-request set-var(txn.authority) req.hdr(host)",
         "  http-request set-var(txn.host) req.hdr(host),lower,field(1,:),rtrim(.)",

@@ -9,6 +9,7 @@ LONGEST_LINE = 2000
 """Characters of a line of the configuration; HAProxy refuses a file with a line of 2,048."""
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _REFERENCE = re.compile(r"%REQ\(([^()]*)\)%")
+_BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _AUTHORITY = ":authority"
 
 
@@ -46,7 +47,7 @@ def references(value: str) -> list[str]:
 
 def path_text(text: str) -> str:
     """``text`` as it can be at the start of a path in a request: other characters are percent-encoded."""
-    return quote(text, safe="/%:@!$&'()*+,;=-._~")
+    return _BARE_PERCENT.sub("%25", quote(text, safe="/%:@!$&'()*+,;=-._~"))
 
 
 def _reference(name: str) -> str:

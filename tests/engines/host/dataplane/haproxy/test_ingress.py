@@ -124,6 +124,204 @@ def test_host_names_lead_to_their_workloads(path: Path) -> None:
     play(lambda: outside.plane, story)
 
 
+def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> None:
+    outside = Outside(path)
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        found = routes(
+            {"prefix": "/"},
+            {"prefix": "/api", "workloadLink": link(API), "replacePrefix": ""},
+            {"prefix": "/api/s", "replacePrefix": "/p%[src]'\\"},
+            {"regex": "/v[0-9]+/(a|b)}?'?", "workloadLink": link(API)},
+            {"prefix": "/ü; x", "workloadLink": link(API)},
+            {"prefix": "/h", "hostPrefix": "api.", "workloadLink": link(API)},
+        )
+        await outside.serve(domain("shop.example", acceptAllSubdomains=True, **found))
+        for where, body in {
+            "/": "web",
+            "/apis": "api",
+            "/v1/a": "api",
+            "/v1/a/": "web",
+            "/v12/b}'": "api",
+            "/%C3%BC;%20x/y": "api",
+            "//api": "web",
+            "/a%2fb": "web",
+            "/a/...": "web",
+            "/h": "web",
+        }.items():
+            assert ((await outside.get("shop.example", where)).body, where) == (body, where)
+        assert (await outside.get("api.shop.example", "/h")).body == "api"
+        await outside.get("shop.example", "/api?x=/y")
+        await outside.get("shop.example", "/api/x")
+        assert [head.split()[1] for head in outside.api.heads[-2:]] == ["/?x=/y", "/x"]
+        await outside.get("shop.example", "/api/s%41")
+        assert outside.head.split()[1] == "/p%25%5Bsrc%5D'%5C%41"
+        for trick in ("/x/../api", "/%2e%2e/api", "/x/.%2E", "/x%2f..%2Fapi", "/.;/api", "/x\\..\\api", "/./api"):
+            assert ((await outside.get("shop.example", trick)).status, trick) == (400, trick)
+
+    play(lambda: outside.plane, story)
+
+
+def test_clients_come_in_by_their_own_address_and_only_if_they_may(path: Path) -> None:
+    outside = Outside(path)
+    host = "web-alias.platform.test"
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        forged = ("X-Forwarded-For: 192.0.2.1, 198.51.100.7", "X-Forwarded-Proto: https", "Forwarded: for=192.0.2.1")
+        await outside.serve(inbound=("127.0.0.1", "2001:db8::/32"))
+        assert (await outside.get(host, "/", *forged)).status == 200
+        head = outside.head.lower()
+        assert "x-forwarded-for: 127.0.0.1\r\n" in head
+        assert "x-forwarded-proto: http\r\n" in head
+        assert f"x-forwarded-host: {host}\r\n" in head
+        assert "\r\nforwarded:" not in head
+        refused = await outside.get(host, "/", *forged, "Accept: application/json", source="127.0.0.3")
+        assert (refused.status, msgspec.json.decode(refused.body)["status"]) == (403, 403)
+        assert outside.plane.events == []
+
+        await outside.serve(inbound=("198.51.100.0/24",), proxies=1)
+        assert (await outside.get(host, "/", *forged)).status == 200
+        assert "x-forwarded-for: 198.51.100.7, 127.0.0.1\r\n" in outside.head.lower()
+        assert "x-forwarded-proto: https\r\n" in outside.head.lower()
+        assert (await outside.get(host)).status == 403
+        await outside.serve(inbound=("192.0.2.1",), proxies=2)
+        assert (await outside.get(host, "/", *forged)).status == 200
+        assert (await outside.get(host, "/", "X-Forwarded-For: 192.0.2.1")).status == 403
+
+        await outside.serve(inbound=())
+        assert (await outside.get(host)).status == 403
+        await outside.serve(inbound=("203.0.113.9",))
+        proxied = f"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        assert (await outside.send(proxied, "127.0.0.2")).status == 200
+        assert "x-forwarded-for: 203.0.113.9\r\n" in outside.head.lower()
+        assert (await outside.send(proxied)).status == 400
+
+    play(lambda: outside.plane, story)
+
+
+def test_routes_change_headers_and_answer_preflight_requests(path: Path) -> None:
+    outside = Outside(path)
+    hostile = "a\"b'c %[src] #d \\ $HOME"
+    changed = {"Host": "%REQ(:authority)%.internal", "X-Text": hostile, "X-Copy": "<%REQ(X-Own)%>"}
+    cors = {
+        "allowOrigins": [{"exact": "https://a.example"}, {"regex": "https://.*[.]b[.]example"}],
+        "allowMethods": ["GET", "PUT"],
+        "allowHeaders": ["X-Token"],
+        "exposeHeaders": ["X-Total"],
+        "maxAge": "1h30m",
+        "allowCredentials": True,
+    }
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        found = routes({"prefix": "/", "headers": {"request": {"set": changed}}}, cors=cors)
+        await outside.serve(domain("shop.example", **found))
+        answer = await outside.get("shop.example", "/", "X-Own: 7", "Origin: https://x.b.example")
+        assert answer.headers["access-control-allow-origin"] == "https://x.b.example"
+        assert answer.headers["access-control-expose-headers"] == "x-total"
+        head = outside.head
+        assert f"\r\nX-Text: {hostile}\r\n".lower() in head.lower()
+        assert "\r\nx-copy: <7>\r\n" in head.lower()
+        assert "\r\nhost: shop.example.internal\r\n" in head.lower()
+        count = len(outside.web.heads)
+        asked = "Access-Control-Request-Method: PUT"
+        preflight = "OPTIONS / HTTP/1.1\r\nHost: shop.example\r\nOrigin: https://a.example\r\n" + asked + "\r\n\r\n"
+        answer = await outside.send(preflight)
+        assert (answer.status, len(outside.web.heads)) == (204, count)
+        assert answer.headers["access-control-allow-methods"] == "get, put"
+        assert answer.headers["access-control-max-age"] == "5400"
+        assert answer.headers["access-control-allow-credentials"] == "true"
+        refused = await outside.send(preflight.replace("a.example", "a.example.evil"))
+        assert "access-control-allow-origin" not in refused.headers
+        await outside.get("web-alias.here.platform.test")
+        assert "\r\nhost: web-alias.platform.test\r\n" in outside.head.lower()
+
+    play(lambda: outside.plane, story)
+
+
+def test_what_haproxy_refuses_takes_nothing_else_down(path: Path) -> None:
+    outside = Outside(path)
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        wrong = routes(
+            {"regex": "(?<=a+)b"},
+            {"regex": "(?<=b+)c"},
+            {"prefix": "/long", "replacePrefix": "/" + "x" * 3000},
+            {"prefix": "/name", "headers": {"request": {"set": {"X Y\r\n": "1"}}}},
+            {"prefix": "/value", "headers": {"request": {"set": {"X": "1\r\nY: 2"}}}},
+            {"prefix": "/reference", "headers": {"request": {"set": {"X": "%REQ(a,b)%"}}}},
+            {"regex": "/\n  server x 1.2.3.4:5"},
+            {"prefix": "/", "workloadLink": link(API)},
+            cors={"allowOrigins": [{"regex": "(*)"}]},
+        )
+        fine = domain("fine.example", workloadLink=link(WEB))
+        await outside.serve(domain("wrong.example", **wrong), fine)
+        assert (await outside.get("fine.example")).body == "web"
+        assert (await outside.get("wrong.example", "/b", "Origin: https://a.example")).body == "api"
+        problems = outside.plane.dataplane.route_problems()
+        assert list(problems) == ["wrong.example"]
+        assert sorted(each.partition(" of ")[0] for each in problems["wrong.example"]) == [
+            "CORS",
+            *(f"route {number}" for number in range(1, 8)),
+        ]  # fmt: skip
+
+    play(lambda: outside.plane, story)
+
+
+def test_ambiguous_requests_are_refused_or_read_in_one_way(path: Path) -> None:
+    outside = Outside(path)
+    host = "web-alias.platform.test"
+    start = f"POST / HTTP/1.1\r\nHost: {host}\r\n"
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        await outside.serve(domain("shop.example", workloadLink=link(API)))
+        for request in (
+            f"{start}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+            f"{start}Content-Length: 5, 6\r\n\r\nhello!",
+            f"{start}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+            f"{start}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+            f"{start}Host: shop.example\r\n\r\n",
+            f"{start}X: a\x00b\r\n\r\n",
+            f"GET http://shop.example/ HTTP/1.1\r\nHost: {host}\r\n\r\n",
+            f"{start}X-Long: {'x' * 65_536}\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            f"GET /\u00fc HTTP/1.1\r\nHost: {host}\r\n\r\n",
+        ):
+            count = len(outside.web.heads) + len(outside.api.heads)
+            answer = await outside.send(request)
+            assert (answer.status in (400, 404, 0), request[:80]) == (True, request[:80])
+            assert len(outside.web.heads) + len(outside.api.heads) == count
+        # A length beside chunks is dropped: the replica cannot read another end of the body.
+        both = f"{start}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        assert (await outside.send(both)).status == 200
+        assert "content-length" not in outside.head.lower()
+
+    play(lambda: outside.plane, story)
+
+
+def test_a_port_of_another_program_is_an_error_and_not_the_end_of_the_rest(path: Path) -> None:
+    outside = Outside(path)
+
+    async def story(plane: Plane) -> None:
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", outside.ports[0]))
+            other.listen()
+            await outside.start()
+            await outside.serve()
+            assert "another program uses this port" in plane.dataplane.error(WEB)
+            assert plane.dataplane.address(WEB)
+        plane.dataplane.reroute()
+        await until(lambda: not plane.dataplane.error(WEB))
+        await until(lambda: plane.dataplane.routes_in_force)
+        assert (await outside.get("web-alias.platform.test")).body == "web"
+
+    play(lambda: outside.plane, story)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
