@@ -101,8 +101,12 @@ class ServicePorts:
         self._write()
 
     def release(self, key: Key) -> None:
-        """Release the port of a deleted workload."""
-        if self._ports.pop(_name(key), None) is not None:
+        """Release the port of a deleted workload, and those of its further endpoints, named ``NAME:PORT``."""
+        name = _name(key)
+        released = [each for each in self._ports if each == name or each.startswith(f"{name}:")]
+        for each in released:
+            del self._ports[each]
+        if released:
             self._write()
 
     def _read(self) -> dict[str, int]:

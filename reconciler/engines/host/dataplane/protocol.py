@@ -64,6 +64,11 @@ class Traffic(msgspec.Struct, frozen=True):
     waiting: int = 0
     active_seconds: float | None = None
 
+    def plus(self, other: Traffic) -> Traffic:
+        """The counts of both together."""
+        arrived, active = self.arrived + other.arrived, self.active + other.active
+        return Traffic(arrived, active, self.waiting + other.waiting)
+
 
 LatencyListener = Callable[[Key, str, float], None]
 """Takes the workload and the name of the replica that answered a request, and the milliseconds until the response."""

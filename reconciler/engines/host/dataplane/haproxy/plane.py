@@ -157,7 +157,11 @@ class HaproxyDataPlane:
         await self._applied()
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
-        return {decode_key(name): self._proxy.live[name].traffic for name in names & self._proxy.live.keys()}
+        found: dict[Key, Traffic] = {}
+        for name in names & self._proxy.live.keys():
+            key, traffic = decode_key(name), self._proxy.live[name].traffic
+            found[key] = found[key].plus(traffic) if key in found else traffic
+        return found
 
     def live_servers(self, key: Key) -> dict[str, LiveServer]:
         """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""
@@ -186,7 +190,7 @@ class HaproxyDataPlane:
         """Compare everything if it is time for that; else bring updated workloads to what is wanted."""
         updated, self._updated = self._updated, set()
         if self._clock.monotonic() < self._due:
-            await self._apply({backend_name(key) for key in updated})
+            await self._apply({name for key in updated for name in self._wanted.names(key)})
             return
         self._due = float("inf")
         await self._reconcile()

@@ -43,7 +43,9 @@ class WantedState:
         self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._proven: dict[Key, set[tuple[str, str]]] = {}
+        self._backends: dict[Key, tuple[str, ...]] = {}
         self._names: dict[str, Key] = {}
+        self._ports_of: dict[str, tuple[int, str]] = {}
         self._ordered: list[str] | None = None
         self._built: dict[str, Backend] = {}
         self._unproven: set[str] = set()
@@ -54,8 +56,9 @@ class WantedState:
     def update(self, key: Key, ready: tuple[Endpoint, ...], now: float = 0.0) -> None:
         """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
         self._fresh[backend_name(key)] = now + FRESH_SECONDS
-        self._built.pop(backend_name(key), None)
-        self._noted.pop(backend_name(key), None)
+        for name in self.names(key):
+            self._built.pop(name, None)
+            self._noted.pop(name, None)
         self._ready[key] = ready
         names = {encode(each.name) for each in ready}
         self._proven[key] = {proven for proven in self._proven.get(key, ()) if proven[0] in names}
@@ -78,30 +81,49 @@ class WantedState:
         key = service.key
         if self.services.get(key) == service:
             return False
-        if key not in self.services:
-            self._names[backend_name(key)] = key
-            self._ordered = None
         self.services[key] = service
-        self._built.pop(backend_name(key), None)
+        self._name(key)
         return True
 
     def route(self, outside: Mapping[Key, Outside]) -> None:
         """Take requests from outside as in ``outside`` from now on."""
         if outside is not self._outside:
-            for key in outside.keys() | self._outside.keys():
-                if outside.get(key) != self._outside.get(key):
-                    self._built.pop(backend_name(key), None)
+            keys = outside.keys() | self._outside.keys()
+            changed = [key for key in keys if outside.get(key) != self._outside.get(key)]
             self._outside = outside
+            for key in changed:
+                if key in self.services:
+                    self._name(key)
 
     def withdraw(self, key: Key) -> bool:
         """Serve ``key`` no longer; return whether it was served."""
         self.errors.pop(key, None)
-        self._ordered = None
-        self._names.pop(backend_name(key), None)
-        self._built.pop(backend_name(key), None)
-        self._unproven.discard(backend_name(key))
-        self._noted.pop(backend_name(key), None)
+        self._drop(key)
         return self.services.pop(key, None) is not None
+
+    def names(self, key: Key) -> tuple[str, ...]:
+        """The backends of a served workload: that of its first port, and those of others that routes lead to."""
+        return self._backends.get(key, ())
+
+    def _name(self, key: Key) -> None:
+        """Make the backends of ``key`` anew."""
+        outside = self._outside.get(key)
+        declared = {0: "", **dict(outside.ports)} if outside is not None else {0: ""}
+        wanted = tuple(backend_name(key, port) for port in declared)
+        if wanted != self.names(key):
+            self._drop(key)
+            self._backends[key] = wanted
+            self._names |= dict.fromkeys(wanted, key)
+            self._ports_of |= dict(zip(wanted, declared.items(), strict=True))
+        for name in wanted:
+            self._built.pop(name, None)
+
+    def _drop(self, key: Key) -> None:
+        self._ordered = None
+        for name in self._backends.pop(key, ()):
+            for each in (self._names, self._ports_of, self._built, self._noted):
+                each.pop(name, None)
+            self._unproven.discard(name)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted workload, and release its port."""
@@ -154,19 +176,22 @@ class WantedState:
     def holds(self, monotonic: float, epoch: float) -> dict[str, int]:
         """The backends whose requests an operator holds, each with the end of the hold in seconds of the epoch."""
         ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
-        return {backend_name(key): ceil(epoch + left) for key, left in ends.items()}
+        return {name: ceil(epoch + left) for key, left in ends.items() for name in self.names(key)}
 
     def _backend(self, name: str, live: LiveBackend | None, now: float) -> Backend | None:
         """The backend ``name``: the same object until it changes. None if it cannot be served."""
         if live is not None and (built := self._built.get(name)) is not None:
             return built
         key = self._names[name]
+        declared, protocol = self._ports_of[name]
         service = replace(self.services[key], outside=self._outside.get(key))
-        if (port := self._usable_port(key, live is not None)) is None:
+        if declared:
+            service = replace(service, port=declared, protocol=protocol)
+        if (port := self._usable_port(_place(key, declared), live is not None)) is None:
             return None
         if live is not None:
             self._note(key, live)
-        made = Backend(service, port, self._servers(service, live, now))
+        made = Backend(service, port, self._servers(service, live, now), declared)
         unproven = not service.max_concurrency and any(each.limit for each in made.servers)
         (self._unproven.add if unproven else self._unproven.discard)(name)
         # Its servers are those of the live process until they are known, and none while an operator holds it.
@@ -211,3 +236,8 @@ class WantedState:
             return known
         self.errors[key] = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: another program uses this port"
         return None
+
+
+def _place(key: Key, declared: int) -> Key:
+    """The key of the port of this host for a port of a workload; ``declared`` is 0 for its first one."""
+    return Key(key.kind, key.gvc, f"{key.name}:{declared}") if declared else key

@@ -104,13 +104,19 @@ class _Builder:
         for entry in self._hosts.values():
             if entry.target is not None and entry.site:
                 used.setdefault(entry.target.key, set()).add(entry.site)
+        ports: dict[Key, set[int]] = {}
+        targets = [*(each.target for each in self._rules), *(each.target for each in self._streams.values())]
+        for target in targets:
+            if target.port:
+                ports.setdefault(target.key, set()).add(target.port)
         sites = {each.id: each for each in self._sites}
         found = {}
         for key, served in self._workloads.items():
             if (gvc := self._inputs.gvcs.get(key.gvc)) is not None:
                 host = f"{key.name}-{gvc.alias}.{self._inputs.endpoint_domain}"
                 mine = tuple(sites[each] for each in sorted(used.get(key, ())) if each in sites)
-                found[key] = Outside(host, served.inbound, gvc.trusted_proxies, mine, tuple(rules.get(key, ())))
+                more = tuple((number, served.ports[number]) for number in sorted(ports.get(key, ())))
+                found[key] = Outside(host, served.inbound, gvc.trusted_proxies, mine, tuple(rules.get(key, ())), more)
         return found
 
     def _add_own(self, key: Key) -> None:

@@ -75,7 +75,8 @@ class Stream(msgspec.Struct, frozen=True):
 class Outside(msgspec.Struct, frozen=True):
     """How a workload takes requests from outside.
 
-    ``host`` is its canonical endpoint. ``inbound`` are the addresses and ranges that may send requests. The last
+    ``host`` is its canonical endpoint. ``ports`` are those besides its first one that requests may go to, with their
+    protocols. ``inbound`` are the addresses and ranges that may send requests. The last
     ``trusted_proxies`` addresses of X-Forwarded-For are believed; the first of these is the client's.
     """
 
@@ -84,6 +85,7 @@ class Outside(msgspec.Struct, frozen=True):
     trusted_proxies: int = 0
     sites: tuple[Site, ...] = ()
     rules: tuple[Rule, ...] = ()
+    ports: tuple[tuple[int, str], ...] = ()
 
 
 class RouteTable(msgspec.Struct, frozen=True):
@@ -103,12 +105,6 @@ class RouteTable(msgspec.Struct, frozen=True):
     problems: dict[str, tuple[str, ...]] = {}
     endpoints: dict[Key, tuple[str, ...]] = {}
     workloads: dict[Key, Outside] = {}
-
-    @property
-    def targets(self) -> set[Target]:
-        """All ports of workloads that requests may go to."""
-        found = {entry.target for entry in self.hosts.values() if entry.target is not None}
-        return found | {each.target for each in self.rules} | {each.target for each in self.streams}
 
 
 def normalize_host(text: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.host.dataplane.routing.table import RouteTable
@@ -18,10 +19,11 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, end, play
-from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, ask, until
 from tests.support.programs import tool
 
 WEB, API = Key(Kind.WORKLOAD, "shop", "web"), Key(Kind.WORKLOAD, "shop", "api")
+ADMIN, STREAM = 9000, 5432
 EVERYONE = ("0.0.0.0/0",)
 
 
@@ -57,8 +59,9 @@ class Outside:
 
     async def serve(self, *domains: Domain, inbound: tuple[str, ...] = EVERYONE, proxies: int = 0) -> None:
         """Serve ``domains``, and return when it is in force."""
-        served = tuple(ServedWorkload(key, {PORT: "http"}, inbound) for key in (WEB, API))
-        gvcs = {"shop": GvcRouting("alias", "gvc.example", trusted_proxies=proxies)}
+        ports = {PORT: "http", ADMIN: "http", STREAM: "tcp"}
+        served = tuple(ServedWorkload(key, ports, inbound) for key in (WEB, API))
+        gvcs = {"shop": GvcRouting("alias", "gvc.example", dedicated=True, trusted_proxies=proxies)}
         self.table = build_table(RoutingInput("here", "platform.test", served, gvcs, domains))
         self.plane.dataplane.reroute()
         await until(lambda: self.plane.dataplane.routes_in_force)
@@ -159,6 +162,34 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
         assert outside.head.split()[1] == "/p%25%5Bsrc%5D'%5C%41"
         for trick in ("/x/../api", "/%2e%2e/api", "/x/.%2E", "/x%2f..%2Fapi", "/.;/api", "/x\\..\\api", "/./api"):
             assert ((await outside.get("shop.example", trick)).status, trick) == (400, trick)
+
+    play(lambda: outside.plane, story)
+
+
+def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> None:
+    outside = Outside(path)
+    number = _free_port()
+
+    async def story(plane: Plane) -> None:
+        await outside.start()
+        admin, stream = await WebReplica("admin").start(), await Replica("stream").start()
+        ports = {
+            str(port): each.endpoint.address for port, each in ((PORT, outside.web), (ADMIN, admin), (STREAM, stream))
+        }
+        plane.dataplane.update(WEB, (Endpoint("web", ports[str(PORT)], ports, 1),))
+        found = routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN}, {"prefix": "/own", "port": PORT})
+        tcp = {
+            "ports": [{"number": number, "protocol": "tcp", "routes": [{"workloadLink": link(WEB), "port": STREAM}]}]
+        }
+        await outside.serve(domain("shop.example", **found), domain("stream.example", **tcp))
+        bodies = [(await outside.get("shop.example", where)).body for where in ("/", "/admin", "/own")]
+        assert bodies == ["web", "admin", "web"]
+        assert await ask(f"127.0.0.1:{number}") == "stream hello"
+        counts = (await plane.dataplane.traffic())[WEB]
+        assert counts.arrived >= 4
+        await outside.serve(inbound=())
+        await outside.serve(domain("stream.example", **tcp), inbound=())
+        assert await ask(f"127.0.0.1:{number}") == ""
 
     play(lambda: outside.plane, story)
 
