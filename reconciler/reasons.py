@@ -300,6 +300,8 @@ class Reason(StrEnum):
     CERTIFICATE_FAILED = ("CertificateFailed",
         _warning("An order of a certificate failed; the message has the reason and the time of the next order. The "
                  "former certificate is served until it expires."))
+    ROUTE_NOT_SERVED = ("RouteNotServed",
+        _warning("A part of a domain is not served at a location, such as a route that HAProxy refuses."))
     FIREWALL_RESTORED = ("FirewallRestored",
         _warning("Another program changed or removed the firewall of the containers; the daemon wrote it again."))
     PROXY_FAILED = ("ProxyFailed",

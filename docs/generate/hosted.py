@@ -91,7 +91,8 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/runtimes/{runtime}/limitations.py"),
             *_written(f"{package}/runtimes/limitations.py"),
             *_written(f"{package}/dataplane/builtin.py", "limitations"),
-            *_written(f"{package}/dataplane/haproxy/plane.py", "limitations"),
+            *_written(f"{package}/dataplane/haproxy/program.py", "limitations"),
+            *_written(f"{package}/dataplane/routing/router.py", "unserved_routes"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
             *_written(f"{package}/metrics/scraper.py", "limitations"),
         ):

@@ -36,7 +36,7 @@ from reconciler.status.publisher import StatusPublisher
 from reconciler.status.waiting import end_expired, next_expiry, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
-ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
+ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET, Kind.DOMAIN})
 """Kinds recorded without a location, which reach an engine through the workloads that use them."""
 
 REASON_ADOPTED = "adopt"

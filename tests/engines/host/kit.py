@@ -16,7 +16,7 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.protocol import EngineEvent
 from reconciler.planning.plan import Action
-from reconciler.settings import HostSettings, LocationSettings, Settings
+from reconciler.settings import HostSettings, IngressSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
 from tests.support.plans import Bench, ends, plan, step
@@ -27,7 +27,13 @@ WEB = "workload/shop/web"
 class Host(Bench):
     """A host engine over programs that there are not, and a clock of ours."""
 
-    def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime, dataplane: str = "builtin") -> None:
+    def __init__(
+        self,
+        path: Path,
+        runtime: type[FakeRuntime] = FakeRuntime,
+        dataplane: str = "builtin",
+        ingress: IngressSettings | None = None,
+    ) -> None:
         self._runtime = runtime
         self.time = QuickClock()
         self.time.start()
@@ -37,7 +43,7 @@ class Host(Bench):
             "acme",
             (),
             path,
-            locations={"here": LocationSettings("host", dataplane=dataplane)},
+            locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
             host=HostSettings(termination_scale=0.0, default_user="root"),
         )
         self.root = path / "here"

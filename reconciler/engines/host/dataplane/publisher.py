@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake, read_no_wake
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
@@ -95,11 +95,15 @@ class ServicePublisher:
         ingress = bound.ingress if bound is not None else None
         self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
         routes = self._router.table if self._router is not None else RouteTable
-        context = PlaneContext(ports, settings.host.hold, site.clock, append_event, wake, changed, ingress, routes)
+        context = PlaneContext(
+            ports, settings.host.hold, site.clock, append_event, wake, self._on_change, ingress, routes
+        )
         self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
         self._root = root
+        self._changed = changed
         self._records = site.records
         self._append_event = append_event
+        self._problems: Mapping[str, tuple[str, ...]] = {}
         self._holds = HoldTimes(site.clock)
         self._no_wake: dict[Key, NoWake] = {}
 
@@ -118,6 +122,16 @@ class ServicePublisher:
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs until it is cancelled: the data plane, and the events of new holds."""
         return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event)
+
+    def _on_change(self) -> None:
+        """Report new problems of domains."""
+        problems = self.dataplane.route_problems()
+        for name, texts in problems.items():
+            for each in texts:
+                if each not in self._problems.get(name, ()):
+                    self._append_event(EngineEvent(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, each))
+        self._problems = problems
+        self._changed()
 
     def read_tags(self, key: Key, body: bytes) -> None:
         """Read from the manifest of a workload which requests start no replica."""
@@ -159,9 +173,11 @@ class ServicePublisher:
         """Why the workload is not served at its address; "" if it is."""
         return self.dataplane.error(key)
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """A sentence for each part of ``wanted`` that the data plane does not enforce."""
-        return self.dataplane.limitations(wanted)
+        yield from self.dataplane.limitations(wanted)
+        if self._router is not None:
+            yield from self._router.unserved(wanted.key, self.dataplane.route_problems())
 
     async def _synchronize(self, key: Key) -> bool:
         """Return once the data plane serves a workload as wanted; False if it does not."""

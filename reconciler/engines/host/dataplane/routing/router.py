@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 import msgspec
 
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
@@ -58,6 +60,21 @@ class Router:
         if self._workloads.pop(key, None) is not None:
             self._table = None
 
+    def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+        """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``."""
+        if problems:
+            for name, texts in problems.items():
+                if self._leads_to(name, key):
+                    yield from unserved_routes(name, texts)
+
+    def _leads_to(self, name: str, key: Key) -> bool:
+        _, domain = self._domains.get(Key(Kind.DOMAIN, "", name), ("", None))
+        if domain is None:
+            return False
+        spec, gvc = domain.spec, f"/gvc/{key.gvc}"
+        links = (spec.workload_link, *(route.workload_link for port in spec.ports for route in port.routes))
+        return spec.gvc_link.endswith(gvc) or any(each.endswith(f"{gvc}/workload/{key.name}") for each in links)
+
     def table(self) -> RouteTable:
         """The current table."""
         if self._table is None:
@@ -74,3 +91,9 @@ class Router:
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
         if self._gvcs.get(name) != found:
             self._gvcs[name], self._table = found, None
+
+
+def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:
+    """What of the domain ``name`` is not served, and why."""
+    for each in problems:
+        yield f"The domain {name} is not served as it is declared: {each}."

@@ -79,8 +79,8 @@ class Browser:
         host, _, port = address.rpartition(":")
         return cls(*await asyncio.open_connection(host, int(port)))
 
-    def send(self, *headers: str) -> None:
-        lines = ("GET / HTTP/1.1", "Host: web", *headers, "", "")
+    def send(self, *headers: str, host: str = "web") -> None:
+        lines = ("GET / HTTP/1.1", f"Host: {host}", *headers, "", "")
         self._writer.write("\r\n".join(lines).encode())
 
     async def answer(self) -> Answer:
@@ -98,14 +98,14 @@ class Browser:
         self._writer.close()
 
 
-async def get(address: str, *headers: str) -> Answer:
-    """The answer to one request on a connection of its own; 0 where nothing listens."""
+async def get(address: str, *headers: str, host: str = "web") -> Answer:
+    """The answer to one request for ``host`` on a connection of its own; 0 where nothing listens."""
     try:
         browser = await Browser.to(address)
     except OSError:
         return Answer(0, {}, "")
     try:
-        browser.send("Connection: close", *headers)
+        browser.send("Connection: close", *headers, host=host)
         return await browser.answer()
     finally:
         browser.close()

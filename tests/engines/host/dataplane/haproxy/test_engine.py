@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from tests.engines.host.dataplane.haproxy.kit import WebReplica, end, get
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Health, Record
+from reconciler.reasons import Reason
+from reconciler.settings import IngressSettings
+from tests.engines.host.dataplane.haproxy.kit import KEY, WebReplica, end, get
 from tests.engines.host.dataplane.kit import until
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, play_on
@@ -86,3 +93,62 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         assert (await get(address)).status == 0
 
     play_on(lambda: Host(path, Watched, "haproxy"), story)
+
+
+def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        settings = IngressSettings(("127.0.0.1",), first.getsockname()[1], second.getsockname()[1])
+    at = f"127.0.0.1:{settings.http_port}"
+
+    async def story(host: Host) -> None:
+        fleet = Fleet(host, WebReplica)
+        await ask_for(host, autoscaling=STEADY)
+        await fleet.pass_until(1)
+        [name] = [each.name for each in host.replicas()]
+        await address_of(host)
+        assert await served(host, at, "shop.example") == 404
+        route = {"workloadLink": "/org/acme/gvc/shop/workload/web", "prefix": "/"}
+        wrong = {"workloadLink": "/org/acme/gvc/shop/workload/web", "regex": "(?<=a+)"}
+        put(host, Kind.DOMAIN, "shop.example", {"ports": [{"number": 443, "routes": [route, wrong]}]})
+        host.engine.refresh()
+        assert await served(host, at, "shop.example", 403) == 403
+        assert await endpoints(host) == ["shop.example"]
+        [event] = [each for each in host.engine.news() if each.reason is Reason.ROUTE_NOT_SERVED]
+        assert event.key == Key(Kind.DOMAIN, "", "shop.example")
+        lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
+        assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
+        put(host, Kind.GVC, "shop", {"domain": "old.example"})
+        host.records.applied.remove(Key(Kind.DOMAIN, "", "shop.example"))
+        host.engine.refresh()
+        assert await served(host, at, "shop.example", 404) == 404
+        assert await served(host, at, "web.old.example", 403) == 403
+        assert [each.name for each in host.replicas()] == [name]
+
+    play_on(lambda: Host(path, FakeRuntime, "haproxy", settings), story)
+
+
+def put(host: Host, kind: Kind, name: str, spec: dict[str, Any]) -> None:
+    """Record a resource as applied."""
+    body = msgspec.json.encode({"kind": str(kind), "name": name, "spec": spec})
+    host.records.applied.put(Record(Key(kind, "", name), "", "shop", f"{spec}", body, 1, "recorded", Health.HEALTHY))
+
+
+async def served(host: Host, address: str, name: str, status: int = 404) -> int:
+    """The status of a request for a host name, once it is ``status``."""
+    for _ in range(1000):
+        found = (await get(address, host=name)).status
+        if found == status:
+            break
+        await host.time.advance(0.1)
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def endpoints(host: Host) -> list[str]:
+    """The addresses of the workload by domains, as recorded."""
+    await host.record()
+    [record] = host.records.applied.get(KEY)
+    found: list[str] = msgspec.json.decode(record.state)["workload"]["domainEndpoints"]
+    return found
