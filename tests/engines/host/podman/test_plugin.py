@@ -20,7 +20,6 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Command, External, Firewall, Options
 from reconciler.settings import PodmanSettings, Settings
 from tests.engines.host.podman.kit import KEY
-from tests.support.programs import tool
 
 PODMAN = Capabilities(
     version="5.4.2",
@@ -132,24 +131,6 @@ def test_doctor_names_the_packages_for_object_stores(monkeypatch: pytest.MonkeyP
     assert "apt-get install rclone fuse3" not in advice()
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "rclone" else f"/usr/bin/{name}")
     assert "apt-get install rclone fuse3" in advice()
-
-
-def test_doctor_names_the_settings_that_separate_containers(tmp_path: Path) -> None:
-    tool("nft", "nftables")
-    bridge = tmp_path / "sys" / "net" / "bridge"
-    bridge.mkdir(parents=True)
-
-    def advice() -> str:
-        settings = Settings("acme", (), Path("/state"))
-        return "\n".join(
-            each.advice for each in runtime_plugin("podman").check_host(settings, tmp_path, own_user=False)
-        )
-
-    wanted = "sysctl net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1"
-    (bridge / "bridge-nf-call-iptables").write_text("1\n")
-    assert wanted in advice()
-    (bridge / "bridge-nf-call-ip6tables").write_text("1\n")
-    assert wanted not in advice()
 
 
 def test_doctor_reports_who_can_read_secrets_in_variables(tmp_path: Path) -> None:

@@ -353,6 +353,8 @@ def test_the_firewall_follows_the_manifest_while_containers_run(tmp_path: Path, 
                 while not await reaches(*listener):
                     pass
                 assert not await reaches(network.address, 8080)
+                ports = [each for name in service.bridges() for each in Path("/sys/class/net", name).glob("brif/*")]
+                assert [(each / "isolated").read_text().strip() for each in ports] == ["1", "1"]
 
     run(story())
 

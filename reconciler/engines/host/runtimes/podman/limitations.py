@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.runtimes.limitations import schedule
-from reconciler.engines.host.runtimes.podman.network.firewall import sees_bridged_packets
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
@@ -40,11 +39,6 @@ def _firewall(known: Capabilities) -> Iterator[str]:
         yield (
             "The firewall is not enforced: the containers reach whatever this host reaches, and those of other "
             "workloads at the same location."
-        )
-    elif not sees_bridged_packets():
-        yield (
-            "Containers at this location reach each other whatever internal.inboundAllowType allows: load "
-            "br_netfilter, and set net.bridge.bridge-nf-call-iptables and bridge-nf-call-ip6tables to 1."
         )
 
 

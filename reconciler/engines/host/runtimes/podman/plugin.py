@@ -24,7 +24,6 @@ _HELPERS = {
     "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
     "conmon": (Path("/usr/bin/conmon"), Path("/usr/libexec/podman/conmon")),
 }
-_BRIDGED = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables")
 _HYBRID = Path("/sys/fs/cgroup/unified")
 
 
@@ -59,7 +58,7 @@ class PodmanPlugin:
 
         return ContainerFolders(root).snapshot()
 
-    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:  # noqa: ARG002
         """Podman and its parts are required, its socket too; nftables is recommended; variables can be read."""
         path = socket_path(settings)
         if shutil.which("podman") is None:
@@ -77,11 +76,6 @@ class PodmanPlugin:
         if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None:
             message = "nft is not installed: containers have no firewall, and user 1337 has a network"
             yield HostProblem(message, "apt-get install nftables")
-        elif not all(_is_set(proc / "sys/net/bridge" / name) for name in _BRIDGED):
-            message = "nftables does not see what containers send each other: they are not separated from each other"
-            yield HostProblem(
-                message, f"modprobe br_netfilter && sysctl net.bridge.{'=1 net.bridge.'.join(_BRIDGED)}=1"
-            )
         if shutil.which("rclone") is None or shutil.which("fusermount3") is None:
             message = "rclone or fuse3 is not installed: containers see no object stores"
             yield HostProblem(message, "apt-get install rclone fuse3")
@@ -95,13 +89,6 @@ def socket_path(settings: Settings) -> Path:
         return settings.podman.socket
     below = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     return Path(below, "podman", "podman.sock")
-
-
-def _is_set(path: Path) -> bool:
-    try:
-        return path.read_text(encoding="ascii").strip() == "1"
-    except OSError:
-        return False
 
 
 def _answers(path: Path) -> bool:

@@ -24,14 +24,16 @@ from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
-from reconciler.engines.host.runtimes.podman.programs import find_tool, run_nft
+from reconciler.engines.host.runtimes.podman.programs import INTERFACES, find_tool, run_nft
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
+from reconciler.listing import list_paths
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
 
-_BRIDGED = [Path("/proc/sys/net/bridge", name) for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables")]
+_PRIVATE = {"ipv4/conf/{}/proxy_arp_pvlan": "1", "ipv4/neigh/{}/proxy_delay": "0", "ipv4/conf/{}/send_redirects": "0"}
+"""Settings with which this host answers for the other sandboxes on its bridge, at once, and forwards their packets."""
 _RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _EXPIRY_SECONDS = 600.0
 """Seconds for which an address of a host name stays allowed after the last answer that had it."""
@@ -69,6 +71,7 @@ class Firewall:
         self._resolvers: tuple[str, ...] = ()
         self._written: list[str] | None = None
         self._listing: str | None = None
+        self._isolated = False
         self._writing = asyncio.Lock()
 
     @property
@@ -100,6 +103,7 @@ class Firewall:
     def admit(self, sandbox: ContainerId, address: str) -> None:
         """Apply the policy of its workload to a sandbox, which before reaches nothing, after the next ``write``."""
         self._sandboxes[sandbox] = address
+        self._isolated = False
 
     def release(self, sandbox: ContainerId) -> None:
         """Forget a sandbox; the next one with its address may belong to another workload."""
@@ -111,8 +115,8 @@ class Firewall:
             if not self._bridge:
                 return
             wanted = table_rules(self._table, self._bridge, self._known())
-            if wanted != self._written:
-                self._written = None
+            if wanted != self._written or not self._isolated:
+                self._written, self._isolated = None, True
                 await asyncio.to_thread(self._apply, wanted)
                 self._written = wanted
 
@@ -167,6 +171,11 @@ class Firewall:
             # On a full disk, the next daemon allows less until it has read its records.
             write_atomic(self._path, msgspec.json.encode(stored), 0o600)
         run_nft(wanted, "the firewall of containers cannot be written")
+        try:
+            isolate_sandboxes(self._bridge)
+        except OSError as error:
+            message = f"containers cannot be separated from each other: {error}"
+            raise EngineError(message, reason=Reason.RUNTIME_FAILED) from error
 
     def _list(self) -> str | None:
         """The table as nft shows it; "" without one, None where nft gives no answer."""
@@ -180,11 +189,20 @@ class Firewall:
         return done.stdout
 
 
-def sees_bridged_packets() -> bool:
-    """Whether nftables of this host sees packets between sandboxes, which are on the same bridge. Blocks."""
-    with suppress(OSError):
-        return all(each.read_text(encoding="ascii").strip() == "1" for each in _BRIDGED)
-    return False
+def isolate_sandboxes(bridge: str) -> None:
+    """Let all that sandboxes on ``bridge`` send each other pass this host, and so its nftables. Blocks. Raises OSError.
+
+    Otherwise the kernel shows nftables what stays on a bridge only with br_netfilter, and IPv6 needs no address there.
+    Does nothing before the bridge exists.
+    """
+    if not (INTERFACES / bridge).exists():
+        return
+    for path, value in _PRIVATE.items():
+        Path("/proc/sys/net", path.format(bridge)).write_text(value, encoding="ascii")
+    for port in list_paths(INTERFACES / bridge / "brif", "*"):
+        # A sandbox may end meanwhile.
+        with suppress(FileNotFoundError):
+            (port / "isolated").write_text("1", encoding="ascii")
 
 
 def _resolvers() -> Iterator[str]:
