@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts in place what pip cannot: `venv` what a virtual environment needs, `tools` what some tests drive, `soak` what
-# only the long forms need.
+# only the long forms need, `bench` what measures the data plane (with Caddy beside it, where that is installed).
 # As root it installs Debian packages that are missing. Otherwise it names them: without `venv` nothing works, so that
 # fails; tests without their tool skip themselves and say so, except where CI is set, where nothing may be missing.
 set -eu
@@ -54,12 +54,17 @@ tools)
     need pebble command_exists pebble
     need fuse3 command_exists fusermount3
     ;;
+bench)
+    need haproxy command_exists haproxy
+    need wrk command_exists wrk
+    need nghttp2-client command_exists h2load
+    ;;
 soak)
     need debootstrap command_exists debootstrap
     need systemd-container command_exists systemd-nspawn
     ;;
 *)
-    echo "usage: $0 venv|tools|soak" >&2
+    echo "usage: $0 venv|tools|soak|bench" >&2
     exit 2
     ;;
 esac
