@@ -17,11 +17,9 @@ from string import Template
 import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
-from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
-from reconciler.engines.host.dataplane.haproxy.quoting import quoted
+from reconciler.engines.host.dataplane.haproxy.outside import no_wake_lines, outside_lines
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
-from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
 
 CONFIG, HOLD, HOLDS, PAGES = "haproxy.cfg", "hold.lua", "holds.map", "pages"
@@ -246,7 +244,7 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         f"  bind {ADDRESS}:{backend.port}",
         *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
         *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
-        *(_no_wake(service.no_wake, name) if mode == "http" else []),
+        *(no_wake_lines(name, service.no_wake) if mode == "http" else []),
         f"  default_backend {name}",
         f"backend {name} from {mode}-backend{'-outside' if outside is not None else ''}",
         *(outside_lines(outside) if outside is not None else ()),
@@ -258,15 +256,6 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _no_wake(requests: NoWake, backend: str) -> list[str]:
-    """Refuse requests that start no replica while none is ready, before they reach the backend and its counts."""
-    agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
-    forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
-    lines = [f"  acl no_wake {form} -- {quoted(value)}" for form, values in forms for value in values]
-    refuse = f"  http-request deny deny_status 503 if {{ nbsrv({backend}) eq 0 }} !{{ stopping }} no_wake"
-    return [*lines, refuse] if lines else []
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:

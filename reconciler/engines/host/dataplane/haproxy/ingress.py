@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.haproxy.config import backend_name
-from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients
+from reconciler.engines.host.dataplane.haproxy.config import REQUEST_LINE, backend_name
+from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
 from reconciler.engines.host.dataplane.haproxy.quoting import path_text, quoted
+from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Site, Target
 from reconciler.settings import IngressSettings
 
@@ -24,6 +25,9 @@ NO_ROUTE = "_none"
 
 _BY_RULES = "-"
 """The backend of a host name whose rules decide."""
+
+_AT_ONCE = 20
+"""Names on a line: HAProxy takes 64 words."""
 
 _DOTS = r"(^|[/\\;]|%2f|%5c)(\.|%2e){1,2}([/\\;]|%2f|%5c|$)"
 """A segment `.` or `..` of a path, however it is written."""
@@ -41,11 +45,12 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Ingress(msgspec.Struct, frozen=True):
-    """All that the frontends are made of."""
+    """All that the frontends are made of. ``lines`` are for single workloads, once the backend is found."""
 
     settings: IngressSettings
     table: RouteTable = RouteTable()
     listeners: tuple[Listener, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def listeners(settings: IngressSettings, table: RouteTable, tls: str = "") -> Iterator[Listener]:
@@ -146,10 +151,25 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         " if by_rules !{ var(txn.route) -m found }",
         "  http-request set-var(txn.rule) var(txn.route),field(2,|) if { var(txn.route) -m found }",
         "  http-request set-var(txn.backend) var(txn.route),field(1,|) if { var(txn.route) -m found }",
+        *ingress.lines,
         "  use_backend %[var(txn.backend)] if { var(txn.backend) -m found } !by_rules",
         f"  default_backend {NO_ROUTE}",
     ]
     return "\n".join([*lines, ""])
+
+
+def service_lines(services: Iterable[Service]) -> tuple[str, ...]:
+    """What frontends do for single workloads: they log requests whose latency counts, and wake none for some."""
+    served = sorted((each for each in services if each.protocol != "tcp"), key=lambda each: each.key)
+    measured = [backend_name(each.key) for each in served if each.measures_latency]
+    lines = ["  log global", f"  log-format {REQUEST_LINE}"] if measured else []
+    parts = (measured[start : start + _AT_ONCE] for start in range(0, len(measured), _AT_ONCE))
+    lines += [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
+    lines += ["  http-request set-log-level silent unless measured"] if measured else []
+    for each in served:
+        name = backend_name(each.key)
+        lines += no_wake_lines(name, each.no_wake, f"no_wake:{name}", f"{{ var(txn.backend) -m str {name} }} ")
+    return tuple(lines)
 
 
 def frontend_name(number: int) -> str:

@@ -21,6 +21,7 @@ from reconciler.engines.host.dataplane.haproxy.quoting import (
 )
 from reconciler.engines.host.dataplane.routing.table import Outside, Rule, Site
 from reconciler.model.kinds.domain import Cors, Origin
+from reconciler.model.no_wake import NoWake
 
 _EVERYONE = {"0.0.0.0/0", "::/0"}
 _AT_ONCE = 20
@@ -55,6 +56,19 @@ def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
         yield "  acl allowed always_false"
     for start in range(0, len(words), _AT_ONCE):
         yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
+
+
+def no_wake_lines(backend: str, requests: NoWake, name: str = "no_wake", where: str = "") -> Iterator[str]:
+    """Refuse requests that start no replica while none is ready, before they reach the backend and its counts.
+
+    ``name`` is that of the condition, and ``where`` another condition.
+    """
+    agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
+    forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
+    lines = [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values]
+    if lines:
+        yield from lines
+        yield f"  http-request deny deny_status 503 if {where}{{ nbsrv({backend}) eq 0 }} !{{ stopping }} {name}"
 
 
 def change_lines(rule: Rule) -> Iterator[str]:

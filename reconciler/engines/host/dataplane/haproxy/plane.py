@@ -242,7 +242,7 @@ class HaproxyDataPlane:
         holds = self._wanted.holds(now, self._clock.now())
         await self._outside.prepare()
         self._wanted.route(self._outside.table.workloads)
-        frontends = self._outside.frontends(self._wanted.longest_timeout)
+        frontends = self._outside.frontends(self._wanted.services.values())
         await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())

@@ -6,12 +6,13 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
-from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners
+from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners, service_lines
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.settings import IngressSettings
 
@@ -50,15 +51,16 @@ class RouteServer:
             self._maps.write(self.table)
             self._prepared = table
 
-    def frontends(self, seconds: int) -> str:
-        """The sections for requests from outside. ``seconds`` is the longest timeout of a workload."""
+    def frontends(self, services: Collection[Service]) -> str:
+        """The sections for requests from outside to ``services``."""
         if self._settings is None:
             return ""
         if not self._master.running:
             self._open.clear()
         self.error = ""
         usable = tuple(each for each in listeners(self._settings, self.table) if self._can_listen(each))
-        return frontends(Ingress(self._settings, self.table, usable), seconds)
+        seconds = max((each.timeout_seconds for each in services), default=0)
+        return frontends(Ingress(self._settings, self.table, usable, service_lines(services)), seconds)
 
     async def bring(self, *, complete: bool) -> None:
         """Bring the live maps to the table. ``complete``: the process has the frontends. Raises EngineError."""

@@ -71,11 +71,6 @@ class WantedState:
         """The port of ``key``; None if it has none yet."""
         return self._ports.find(key)
 
-    @property
-    def longest_timeout(self) -> int:
-        """The longest timeout of a request, in seconds."""
-        return max((each.timeout_seconds for each in self.services.values()), default=0)
-
     def publish(self, service: Service) -> bool:
         """Serve ``service``; return whether that is a change."""
         key = service.key

@@ -17,6 +17,7 @@ from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingI
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
+from reconciler.model.no_wake import NoWake
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, end, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, ask, until
@@ -190,6 +191,32 @@ def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> Non
         await outside.serve(inbound=())
         await outside.serve(domain("stream.example", **tcp), inbound=())
         assert await ask(f"127.0.0.1:{number}") == ""
+
+    play(lambda: outside.plane, story)
+
+
+def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: Path) -> None:
+    outside = Outside(path)
+    host = "web-alias.platform.test"
+    service = Service(WEB, PORT, measures_latency=True, no_wake=NoWake(paths=("/health",)))
+
+    async def story(plane: Plane) -> None:
+        await outside.start()
+        answered: list[tuple[Key, str]] = []
+        plane.dataplane.listen(lambda key, name, _: answered.append((key, name)))
+        plane.dataplane.publish(service)
+        await outside.serve()
+        for _ in range(3):
+            await outside.get(host)
+            await outside.get("api-alias.platform.test")
+        await until(lambda: answered == [(WEB, "web")] * 3)
+        await plane.ready(key=WEB)
+        assert (await outside.get(host, "/health")).status == 503
+        assert plane.woken == []
+        waiting = asyncio.create_task(outside.get(host))
+        await until(lambda: plane.woken)
+        await plane.ready(outside.web, key=WEB)
+        assert (await waiting).body == "web"
 
     play(lambda: outside.plane, story)
 
