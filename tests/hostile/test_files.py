@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import resource
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -60,7 +59,6 @@ FORMATS: dict[str, Callable[[FolderCheck], str]] = {
 @contextmanager
 def bounded_memory(more: int) -> Iterator[None]:
     """MemoryError where the process takes ``more`` bytes than it has now."""
-    gc.collect()
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, before[1]))
