@@ -20,6 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.tls import (
     tls_commands,
 )
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 
 COMPARE_SECONDS = 30.0
@@ -77,6 +78,6 @@ class LiveCertificates:
         """Remove the files that no worker needs any more: a private key stays on the disk only as long as it serves."""
         names = {LIST, *render_files(wanted)}
         with suppress(OSError):
-            for path in (self._directory / FOLDER).iterdir():
+            for path in list_paths(self._directory / FOLDER, "*"):
                 if f"{FOLDER}/{path.name}" not in names:
                     path.unlink()
