@@ -93,7 +93,9 @@ class HostEngine:
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
-        self._publisher = ServicePublisher(site, root, self._append_event, self._wake, self._changed.set)
+        self._publisher = ServicePublisher(
+            site, root, self._append_event, self._wake, self._changed.set, self._collector
+        )
         self.endpoints.listen(self._publisher.dataplane.update)
         self._scaling = Scaling(runtime, self._publisher.dataplane, clock, self._append_event, root / "usage")
         self._scraper = Scraper(settings.host.metrics, clock, self._append_event)

@@ -79,6 +79,7 @@ class PlaneContext(msgspec.Struct, frozen=True):
 
     ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
     error changed. ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set.
+    ``log`` takes a workload and a line of its log.
     """
 
     ports: ServicePorts
@@ -89,6 +90,7 @@ class PlaneContext(msgspec.Struct, frozen=True):
     changed: Callable[[], None]
     ingress: IngressSettings | None = None
     routes: Callable[[], RouteTable] = RouteTable
+    log: Callable[[Key, str], None] = lambda _key, _line: None
 
 
 class DataPlane(Protocol):

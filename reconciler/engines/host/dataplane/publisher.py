@@ -13,10 +13,12 @@ from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
+from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
 from reconciler.engines.host.dataplane.routing.router import Router
 from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -78,7 +80,7 @@ class ServicePublisher:
     """The services of the location whose directory is ``root``.
 
     ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
-    error changed.
+    error changed. ``collector`` stores the lines about requests that the data plane answers with an error.
     """
 
     def __init__(
@@ -88,16 +90,17 @@ class ServicePublisher:
         append_event: Callable[[EngineEvent], None],
         wake: Callable[[Key], None],
         changed: Callable[[], None],
+        collector: Collector,
     ) -> None:
         settings = site.settings
+        self._errors = ErrorLog(root / DATAPLANE / "errors", collector, site.clock)
         ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
         bound = settings.locations.get(site.location)
         ingress = bound.ingress if bound is not None else None
         self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
         routes = self._router.table if self._router is not None else RouteTable
-        context = PlaneContext(
-            ports, settings.host.hold, site.clock, append_event, wake, self._on_change, ingress, routes
-        )
+        calls = append_event, wake, self._on_change
+        context = PlaneContext(ports, settings.host.hold, site.clock, *calls, ingress, routes, self._errors.write)
         self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
         self._root = root
         self._changed = changed
@@ -110,6 +113,7 @@ class ServicePublisher:
     def open(self) -> None:
         """End what another data plane left running here, and read the holds. Raises RecordsError."""
         end_former(self.dataplane, self._root)
+        self._errors.open()
         self.refresh()
 
     def refresh(self) -> None:
@@ -156,6 +160,7 @@ class ServicePublisher:
     def forget(self, key: Key) -> None:
         """Release the address of a deleted workload."""
         self._no_wake.pop(key, None)
+        self._errors.forget(key)
         self.dataplane.forget(key)
         if self._router is not None:
             self._router.remove(key)

@@ -105,6 +105,10 @@ class Collector:
             self._gone += self._outputs.pop(place, None) is not None
         return done
 
+    def abandon(self, place: ContainerId) -> None:
+        """Stop collecting a file without its rest."""
+        self._gone += self._outputs.pop(place, None) is not None
+
     async def collect(self) -> Collected:
         """Check every file once and store new output; another thread does the work if there is any."""
         now = self._clock.monotonic()

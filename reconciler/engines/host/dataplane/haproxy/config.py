@@ -50,7 +50,11 @@ MESSAGES = {
 """Status → the message of its page."""
 
 REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr"'
-"""A line of the log: backend, server, status, and the milliseconds in the queue, to connect and until the response."""
+OUTSIDE_LINE = '"request %b %s %ST %Tw %Tc %Tr %HM %HPO %[var(txn.id)]"'
+"""A line of the log: backend, server, status, and the milliseconds in the queue, to connect and until the response.
+
+Those of requests from outside go on with the method, the path and the id of the request.
+"""
 
 _STILL = "if { nbsrv eq 0 } !{ stopping }"
 """No replica is ready, and this worker would know one."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.haproxy.config import REQUEST_LINE, backend_name
+from reconciler.engines.host.dataplane.haproxy.config import OUTSIDE_LINE, backend_name
 from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
 from reconciler.engines.host.dataplane.haproxy.quoting import path_text, quoted
 from reconciler.engines.host.dataplane.protocol import Service
@@ -159,13 +159,14 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
 
 
 def service_lines(services: Iterable[Service]) -> tuple[str, ...]:
-    """What frontends do for single workloads: they log requests whose latency counts, and wake none for some."""
+    """What frontends do for single workloads: log errors, measure latency, and refuse requests that wake none."""
     served = sorted((each for each in services if each.protocol != "tcp"), key=lambda each: each.key)
     measured = [backend_name(each.key) for each in served if each.measures_latency]
-    lines = ["  log global", f"  log-format {REQUEST_LINE}"] if measured else []
     parts = (measured[start : start + _AT_ONCE] for start in range(0, len(measured), _AT_ONCE))
+    lines = ["  log global", f"  log-format {OUTSIDE_LINE}"]
     lines += [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
-    lines += ["  http-request set-log-level silent unless measured"] if measured else []
+    # What HAProxy itself answers comes by no such rule, so it is logged.
+    lines.append(f"  http-response set-log-level silent{' unless measured' if measured else ''}")
     for each in served:
         name = backend_name(each.key)
         lines += no_wake_lines(name, each.no_wake, f"no_wake:{name}", f"{{ var(txn.backend) -m str {name} }} ")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.dataplane.haproxy.config import SELF, decode_key, decode_name
+from reconciler.engines.host.dataplane.haproxy.config import MESSAGES, SELF, decode_key, decode_name
 from reconciler.engines.host.dataplane.protocol import LatencyListener
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -17,15 +17,22 @@ from reconciler.reasons import Reason
 LONGEST = 2048
 BUFFER = 1 << 20
 """Bytes of lines that may wait; HAProxy drops further ones, it never waits."""
+_SHORT = 7
+"""Words of a line about latency."""
 AT_ONCE = 500
 """Lines that are read before the event loop does other work."""
 
 
 class LogSocket:
-    """Reads lines at ``path``, a short path. ``on_hold`` is called with the workload of a request that waits."""
+    """Reads lines at ``path``, a short path.
 
-    def __init__(self, on_hold: Callable[[Key], None]) -> None:
+    ``on_hold`` is called with the workload of a request that waits, ``on_error`` with the workload of a request from
+    outside that HAProxy answered itself, and a line about it.
+    """
+
+    def __init__(self, on_hold: Callable[[Key], None], on_error: Callable[[Key, str], None]) -> None:
         self._on_hold = on_hold
+        self._on_error = on_error
         self._listeners: list[LatencyListener] = []
         self._socket: socket.socket | None = None
 
@@ -64,7 +71,14 @@ class LogSocket:
         with suppress(ValueError, IndexError):
             if words[0] == "hold":
                 self._on_hold(decode_key(words[1]))
-            elif words[0] == "request" and words[2] not in (SELF, "<NOSRV>"):
+                return
+            if words[0] != "request":
+                return
+            if len(words) > _SHORT and int(words[3]) in MESSAGES and not words[1].startswith("_"):
+                status, method, path, *name = words[3], *words[_SHORT:]
+                text = f"{status} {method} {path}: {MESSAGES[int(status)]} (request {' '.join(name)})"
+                self._on_error(decode_key(words[1]), text)
+            if words[2] not in (SELF, "<NOSRV>"):
                 times = [int(each) for each in words[4:7]]
                 # -1 stands for a phase that the request did not reach.
                 if min(times) >= 0:

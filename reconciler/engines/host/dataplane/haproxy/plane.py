@@ -61,7 +61,7 @@ class HaproxyDataPlane:
         self._master = Master(directory, self._on_end)
         self._proxy = LiveProxy(self._master, context.clock)
         self._outside = RouteServer(self._master, context.ingress, context.routes)
-        self._log = LogSocket(self._on_hold)
+        self._log = LogSocket(self._on_hold, context.log)
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._updated: set[Key] = set()

@@ -123,14 +123,18 @@ class Plane:
     ) -> None:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
+        self.lines: list[tuple[Key, str]] = []
         self.changes = 0
         self.running: asyncio.Task[None] | None = None
         self.directory = path / "haproxy"
         self.clock = SystemClock()
         ports = ServicePorts(path / "ports.json", HostSettings())
         calls = self.events.append, self.woken.append, self._change
-        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes)
+        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log)
         self.dataplane = HaproxyDataPlane(self.directory, Setup("here"), context)
+
+    def _log(self, key: Key, line: str) -> None:
+        self.lines.append((key, line))
 
     def _change(self) -> None:
         self.changes += 1

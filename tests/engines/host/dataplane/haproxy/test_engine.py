@@ -14,6 +14,7 @@ import pytest
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
+from reconciler.engines.host.logs.segments import backward, segments, valid_end
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
@@ -115,6 +116,9 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         host.engine.refresh()
         assert await served(host, at, "shop.example", 403) == 403
         assert await endpoints(host) == ["shop.example"]
+        await until(lambda: (host.root / DATAPLANE / "errors" / "shop" / "web.log").exists())
+        await host.engine._collector.collect()
+        assert "403 GET /: the address of the client is not allowed (request " in stored(host)
         [event] = [each for each in host.engine.news() if each.reason is Reason.ROUTE_NOT_SERVED]
         assert event.key == Key(Kind.DOMAIN, "", "shop.example")
         lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
@@ -152,3 +156,10 @@ async def endpoints(host: Host) -> list[str]:
     [record] = host.records.applied.get(KEY)
     found: list[str] = msgspec.json.decode(record.state)["workload"]["domainEndpoints"]
     return found
+
+
+def stored(host: Host) -> str:
+    """All lines of the workload about requests, from its logs."""
+    directory = host.root / "logs" / "shop" / "web" / "ingress" / "haproxy"
+    found = (each.text() for part in segments(str(directory)) for each in backward(part.path, valid_end(part.path)))
+    return b"".join(found).decode()

@@ -238,6 +238,10 @@ def test_clients_come_in_by_their_own_address_and_only_if_they_may(path: Path) -
         refused = await outside.get(host, "/", *forged, "Accept: application/json", source="127.0.0.3")
         assert (refused.status, msgspec.json.decode(refused.body)["status"]) == (403, 403)
         assert outside.plane.events == []
+        await until(lambda: len(outside.plane.lines) == 1)
+        [(key, line)] = outside.plane.lines
+        named = msgspec.json.decode(refused.body)["id"]
+        assert (key, line) == (WEB, f"403 GET /: the address of the client is not allowed (request {named})")
 
         await outside.serve(inbound=("198.51.100.0/24",), proxies=1)
         assert (await outside.get(host, "/", *forged)).status == 200
