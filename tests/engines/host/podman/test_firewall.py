@@ -18,10 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pytest
+from dns.message import make_query, make_response
+from dns.rrset import from_text
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.housekeeping import COLLECT, Housekeeping
 from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.runtimes.podman.network import name_servers
 from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper, isolate_sandboxes
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -92,6 +95,16 @@ def _hide_bridged_packets() -> None:
     """As without br_netfilter: nftables sees nothing of what stays on a bridge."""
     for path in Path("/proc/sys/net/bridge").glob("bridge-nf-call-ip*"):
         path.write_text("0")
+
+
+def _name_server() -> socket.socket:
+    made = _datagrams()
+    made.bind((OUTSIDE, 53))
+    return made
+
+
+def _datagrams() -> socket.socket:
+    return socket.socket(type=socket.SOCK_DGRAM)
 
 
 def _wait(connecting: list[socket.socket], patience: float) -> None:
@@ -170,18 +183,24 @@ class Network:
     def remove_table(self) -> None:
         subprocess.run(["ip", "netns", "exec", self._of("h"), "nft", f"delete table inet {TABLE}"], check=True)
 
+    def answers(self, content: bytes) -> None:
+        """Let the workload ``api`` ask the name server outside, which answers ``content``."""
+        with inside(self._of("o"), _name_server) as server, inside(self._of(_SPACES["api"]), _datagrams) as client:
+            server.settimeout(_PATIENT)
+            client.sendto(b"question", (OUTSIDE, 53))
+            server.sendto(content, server.recvfrom(64)[1])
+
+    def space(self, space: str) -> str:
+        """The name of the namespace of one of the machines."""
+        return self._of(space)
+
     def asks_over_udp(self, patience: float) -> bool:
         """Whether a datagram of the workload ``api`` arrives at port 53 outside."""
 
-        def bound() -> socket.socket:
-            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            made.bind((OUTSIDE, 53))
-            return made
-
         space = self._of(str(list(ADDRESSES).index(API)))
         with (
-            inside(self._of("o"), bound) as server,
-            inside(space, lambda: socket.socket(type=socket.SOCK_DGRAM)) as client,
+            inside(self._of("o"), _name_server) as server,
+            inside(space, _datagrams) as client,
         ):
             server.settimeout(patience)
             client.sendto(b"name", (OUTSIDE, 53))
@@ -303,6 +322,45 @@ def test_ipv6_is_denied_and_names_are_asked_of_allowed_servers_only(network: Net
     network.remove_table()
     assert network.reaches(host, _PATIENT)
     assert not network.reaches(sandbox, _BRIEF)
+
+
+@only_root("only root makes namespaces")
+def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "resolv.conf").write_text(f"nameserver {OUTSIDE}\n")
+    monkeypatch.setattr(name_servers, "_CONFIGURATIONS", (tmp_path / "resolv.conf",))
+    sandbox, attempt = ContainerId(API, "api-x", ""), Attempt(API, OTHER, 443)
+    answer = make_response(make_query("www.eu.example.com", "A"))
+    answer.answer.append(from_text("www.eu.example.com.", 60, "IN", "A", OTHER))
+
+    def begin() -> Firewall:
+        made = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        made.load()
+        made.admit(sandbox, ADDRESSES[API])
+        return made
+
+    async def story() -> None:
+        firewall = begin()
+        firewall.set_policy(API, policy(External(outbound_allow_hostname=("*.example.com",))))
+        keeper = FirewallKeeper(firewall, SystemClock())
+        try:
+            await firewall.open(BRIDGE)
+            await until(lambda: Path("/proc/thread-self/net/packet").read_text().count("\n") > 1, "answers are read")
+            assert not network.reaches(attempt, _BRIEF)
+            network.answers(answer.to_wire())
+            await until(lambda: OTHER in listing(), "the address is allowed")
+            assert network.reaches(attempt, _PATIENT)
+            assert not network.reaches(Attempt(API, OTHER, 8443), _BRIEF)
+            assert not firewall.learn("other", b"")
+            heir = begin()
+            await heir.open(BRIDGE)
+            assert OTHER in listing()
+        finally:
+            await keeper.close()
+            await firewall.remove()
+
+    inside(network.space("h"), lambda: asyncio.run(story()))
 
 
 @only_root("only root changes the network")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.runtimes.limitations import schedule
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import policy_of
+from reconciler.engines.host.runtimes.podman.network.name_servers import may_read_answers
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
@@ -29,17 +31,20 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)
-        yield from _firewall(known)
+        yield from _firewall(wanted, known)
     yield from _entries(wanted)
     yield from _stores(wanted, known)
 
 
-def _firewall(known: Capabilities) -> Iterator[str]:
+def _firewall(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
     if not known.publishes_ports or find_tool("nft") is None:
         yield (
             "The firewall is not enforced: the containers reach whatever this host reaches, and those of other "
             "workloads at the same location."
         )
+    elif not may_read_answers():
+        for name in policy_of(wanted).patterns:
+            yield f"The host name {name} opens nothing: the daemon may not read answers of name servers (CAP_NET_RAW)."
 
 
 def _entries(wanted: WorkloadSpec) -> Iterator[str]:
@@ -47,9 +52,6 @@ def _entries(wanted: WorkloadSpec) -> Iterator[str]:
     external = wanted.firewall.external
     if any(each.ports for each in wanted.containers) and _EVERYWHERE not in external.inbound_allow_cidr:
         yield "inboundAllowCIDR is not enforced: every program of this host reaches the address of the workload."
-    for name in external.outbound_allow_hostname:
-        if "*" in name:
-            yield f"The host name {name} opens nothing: only whole names are looked up."
 
 
 def _limits(known: Capabilities) -> Iterator[str]:

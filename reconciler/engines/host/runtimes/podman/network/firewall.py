@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import socket
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
-from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
-from threading import Thread
 
 import msgspec
 
@@ -24,6 +21,12 @@ from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
+from reconciler.engines.host.runtimes.podman.network.name_servers import (
+    AnswerReader,
+    name_servers,
+    read_answer,
+    resolve,
+)
 from reconciler.engines.host.runtimes.podman.programs import INTERFACES, find_tool, run_nft
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
@@ -34,9 +37,10 @@ from reconciler.tasks import cancel_and_wait
 
 _PRIVATE = {"ipv4/conf/{}/proxy_arp_pvlan": "1", "ipv4/neigh/{}/proxy_delay": "0", "ipv4/conf/{}/send_redirects": "0"}
 """Settings with which this host answers for the other sandboxes on its bridge, at once, and forwards their packets."""
-_RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _EXPIRY_SECONDS = 600.0
 """Seconds for which an address of a host name stays allowed after the last answer that had it."""
+_MOST_SECONDS, _MOST_ADDRESSES = 86_400.0, 1_000
+"""Bounds of what is learned for a pattern: name servers of others decide how much that is."""
 CHECK_SECONDS = 60.0
 """Seconds between two checks of the table, and between two lookups of host names."""
 _SECONDS = 10.0
@@ -47,10 +51,11 @@ _REMOVAL = "the firewall of containers cannot be removed"
 
 
 class _Stored(msgspec.Struct):
-    """A policy on disk."""
+    """A policy on disk, with the addresses that were learned for its patterns of host names."""
 
     key: Key
     policy: Policy
+    learned: dict[str, list[str]] = {}
 
 
 _decoder = msgspec.json.Decoder(list[_Stored])
@@ -83,9 +88,13 @@ class Firewall:
         """Begin with the policies of an earlier daemon, and without sandboxes. Blocks."""
         self._sandboxes = {}
         with suppress(OSError, msgspec.DecodeError):
-            stored = {each.key: each.policy for each in _decoder.decode(self._path.read_bytes())}
-            self._policies = stored | self._policies
-        self._resolvers = tuple(sorted(set(_resolvers())))
+            stored = _decoder.decode(self._path.read_bytes())
+            self._policies = {each.key: each.policy for each in stored} | self._policies
+            # Programs may use an address longer than the name server allows.
+            until = self._clock.monotonic() + _EXPIRY_SECONDS
+            learned = {name: found for each in stored for name, found in each.learned.items()}
+            self._hosts = {name: dict.fromkeys(found, until) for name, found in learned.items()} | self._hosts
+        self._resolvers = tuple(sorted(set(name_servers())))
 
     def set_policy(self, key: Key, policy: Policy) -> None:
         """Set the policy of a workload; it is in force after the next ``write``."""
@@ -140,15 +149,39 @@ class Firewall:
         """
         await self.write()
         names = {name for policy in self._policies.values() for name in policy.host_names}
-        self._hosts = {name: self._hosts.get(name, {}) for name in names}
+        now = self._clock.monotonic()
+        learned = {name: self._hosts.get(name, {}) for name in self.patterns}
+        current = {
+            name: {each: until for each, until in found.items() if until > now} for name, found in learned.items()
+        }
+        self._hosts = {name: self._hosts.get(name, {}) for name in names} | current
         self._due = {name: self._due.get(name, 0.0) for name in names}
         for name in sorted(each for each in names if self._due[each] <= self._clock.monotonic()):
-            found = await _resolve(name)
+            found = await resolve(name)
             now = self._clock.monotonic()
             valid = {address: until for address, until in self._hosts[name].items() if until > now or not found}
             self._hosts[name] = valid | dict.fromkeys(found, now + _EXPIRY_SECONDS)
             self._due[name] = now + CHECK_SECONDS
             await self.write()
+
+    @property
+    def patterns(self) -> set[str]:
+        """The patterns of host names that policies allow."""
+        return {name for policy in self._policies.values() for name in policy.patterns}
+
+    def learn(self, interface: str, packet: bytes) -> bool:
+        """Allow the addresses in an answer of a name server after the next ``write``; return whether any is new."""
+        answer = read_answer(packet, self._resolvers, self.patterns) if interface == self._bridge else None
+        if answer is None:
+            return False
+        until = self._clock.monotonic() + min(max(answer.seconds, _EXPIRY_SECONDS), _MOST_SECONDS)
+        known = [self._hosts.setdefault(name, {}) for name in answer.patterns]
+        fresh = any(address not in found for found in known for address in answer.addresses)
+        for found in known:
+            found.update(dict.fromkeys(answer.addresses, until))
+            for oldest in sorted(found, key=found.__getitem__)[:-_MOST_ADDRESSES]:
+                del found[oldest]
+        return fresh
 
     async def remove(self) -> None:
         """Delete the table, also that of an earlier daemon. Raises EngineError."""
@@ -166,7 +199,11 @@ class Firewall:
         return Known(sandboxes, policies, {name: list(found) for name, found in self._hosts.items()}, self._resolvers)
 
     def _apply(self, wanted: Collection[str]) -> None:
-        stored = [_Stored(key, policy) for key, policy in sorted(self._known().policies.items())]
+        known = self._known()
+        stored = [
+            _Stored(key, policy, {name: sorted(known.hosts.get(name, ())) for name in policy.patterns})
+            for key, policy in sorted(known.policies.items())
+        ]
         with suppress(EngineError):
             # On a full disk, the next daemon allows less until it has read its records.
             write_atomic(self._path, msgspec.json.encode(stored), 0o600)
@@ -205,42 +242,6 @@ def isolate_sandboxes(bridge: str) -> None:
             (port / "isolated").write_text("1", encoding="ascii")
 
 
-def _resolvers() -> Iterator[str]:
-    """The servers of host names that containers use: those of this host, without local ones."""
-    for path in _RESOLVERS:
-        with suppress(OSError):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                kind, _, address = line.strip().partition(" ")
-                with suppress(AddressValueError):
-                    if kind == "nameserver" and not IPv4Address(address.strip()).is_loopback:
-                        yield address.strip()
-
-
-async def _resolve(name: str) -> set[str]:
-    """The IPv4 addresses of a host name; none if it has none now.
-
-    In a thread that the end of the daemon does not wait for: servers that do not answer take half a minute.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[set[str]] = loop.create_future()
-
-    def report(found: set[str]) -> None:
-        if not answer.done():
-            answer.set_result(found)
-
-    def ask() -> None:
-        found: set[str] = set()
-        with suppress(OSError, UnicodeError):
-            infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-            found = {str(address[0]) for *_, address in infos}
-        # The loop may be closed meanwhile.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(report, found)
-
-    Thread(target=ask, daemon=True).start()
-    return await answer
-
-
 class FirewallKeeper:
     """Follows changes of policies and addresses of host names, and writes the table again if others changed it."""
 
@@ -249,7 +250,9 @@ class FirewallKeeper:
         self._clock = clock
         self._woken = asyncio.Event()
         self._events: list[tuple[Reason, str]] = []
-        self._tasks = [asyncio.create_task(each) for each in (self._follow(), self._check())]
+        self._learned = asyncio.Event()
+        self._answers = AnswerReader(self._learn)
+        self._tasks = [asyncio.create_task(each) for each in (self._follow(), self._check(), self._allow_learned())]
 
     def wake(self) -> None:
         """Apply changed policies soon."""
@@ -262,10 +265,25 @@ class FirewallKeeper:
 
     async def close(self) -> None:
         """Watch no more; the table stays."""
+        self._answers.read(wanted=False)
         await cancel_and_wait(self._tasks, "the firewall")
+
+    def _learn(self, interface: str, packet: bytes) -> None:
+        with contained("the firewall"):
+            if self._firewall.learn(interface, packet):
+                self._learned.set()
+
+    async def _allow_learned(self) -> None:
+        """Write what was learned at once, beside lookups that may take long."""
+        while True:
+            await self._learned.wait()
+            self._learned.clear()
+            with contained("the firewall"), suppress(EngineError):
+                await self._firewall.write()
 
     async def _follow(self) -> None:
         while True:
+            self._answers.read(wanted=bool(self._firewall.patterns))
             with contained("the firewall"), suppress(EngineError):
                 await self._firewall.refresh_hosts()
             await event_or_time(self._woken, self._clock, self._clock.monotonic() + CHECK_SECONDS)

@@ -30,8 +30,13 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """The names that have addresses; a pattern has none."""
+        """The names that can be looked up."""
         return tuple(each for each in self.firewall.external.outbound_allow_hostname if "*" not in each)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The names that begin with ``*.``, whose addresses are learned as they are asked for."""
+        return tuple(each for each in self.firewall.external.outbound_allow_hostname if each.startswith("*."))
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -147,7 +152,7 @@ def _outbound(policy: Policy, known: Known) -> Iterator[str]:
     if external.outbound_allow_hostname:
         narrowed = {each.number for each in external.outbound_allow_port} & set(_HOST_NAME_PORTS)
         ports = sorted(narrowed) if external.outbound_allow_port else _HOST_NAME_PORTS
-        addresses = {address for name in policy.host_names for address in known.hosts.get(name, ())}
+        addresses = {address for name in external.outbound_allow_hostname for address in known.hosts.get(name, ())}
         yield from _accept("daddr", addresses, ports)
         yield from _accept("daddr", known.resolvers, (53,))
         yield from (f"ip daddr {{ {_list(known.resolvers)} }} udp dport 53 accept" for _ in list(known.resolvers)[:1])
