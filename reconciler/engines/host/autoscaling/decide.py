@@ -9,6 +9,7 @@ target. Times are seconds of the monotonic clock.
 from __future__ import annotations
 
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,14 +36,16 @@ STEEP = 3
 (docs/platform/workload.md#scaling-decisions)."""
 
 COLLECTED = {"cpu": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
-"""Seconds between two values of a metric; a reading of more than twice this age is ignored."""
+"""Seconds between two values of a metric."""
+OUTDATED = {metric: 2 * seconds for metric, seconds in COLLECTED.items()}
+"""Seconds after which a reading is ignored."""
 
 LATENCY = "latency"
 REQUESTS = ("rps", "concurrency")
 """Metrics by which serverless workloads scale every two seconds, and down to zero; with cpu they scale as others do."""
 
 
-class MetricReading(msgspec.Struct, frozen=True):
+class MetricReading(msgspec.Struct, frozen=True, gc=False):
     """The value of the metric that a workload is scaled by.
 
     It is the average over the ``replicas`` that are available and have a value, in the unit of the target: percent of
@@ -59,7 +62,7 @@ class MetricReading(msgspec.Struct, frozen=True):
     partial: bool = False
 
 
-class ScaleState(msgspec.Struct, frozen=True):
+class ScaleState(msgspec.Struct, frozen=True, gc=False):
     """The scaling decisions for a workload so far.
 
     ``past`` contains the recommendations of the last five minutes with their times. A serverless workload is not scaled
@@ -70,6 +73,14 @@ class ScaleState(msgspec.Struct, frozen=True):
     past: tuple[tuple[float, int], ...] = ()
     panic: float = 0.0
     decided: float | None = None
+
+
+class _Decided(NamedTuple):
+    """As in ScaleState; the bounds are not applied yet."""
+
+    replicas: int
+    past: tuple[tuple[float, int], ...]
+    panic: float
 
 
 def initial_state(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
@@ -103,27 +114,29 @@ def next_scale(
     """
     if wanted.suspended or wanted.type is Type.CRON:
         return ScaleState(0), 0
-    if metric_of(wanted.type, wanted.options) == "disabled":
-        replicas = _limit(wanted, 0)
+    metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
+    brisk = wanted.type is Type.SERVERLESS and metric in REQUESTS
+    least = scale.min_scale or (0 if brisk else 1)
+    if metric == "disabled":
+        replicas = max(least, min(0, scale.max_scale))
         return ScaleState(replicas), replicas
     if state.replicas == 0 and state.decided is None:
         state = initial_state(wanted, 0, now)
-    limited = _limit(wanted, state.replicas)
-    state = state if limited == state.replicas else msgspec.structs.replace(state, replicas=limited)
-    known = reading if reading is not None and is_fresh(wanted, reading, now) else None
+    if not least <= state.replicas <= scale.max_scale:
+        state = msgspec.structs.replace(state, replicas=max(least, min(state.replicas, scale.max_scale)))
+    known = reading if reading is not None and now - reading.at <= OUTDATED[metric] else None
     # The first request to a workload without replicas waits for one: it does not wait for a decision too.
     waits = state.replicas == 0 and known is not None and known.value > 0 and known.idle == 0
-    brisk = _brisk(wanted)
     if state.decided is None or now >= state.decided + (BRISK if brisk else STEADY) or waits:
         decide = _brisk_decision if brisk else _steady_decision
-        state = decide(state, wanted, known, now)
-        state = ScaleState(_limit(wanted, state.replicas), state.past, state.panic, now)
+        replicas, past, panic = decide(state, wanted, known, now)
+        state = ScaleState(max(least, min(replicas, scale.max_scale)), past, panic, now)
     return state, state.replicas
 
 
 def is_fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
     """Whether ``reading`` still counts."""
-    return now - reading.at <= 2 * COLLECTED[metric_of(wanted.type, wanted.options)]
+    return now - reading.at <= OUTDATED[metric_of(wanted.type, wanted.options)]
 
 
 def needs_metric(wanted: WorkloadSpec, available: int) -> bool:
@@ -164,20 +177,20 @@ def recommend_weighted(reading: MetricReading, target: float, current: int) -> i
     return max(advice, current) if more else min(advice, current)
 
 
-def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
+def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
     """Scale up at once, and down to the highest recommendation of the last five minutes."""
     current = state.replicas
     advice = recommend_weighted(reading, wanted.options.autoscaling.target, current) if reading else current
     advice = max(advice, current) if reading is not None and reading.partial else advice
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
-    return ScaleState(replicas, past, state.panic, state.decided)
+    return _Decided(replicas, past, state.panic)
 
 
-def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
+def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
     """Follow the load; no scaling down for a minute after a steep rise; scale to zero after a long enough idle time."""
     if reading is None:
-        return state
+        return _Decided(state.replicas, state.past, state.panic)
     options = wanted.options.autoscaling
     advice = recommend(reading.value, options.target, max(reading.replicas, 1))
     advice = max(advice, state.replicas) if reading.partial else advice
@@ -188,7 +201,7 @@ def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRead
         replicas = max(replicas, 1)
     elif state.replicas and options.min_scale == 0 and now >= panic:
         replicas = 0
-    return ScaleState(replicas, state.past, panic, state.decided)
+    return _Decided(replicas, state.past, panic)
 
 
 def _brisk(wanted: WorkloadSpec) -> bool:

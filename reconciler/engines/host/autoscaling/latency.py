@@ -95,8 +95,8 @@ class Latencies:
 
     def forget(self, key: Key) -> None:
         """Ignore the responses of a workload from now on."""
-        self._slots.pop(key, None)
-        self._collected.pop(key, None)
+        if self._slots.pop(key, None) is not None:
+            self._collected.pop(key, None)
 
     def collect(self, now: float) -> None:
         """Compute the percentiles of the last minute, for decisions until the next call."""

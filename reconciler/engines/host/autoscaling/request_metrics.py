@@ -84,24 +84,24 @@ class Meter:
 
         After a gap the averages begin again: whether requests came evenly during it is not known.
         """
-        before, self._last = self._last, traffic
-        if self._samples and now - self._samples[-1].at > OUTDATED:
-            self._samples.clear()
-        end = self._samples[-1] if self._samples else _Sample(now, 0.0, 0.0)
-        passed = now - end.at
-        arrived, active_seconds = 0.0, 0.0
+        before, self._last, samples = self._last, traffic, self._samples
+        if samples and now - samples[-1].at > OUTDATED:
+            samples.clear()
+        at, arrived, active_seconds = samples[-1] if samples else (now, 0.0, 0.0)
+        came = 0.0
         if before is not None:
-            arrived = _increase(before.arrived, traffic.arrived)
-            active_seconds = (before.active + traffic.active) / 2 * passed
+            came = _increase(before.arrived, traffic.arrived)
             if before.active_seconds is not None and traffic.active_seconds is not None:
-                active_seconds = _increase(before.active_seconds, traffic.active_seconds)
-        restarted = before is not None and traffic.arrived < before.arrived
-        if traffic.active or traffic.waiting or arrived or restarted:
+                active_seconds += _increase(before.active_seconds, traffic.active_seconds)
+            else:
+                active_seconds += (before.active + traffic.active) / 2 * (now - at)
+        if came or traffic.active or traffic.waiting or (before is not None and traffic.arrived < before.arrived):
             self._busy_at = now
         self.waiting = traffic.waiting
-        self._samples.append(_Sample(now, end.arrived + arrived, end.active_seconds + active_seconds))
-        while len(self._samples) > 1 and self._samples[1].at <= now - PERIOD:
-            self._samples.popleft()
+        samples.append(_Sample(now, arrived + came, active_seconds))
+        oldest = now - PERIOD
+        while len(samples) > 1 and samples[1].at <= oldest:
+            samples.popleft()
 
     def outdated(self, now: float) -> bool:
         """Whether too much time has passed since the last sample or wake-up."""
@@ -176,7 +176,7 @@ class RequestMetrics:
             self._latencies.collect(started)
         found, now = await self._plane.traffic(), self._clock.monotonic()
         for key, traffic in found.items():
-            meter = self._meter(key, now)
+            meter = self._meters.get(key) or self._meter(key, now)
             meter.add(traffic, now)
             if due:
                 meter.collect()
@@ -193,12 +193,13 @@ class RequestMetrics:
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read; None for metrics that are not counted, and while samples are missing."""
-        metric, meter, key = metric_of(wanted.type, wanted.options), self._meters.get(wanted.key), wanted.key
+        metric, key = metric_of(wanted.type, wanted.options), wanted.key
         if metric == LATENCY and LATENCY in self.metrics:
             self._latencies.follow(key)
             return self._latency(wanted, counted)
         self._latencies.forget(key)
-        if metric not in self.metrics or meter is None or meter.outdated(self._clock.monotonic()):
+        meter = self._meters.get(key) if metric in self.metrics else None
+        if meter is None or meter.outdated(self._clock.monotonic()):
             return None
         if not counted:
             return meter.waiting_only(metric, seconds)

@@ -51,7 +51,7 @@ class Service(msgspec.Struct, frozen=True):
     outside: Outside | None = None
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class Traffic(msgspec.Struct, frozen=True, gc=False):
     """The requests of one workload, as a data plane has counted them; connections where it sees no requests.
 
     ``arrived`` counts all that came so far, waiting ones included; it may begin at 0 again when the proxy restarts.
