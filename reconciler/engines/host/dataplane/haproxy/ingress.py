@@ -135,6 +135,9 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         *_binds(ingress.settings, listener),
         *_announced(ingress.settings),
         f"  timeout client {max(seconds, 60)}s",
+        # By this protocol, a replica would take requests that the proxy does not see.
+        "  http-request del-header upgrade if { req.hdr(upgrade) -i -m sub h2c }",
+        "  http-request del-header http2-settings",
         "  http-request deny deny_status 400 if { req.hdrs -m reg '\\x00' }",
         f"  http-request set-var(txn.number) int({number})",
         "  http-request set-var(txn.authority) req.hdr(host)",

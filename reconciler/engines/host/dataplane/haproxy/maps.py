@@ -30,7 +30,7 @@ LONGEST_PAYLOAD = 12_000
 """Bytes of entries that are sent at once; HAProxy reads them into a buffer of 16 KiB."""
 _SAFE_COMMAND = re.compile(r"[A-Za-z0-9._~:/|*% -]+")
 """A command without a character that means something to the command line of HAProxy."""
-_VALUE = re.compile(r'value="([^"]*)"')
+_LIVE = re.compile(r'found=(?:no|yes.*value="([^"]*)")')
 _VERSION = re.compile(r"created: (\d+)")
 _FILES = (HOSTS, SUBDOMAINS, PREFIXES)
 
@@ -64,13 +64,14 @@ class LiveMaps:
     async def bring(self) -> None:
         """Compare the live maps with the wanted ones, and change them. Raises EngineError."""
         for name, wanted in self._wanted.items():
-            live = _VALUE.search(await self._master.ask(f"@1 get map ./{name} {_DIGEST}"))
-            if live is not None and live[1] != wanted.digest:
-                await self._change(name, wanted, live[1])
+            live = _LIVE.search(await self._master.ask(f"@1 get map ./{name} {_DIGEST}"))
+            # A process that does not know the map waits for a reload, or does not need it.
             if live is not None:
+                if live[1] != wanted.digest:
+                    await self._change(name, wanted, live[1])
                 self._brought[name] = wanted
 
-    async def _change(self, name: str, wanted: _Map, live: str) -> None:
+    async def _change(self, name: str, wanted: _Map, live: str | None) -> None:
         known = self._brought.get(name)
         if known is not None and known.digest == live and name != SUBDOMAINS:
             changes = list(_changes(name, known.entries, wanted.entries))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
 from reconciler.engines.host.dataplane.haproxy.master import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
 from reconciler.engines.host.dataplane.ports import ServicePorts
@@ -138,6 +139,16 @@ class Plane:
 
     def _change(self) -> None:
         self.changes += 1
+
+    async def command(self, line: str) -> str:
+        """The answer of HAProxy to a command that comes from somebody else."""
+        reader, writer = await asyncio.open_unix_connection(str(self.directory / MASTER_SOCKET))
+        writer.write(f"@1 {line}\n".encode())
+        writer.write_eof()
+        try:
+            return (await reader.read()).decode()
+        finally:
+            writer.close()
 
     @property
     def master(self) -> int:

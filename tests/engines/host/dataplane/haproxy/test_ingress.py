@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
+from reconciler.engines.host.dataplane.haproxy.ingress import HOSTS, PREFIXES
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.host.dataplane.routing.table import RouteTable
@@ -69,7 +72,10 @@ class Outside:
 
     async def send(self, text: str, source: str = "127.0.0.1") -> Answer:
         """The answer to a request as it is."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[0], local_addr=(source, 0))
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[0], local_addr=(source, 0))
+        except OSError:
+            return Answer(0, {}, "")
         try:
             writer.write(text.encode("utf-8", "surrogateescape"))
             async with asyncio.timeout(PATIENCE):
@@ -86,6 +92,13 @@ class Outside:
         """The answer to a request for ``path`` of ``host``."""
         lines = (f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers, "", "")
         return await self.send("\r\n".join(lines), source)
+
+    async def answers(self, host: str, path: str, body: str) -> None:
+        """Return when this is the answer."""
+        async with asyncio.timeout(PATIENCE):
+            while (await self.get(host, path)).body != body:
+                self.plane.dataplane.reroute()
+                await asyncio.sleep(0.02)
 
     @property
     def head(self) -> str:
@@ -357,6 +370,11 @@ def test_ambiguous_requests_are_refused_or_read_in_one_way(path: Path) -> None:
             answer = await outside.send(request)
             assert (answer.status in (400, 404, 0), request[:80]) == (True, request[:80])
             assert len(outside.web.heads) + len(outside.api.heads) == count
+        # A replica that knew h2c would take requests behind the proxy's back.
+        upgrade = ("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", "Connection: Upgrade, HTTP2-Settings")
+        assert (await outside.get(host, "/", *upgrade)).status == 200
+        assert "h2c" not in outside.head
+        assert "http2-settings:" not in outside.head.lower()
         # A length beside chunks is dropped: the replica cannot read another end of the body.
         both = f"{start}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         assert (await outside.send(both)).status == 200
@@ -380,6 +398,29 @@ def test_a_port_of_another_program_is_an_error_and_not_the_end_of_the_rest(path:
         await until(lambda: not plane.dataplane.error(WEB))
         await until(lambda: plane.dataplane.routes_in_force)
         assert (await outside.get("web-alias.platform.test")).body == "web"
+
+    play(lambda: outside.plane, story)
+
+
+def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> None:
+    outside = Outside(path)
+
+    async def story(plane: Plane) -> None:
+        await outside.start()
+        found = routes({"prefix": "/"}, {"prefix": "/api", "workloadLink": link(API)})
+        await outside.serve(domain("shop.example", **found))
+        worker = plane.worker
+        for line in (f"clear map ./{HOSTS}", f"set map ./{PREFIXES} _digest 0", f"clear map ./{PREFIXES}"):
+            await plane.command(line)
+        await outside.answers("shop.example", "/api", "api")
+        # One entry more changes the maps without a reload.
+        await outside.serve(domain("shop.example", **found), domain("more.example", workloadLink=link(API)))
+        assert (await outside.get("more.example")).body == "api"
+        await outside.serve(domain("shop.example", **found))
+        assert (await outside.get("more.example")).status == 404
+        assert plane.worker == worker
+        os.kill(worker, signal.SIGKILL)
+        await outside.answers("shop.example", "/api", "api")
 
     play(lambda: outside.plane, story)
 
