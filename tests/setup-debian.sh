@@ -53,6 +53,9 @@ tools)
     need haproxy command_exists haproxy
     need pebble command_exists pebble
     need fuse3 command_exists fusermount3
+    # A Podman of a user who is not root needs them, and such a user.
+    need uidmap command_exists newuidmap
+    need slirp4netns command_exists slirp4netns
     ;;
 bench)
     need haproxy command_exists haproxy
@@ -89,6 +92,10 @@ if [ -n "$missing" ] && ! install_packages; then
     if [ "$1" = venv ] || [ -n "${CI:-}" ]; then
         exit 1
     fi
+fi
+
+if [ "$1" = tools ] && [ "$(id -u)" = 0 ] && ! id reconciler-test >/dev/null 2>&1; then
+    useradd --no-create-home --shell /usr/sbin/nologin reconciler-test
 fi
 
 if [ "$1" = tools ] && ! grep -qs "\"version\": \"$LANGUAGE_SERVER\"" "$EDITORS/node_modules/yaml-language-server/package.json"; then
