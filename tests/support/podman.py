@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -34,6 +35,8 @@ _APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir print
 _UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "config-3.11-x86_64-linux-gnu"}
 """Directories of Python's library that no test imports."""
 _SUBNETS = "10.213.0.0/16"
+_OWN_CHAIN = re.compile(r"NETAVARK-(DN-)?[0-9A-F]{13}")
+"""The chains that netavark has for one network."""
 _PATIENCE = 30.0
 _TOP = Path("/tmp")
 """The same for every run of the tests, whatever its TMPDIR."""
@@ -197,6 +200,9 @@ class PodmanService:
                 os.kill(pid, signal.SIGKILL)
         self._unmount()
         shutil.rmtree(self.folder)
+        saved = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
+        if lost := left_rules(saved):
+            subprocess.run(["iptables-restore", "-w", "--noflush"], input=lost, text=True, check=False)
 
     def _unmount(self) -> None:
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -246,6 +252,28 @@ def port_table(owner: str) -> str:
 def firewall_table(owner: str) -> str:
     """The table of nftables with the firewall of the containers of ``owner``; "" without one."""
     return _table("inet", owner)
+
+
+def left_rules(saved: str) -> str:
+    """The input of iptables-restore that removes the rules for the tests' networks from those of ``iptables-save``.
+
+    A service that is killed leaves them, and every further call of iptables reads them.
+    """
+    found: list[str] = []
+    for table in saved.split("*")[1:]:
+        name, *lines = table.splitlines()
+        rules = [line for line in lines if line.startswith("-A ")]
+        ours = [rule for rule in rules if f" {_SUBNETS.rpartition('.0.0')[0]}." in rule]
+        chains = sorted({rule.split()[1] for rule in ours if _OWN_CHAIN.fullmatch(rule.split()[1])})
+        jumps = [rule for rule in rules if rule.split()[-1] in chains]
+        single = [rule for rule in dict.fromkeys([*jumps, *ours]) if rule.split()[1] not in chains]
+        removed = [
+            *(f"-D {rule[3:]}" for rule in single),
+            *(f"-F {at}" for at in chains),
+            *(f"-X {at}" for at in chains),
+        ]
+        found += [f"*{name}", *removed, "COMMIT"] if removed else []
+    return "\n".join([*found, ""]) if found else ""
 
 
 def _table(family: str, owner: str) -> str:

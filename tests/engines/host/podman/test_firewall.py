@@ -97,6 +97,19 @@ def _hide_bridged_packets() -> None:
         path.write_text("0")
 
 
+def _remove_left() -> None:
+    """Remove the namespaces and tables that killed runs of these tests left."""
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    for name in (path.name for path in Path("/run/netns").glob("rec*")):
+        pid = name[3:-1]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+    for line in tables.splitlines():
+        pid = line.rpartition("reconciler_test-of-firewall-")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            subprocess.run(["nft", f"delete {line}"], check=False, capture_output=True)
+
+
 def _name_server() -> socket.socket:
     made = _datagrams()
     made.bind((OUTSIDE, 53))
@@ -123,6 +136,7 @@ class Network:
         self._open = ExitStack()
 
     def make(self) -> None:
+        _remove_left()
         self._space("h")
         self._ip("-n", self._of("h"), "link", "add", BRIDGE, "type", "bridge")
         self._address("h", BRIDGE, f"{GATEWAY}/24")
@@ -328,7 +342,6 @@ def test_ipv6_is_denied_and_names_are_asked_of_allowed_servers_only(network: Net
 def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "resolv.conf").write_text(f"nameserver {OUTSIDE}\n")
     monkeypatch.setattr(name_servers, "_CONFIGURATIONS", (tmp_path / "resolv.conf",))
     sandbox, attempt = ContainerId(API, "api-x", ""), Attempt(API, OTHER, 443)
     answer = make_response(make_query("www.eu.example.com", "A"))
@@ -348,6 +361,10 @@ def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
             await firewall.open(BRIDGE)
             await until(lambda: Path("/proc/thread-self/net/packet").read_text().count("\n") > 1, "answers are read")
             assert not network.reaches(attempt, _BRIEF)
+            # The host gets its name server after the daemon started.
+            (tmp_path / "resolv.conf").write_text(f"nameserver {OUTSIDE}\n")
+            keeper.wake()
+            await until(lambda: OUTSIDE in listing(), "the name server is known")
             network.answers(answer.to_wire())
             await until(lambda: OTHER in listing(), "the address is allowed")
             assert network.reaches(attempt, _PATIENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.engines.host.runtimes.podman.network.port_rules import lost_rules
+from tests.support.podman import left_rules
 
 NETWORK, CHAIN = "reconciler-fa0ba7c5e1a9", "NETAVARK-DN-F64BA23C39906"
 LIVING, DEAD, OTHER = (each * 64 for each in "abc")
@@ -33,3 +34,19 @@ def test_the_newest_address_of_a_port_stays_with_the_container_that_has_it_now()
     assert sorted(lost_rules(listing, NETWORK, {LIVING, OTHER})) == sorted([named(9, DEAD), address(9, 30)])
     assert lost_rules(listing, NETWORK, {LIVING, DEAD}) == []
     assert lost_rules([], NETWORK, {LIVING}) == []
+
+
+def test_the_kit_removes_what_a_killed_run_left_and_nothing_else() -> None:
+    theirs = [named(2787, DEAD, "podman", "NETAVARK-DN-1D8721804F16F"), "-A POSTROUTING -s 10.88.0.0/16 -j ACCEPT"]
+    leaving = "NETAVARK-64BA23C39906F"
+    ours = [named(2788, LIVING), f"-A POSTROUTING -s 10.213.0.0/24 -j {leaving}"]
+    inner = [mark(2788), address(2788, 2), f"-A {leaving} -d 10.213.0.0/24 -j ACCEPT"]
+    forward = "-A NETAVARK_FORWARD -d 10.213.0.0/24 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    lines = ["# saved", "*filter", ":FORWARD ACCEPT [0:0]", "-A FORWARD -j NETAVARK_FORWARD", forward, "COMMIT"]
+    saved = "\n".join([*lines, "*nat", *theirs, *ours, *inner, "COMMIT", ""])
+    assert left_rules(saved).splitlines() == [
+        "*filter", forward.replace("-A", "-D", 1), "COMMIT",
+        "*nat", *(each.replace("-A", "-D", 1) for each in ours),
+        f"-F {leaving}", f"-F {CHAIN}", f"-X {leaving}", f"-X {CHAIN}", "COMMIT",
+    ]  # fmt: skip
+    assert left_rules("\n".join([*lines[:4], "COMMIT", "*nat", *theirs, "COMMIT"])) == ""

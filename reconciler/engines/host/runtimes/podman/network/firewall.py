@@ -147,6 +147,8 @@ class Firewall:
 
         One name at a time, and each once a minute.
         """
+        # A running container goes on with the name servers that it started with.
+        self._resolvers = tuple(sorted({*self._resolvers, *name_servers()}))
         await self.write()
         names = {name for policy in self._policies.values() for name in policy.host_names}
         now = self._clock.monotonic()
