@@ -288,6 +288,15 @@ class Reason(StrEnum):
     EVICTED = ("Evicted",
         _warning("A replica used more ephemeral storage than its limit. It was killed and is replaced."),
         _replica("It used more ephemeral storage than its limit."))
+    EXECUTION_FAILED = ("ExecutionFailed",
+        _warning("An execution of a cron workload failed, could not be started, or ran longer than its deadline."))
+    EXECUTION_SKIPPED = ("ExecutionSkipped",
+        _warning("A scheduled time of a cron workload was skipped, since an execution still runs. An event for the "
+                 "first in a row, and for every tenth after it."))
+    EXECUTIONS_MISSED = ("ExecutionsMissed",
+        _warning("Scheduled times passed while the daemon or the machine did not run, or the clock was set forward. "
+                 "The newest one runs, and the message counts the others."))
+    DEADLINE_EXCEEDED = "DeadlineExceeded", _replica("The execution ran longer than `activeDeadlineSeconds`.")
     POST_START_FAILED = ("PostStartFailed",
         _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
@@ -325,7 +334,8 @@ class Reason(StrEnum):
         _resource("The clock of the host where it runs was set.", "If it happens again, find out what sets it."),
         _warning("The clock of this host was set. Nothing at the location depends on it."))
     CLOCK_STABLE = "ClockStable", _normal("The clock of this host was not set for an hour.")
-    COMPLETED = "Completed", _container("It ended by itself, with code 0.")
+    COMPLETED = ("Completed",
+        _container("It ended by itself, with code 0."), _replica("The execution of a cron workload is over."))
     ERROR = "Error", _container("It ended with another code, or with one that is not known.")
     LIVENESS_FAILED = "LivenessFailed", _container("Its liveness probe failed, so it was killed.")
     OUT_OF_MEMORY = "OutOfMemory", _container("It used more memory than its limit.")

@@ -73,7 +73,7 @@ class ActionErrors:
 def action_name(act: Action) -> str:
     """The name under which failures of ``act`` are recorded: equal for the same action on the same container."""
     if isinstance(act, Create):
-        return f"create {act.index}"
+        return f"create {act.execution or act.index}"
     if isinstance(act, Resize | StopReplica | Remove):
         return f"{type(act).__name__} {act.replica}"
     return f"{type(act).__name__} {act.replica}/{act.container}"

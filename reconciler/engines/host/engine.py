@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
-from reconciler.engines.deployment import DeploymentTarget
+from reconciler.engines.deployment import DeploymentTarget, Execution
 from reconciler.engines.host.autoscaling.scaling import Scaling
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
@@ -43,6 +43,7 @@ from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
+from reconciler.engines.run_command import RunCronWorkload, check_run, parse_run
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejection
@@ -261,9 +262,25 @@ class HostEngine:
             return self._volumes.perform(step)
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Reject the command: this engine supports none. Raises EngineError."""
+    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """Start an execution on demand, ``runCronWorkload``; returns it. Raises EngineError."""
+        if key.kind is Kind.WORKLOAD:
+            return await self._run(key, parse_run(name, spec))
         raise rejection(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
+
+    async def _run(self, key: Key, ask: RunCronWorkload) -> dict[str, Any]:
+        await self.open()
+        here, record = self._context.location, self._claims.record(key)
+        if ask.location != here:
+            raise rejection(f"the command is for {ask.location or 'no location'}; this is {here}")
+        limit = check_run(key, read_specification(record.body), ask) if record is not None else 0
+        controller = self._controller.workloads.get(key)
+        if controller is None or controller.wanted is None or controller.executions is None:
+            raise EngineError(f"there is no {key} at {here}", reason=Reason.NOT_FOUND, retry=False)
+        execution = controller.executions.run(controller.wanted, ask.container_overrides, limit)
+        controller.wake()
+        created: dict[str, Any] = msgspec.to_builtins(execution)
+        return created
 
     def _workload(self, step: Step) -> Outcome:
         key, past = step.key, self._claims.record(step.key)
@@ -355,7 +372,13 @@ class HostEngine:
             address,
             self._scaling.unknown(key),
             self._publisher.domain_endpoints(key),
+            self._executions(key),
         )
+
+    def _executions(self, key: Key) -> tuple[Execution, ...]:
+        controller = self._controller.workloads.get(key)
+        found = controller.executions if controller is not None else None
+        return found.status() if found is not None else ()
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)

@@ -19,7 +19,7 @@ from reconciler.engines.host.images.refresh import WatchedTag
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
@@ -113,7 +113,7 @@ class ImageGate:
         if self._service is not None and not self._pulls:
             self._service.forget(wanted.key, {*running, wanted.version})
             return wanted
-        if self._service is None or not any(each.image for each in wanted.containers) or not wanted.replicas:
+        if self._service is None or not any(each.image for each in wanted.containers) or not _starts(wanted):
             return wanted
         containers = {each.name: each.image for each in template.spec.containers}
         images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
@@ -216,6 +216,11 @@ def _event(key: Key, error: ReconcilerError) -> EngineEvent:
     if error.reason == Reason.IMAGE_PULL_FAILED:
         return EngineEvent(key, Reason.IMAGE_PULL_FAILED, str(error))
     return EngineEvent(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+
+
+def _starts(wanted: WorkloadSpec) -> bool:
+    """Whether containers of it start: of a suspended cron workload on demand."""
+    return bool(wanted.replicas) or wanted.type is Type.CRON
 
 
 def _pending(containers: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from reconciler.bugs import contained
 from reconciler.engines.host.adopted import LabelContext, how_ended, rebuild_replica, resume_replica
+from reconciler.engines.host.cron.executions import log_path, remove_logs
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
 from reconciler.engines.host.fair_turn import FairTurn
@@ -71,6 +72,7 @@ class LocationController:
         Replicas of a recorded workload that failed to load run on, uncontrolled, until it is wanted again. Containers
         without a replica file stay: if the records were lost, their workload may still be wanted.
         """
+        remove_logs(self._services.store.root, recorded)
         for key in self._adoptable.keys() - recorded:
             self.want(key, None)
 
@@ -193,6 +195,7 @@ class LocationController:
         await controller.run()
         del self.workloads[controller.key], self._tasks[controller.key]
         self._services.endpoints.remove(controller.key)
+        log_path(self._services.store.root, controller.key).unlink(missing_ok=True)
         self._services.changed()
 
     def _rebuild_replicas(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:

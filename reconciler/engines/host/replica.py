@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.run_command import ContainerOverride
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 
@@ -71,13 +72,22 @@ class Container(msgspec.Struct, frozen=True):
     was_ready: bool = False
 
 
+class Run(msgspec.Struct, frozen=True):
+    """What an execution of a cron workload began with: ``deadline`` in seconds, ``restart`` of failed containers."""
+
+    deadline: float | None = None
+    restart: bool = False
+    overrides: tuple[ContainerOverride, ...] = ()
+
+
 class Replica(msgspec.Struct, frozen=True):
     """One replica. ``index`` is its ordinal in a stateful workload, otherwise -1.
 
     ``config_hash`` is that of its specification; ``creation_timestamp`` is ISO 8601. ``ports`` maps declared ports to
     assigned ports. ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination
     began, None before. ``reason`` is why it ends: ScaledDown, Replaced, Deleted, Suspended, Evicted. ``base_hash`` is
-    that of its specification; "" if only a new replica can have other limits.
+    that of its specification; "" if only a new replica can have other limits. ``run`` is None for all that is no
+    execution of a cron workload.
     """
 
     name: str
@@ -94,6 +104,7 @@ class Replica(msgspec.Struct, frozen=True):
     reason: str = ""
     creation_timestamp: str = ""
     base_hash: str = ""
+    run: Run | None = None
 
     @property
     def ready(self) -> bool:

@@ -33,9 +33,9 @@ class Store:
     """
 
     def __init__(self, root: Path, boots: Collection[str] = ()) -> None:
-        self._root = root
-        self._boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-        self._boots = {self._boot, *boots}
+        self.root = root
+        self.boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+        self._boots = {self.boot, *boots}
 
     def load(self) -> tuple[list[Replica], list[tuple[Key, str]]]:
         """Read the replicas of this boot, and (key, name) of files that are from an earlier one or unreadable.
@@ -44,7 +44,7 @@ class Store:
         """
         here: list[Replica] = []
         gone: list[tuple[Key, str]] = []
-        for path in list_paths(self._root, "*/*/*.json"):
+        for path in list_paths(self.root, "*/*/*.json"):
             key = Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name)
             found = self._read(path)
             if found is None:
@@ -55,7 +55,7 @@ class Store:
 
     def save(self, replica: Replica) -> None:
         """Write the file of ``replica``, completely or not at all."""
-        file = _ReplicaFile(self._boot, replica)
+        file = _ReplicaFile(self.boot, replica)
         write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(file), 0o600)
 
     def holds(self, key: Key, name: str) -> bool:
@@ -70,7 +70,7 @@ class Store:
             raise write_error(f"the state of {name} cannot be removed", error) from None
 
     def _path(self, key: Key, name: str) -> Path:
-        return self._root / key.gvc / key.name / f"{name}.json"
+        return self.root / key.gvc / key.name / f"{name}.json"
 
     def _read(self, path: Path) -> Replica | None:
         try:

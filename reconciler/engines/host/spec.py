@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Firewall, Metrics, Options, Probe, Volume
+from reconciler.model.kinds.workload import Command, Firewall, Job, Metrics, Options, Probe, Volume
 
 
 class Type(StrEnum):
@@ -91,6 +91,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     dynamic_tags: bool = False
     pending: str = ""
     base_hash: str = ""
+    job: Job | None = None
 
     @property
     def stateful(self) -> bool:

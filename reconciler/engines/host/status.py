@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.deployment import Deployment, DeploymentTarget, ResolvedImages, Status, Version, WorkloadStatus
+from reconciler.engines.deployment import (
+    Deployment,
+    DeploymentTarget,
+    Execution,
+    ResolvedImages,
+    Status,
+    Version,
+    WorkloadStatus,
+)
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
@@ -54,7 +62,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
     set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload,
     ``scaling_unknown`` why nothing scales it, ``domain_endpoints`` its addresses by domains. ``images`` are None where
-    nothing runs from images.
+    nothing runs from images. ``executions`` are those of a cron workload.
     """
 
     place: DeploymentTarget
@@ -69,12 +77,21 @@ class StatusContext(msgspec.Struct, frozen=True):
     address: str = ""
     scaling_unknown: str = ""
     domain_endpoints: tuple[str, ...] = ()
+    executions: tuple[Execution, ...] = ()
 
 
 def workload_status(
     wanted: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext
 ) -> tuple[Health, Deployment]:
-    """Health and deployment of a wanted workload."""
+    """Health and deployment of a wanted workload. Executions are no replicas to wait for."""
+    if wanted.type is Type.CRON:
+        return _deployment(wanted, (), replicas, context)
+    return _deployment(wanted, replicas, replicas, context)
+
+
+def _deployment(
+    wanted: WorkloadSpec, replicas: Sequence[Replica], listed: Sequence[Replica], context: StatusContext
+) -> tuple[Health, Deployment]:
     current = progress(wanted, replicas, context.now)
     message = context.last_error or current.message
     versions = _versions(wanted, replicas, context)
@@ -92,12 +109,13 @@ def workload_status(
         expected_deployment_version=wanted.version,
         message=message,
         versions=versions,
-        replicas=tuple(_replica(each) for each in sorted(replicas, key=lambda each: each.name)),
+        replicas=tuple(_replica(each) for each in sorted(listed, key=lambda each: each.name)),
         conditions=tuple(_conditions(context)),
+        job_executions=context.executions,
     )
     canonical = f"{host}.{place.endpoint_domain}" if served else ""
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
-    live = sum(replica.ending is None for replica in replicas)
+    live = sum(replica.ending is None for replica in listed)
     internal = f"{key.name}.{key.gvc}.platform.local"
     images = context.images if context.images is not None else msgspec.UNSET
     domains = context.domain_endpoints if served else ()

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
+from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.decisions.actions import (
     Action,
     Create,
@@ -25,7 +26,6 @@ from reconciler.engines.host.decisions.actions import (
     soonest,
 )
 from reconciler.engines.host.decisions.availability import exit_event
-from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import (
     HookName,
     apply_action,
@@ -40,7 +40,7 @@ from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.host.workload_replicas import WorkloadReplicas
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
@@ -70,6 +70,12 @@ class WorkloadController:
     def last_error(self) -> str:
         """The current failures, for status; "" if there are none."""
         return self._errors.message
+
+    @property
+    def executions(self) -> Executions | None:
+        """The executions of a cron workload; None for any other."""
+        cron = self.wanted is not None and self.wanted.type is Type.CRON
+        return self._members.executions if cron else None
 
     @property
     def gone(self) -> bool:
@@ -126,7 +132,8 @@ class WorkloadController:
                 await event_or_time(self._wake_event, self._services.clock, wake)
             # A replica becomes available as time passes, which changes its status. That moment may have passed during
             # another await, so every turn counts as a change.
-            self._services.changed()
+            if self.executions is None:
+                self._services.changed()
 
     async def close(self) -> None:
         """Stop running hooks; containers are not affected."""
@@ -152,9 +159,7 @@ class WorkloadController:
 
     def _decide(self) -> Decision:
         try:
-            decision = decide(
-                self.wanted, tuple(self.replicas.values()), self._services.clock.monotonic(), self._services.timing
-            )
+            decision = self._members.decide(self.wanted)
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             self._failed(DECIDE, error)
             return Decision()
@@ -180,7 +185,7 @@ class WorkloadController:
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):
             if self.wanted is not None:
-                self._members.create(self.wanted, act.index)
+                self._members.create(self.wanted, act)
         elif isinstance(act, Remove):
             await self._remove(self.replicas[act.replica])
         elif isinstance(act, Start):
@@ -269,7 +274,7 @@ class WorkloadController:
         self.on_replica_change(
             place.replica, lambda it: container_exited(it, place.container, how.at, how.code, how.reason, how.message)
         )
-        if replica.ending is None:
+        if replica.ending is None and not (replica.run is not None and how.code == 0):
             self._append_exit_event(self.replicas[place.replica], place.container)
 
     def _append_exit_event(self, replica: Replica, name: str) -> None:

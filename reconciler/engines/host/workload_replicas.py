@@ -9,12 +9,15 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
+from reconciler.engines.host.cron.executions import Executions
+from reconciler.engines.host.decisions.actions import Create, Decision
 from reconciler.engines.host.decisions.availability import is_resizable
+from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import new_replica, resized
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.times import iso
@@ -25,6 +28,7 @@ class WorkloadReplicas:
 
     def __init__(self, key: Key, services: HostServices, errors: ActionErrors) -> None:
         self.by_name: dict[str, Replica] = {}
+        self.executions = Executions(key, services)
         self._key = key
         self._services = services
         self._store = services.store
@@ -33,14 +37,23 @@ class WorkloadReplicas:
         self._changed = services.changed
         self._unwritten: set[str] = set()
 
-    def create(self, wanted: WorkloadSpec, index: int) -> None:
+    def decide(self, wanted: WorkloadSpec | None) -> Decision:
+        """The actions that are due now. Raises EngineError if executions cannot be recorded."""
+        replicas, services = tuple(self.by_name.values()), self._services
+        if wanted is not None and wanted.type is Type.CRON:
+            return self.executions.decide(wanted, replicas)
+        return decide(wanted, replicas, services.clock.monotonic(), services.timing)
+
+    def create(self, wanted: WorkloadSpec, act: Create) -> None:
         """Add a new replica. Raises EngineError, and does not add it, if its file cannot be written.
 
         After a crash the ports of an unwritten replica would be unknown.
         """
         services, now = self._services, self._services.clock.monotonic()
-        name = services.replica_name(self._key, index, self.by_name)
-        replica = new_replica(wanted, index, name, now, iso(services.clock.now()))
+        name = act.execution or services.replica_name(self._key, act.index, self.by_name)
+        replica = new_replica(wanted, act.index, name, now, iso(services.clock.now()))
+        if act.execution:
+            replica = self.executions.begin(replica, wanted)
         replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(wanted, name))
         try:
             self._store.save(replica)
@@ -107,7 +120,7 @@ class WorkloadReplicas:
         """Set the endpoints to the ready replicas."""
         error: EngineError | None = None
         try:
-            self._endpoints.publish(self._key, self.by_name.values())
+            self._endpoints.publish(self._key, [each for each in self.by_name.values() if each.run is None])
         except EngineError as failure:
             error = failure
         self._note(ENDPOINTS, error)

@@ -1,4 +1,4 @@
-"""The imperative commands on cron workloads and volumes: strict parsing of their arguments, and their effects."""
+"""The effects of commands on cron workloads, and the commands on volumes: strict parsing, and their effects."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.engines import volumes
 from reconciler.engines.deployment import Deployment, Execution, add_execution
+from reconciler.engines.run_command import RunCronWorkload, check_run
 from reconciler.engines.volumes import Snapshot, VolumeSetState
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification
@@ -18,28 +19,6 @@ class _Command(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Every command names its location."""
 
     location: str
-
-
-class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A variable for one execution."""
-
-    name: str
-    value: str
-
-
-class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The overrides of one container for one execution."""
-
-    name: str
-    command: str | None = None
-    args: tuple[str, ...] | None = None
-    env: tuple[EnvVar, ...] | None = None
-
-
-class RunCronWorkload(_Command, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Run a cron workload now (docs/platform/workload.md#runs-on-demand)."""
-
-    container_overrides: tuple[ContainerOverride, ...] = ()
 
 
 class _OnVolume(_Command, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -97,24 +76,11 @@ def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
     return _parse(name, spec, form)
 
 
-def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
-    """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
-    if name != "runCronWorkload":
-        raise volumes.rejection(f"a workload has no command {name}; there is: runCronWorkload")
-    return _parse(name, spec, RunCronWorkload)
-
-
 def run_cron(
     deployment: Deployment, key: Key, spec: Specification, ask: RunCronWorkload, at: str
 ) -> tuple[Deployment, Execution]:
     """Add one execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
-    if spec.type != "cron" or spec.job is None:
-        raise volumes.rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
-    known = {container.name for container in spec.containers}
-    strange = sorted({override.name for override in ask.container_overrides} - known)
-    if strange:
-        raise volumes.rejection(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
-    return add_execution(deployment, key, at, spec.job.history_limit)
+    return add_execution(deployment, key, at, check_run(key, spec, ask))
 
 
 def on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:

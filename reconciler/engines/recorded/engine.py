@@ -11,6 +11,7 @@ from reconciler.engines.deployment import DeploymentTarget, build_deployment, re
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded import commands
+from reconciler.engines.run_command import parse_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes, rejection
 from reconciler.errors import EngineError
@@ -102,7 +103,7 @@ class RecordedEngine:
         return _encode(build_deployment(step.key, step.version, spec, place, created, before))
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        ask = commands.parse_run(name, spec)
+        ask = parse_run(name, spec)
         record = self._target_record(key, ask.location)
         deployment = read_deployment(record.state)
         if deployment is None:

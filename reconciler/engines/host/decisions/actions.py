@@ -8,9 +8,13 @@ from reconciler.reasons import Reason
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Create a replica of the wanted version; ``index`` as in Replica. Its containers wait for their start."""
+    """Create a replica of the wanted version; ``index`` as in Replica. Its containers wait for their start.
+
+    ``execution`` is the name of the execution that it is for, in a cron workload.
+    """
 
     index: int = -1
+    execution: str = ""
 
 
 class Resize(msgspec.Struct, frozen=True):

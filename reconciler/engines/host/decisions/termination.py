@@ -8,6 +8,8 @@ seconds in total. A container that does not run is not started again.
 
 from __future__ import annotations
 
+import msgspec
+
 from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, soonest
 from reconciler.engines.host.decisions.restarts import due
 from reconciler.engines.host.decisions.timing import Timing
@@ -23,6 +25,9 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
     running = [container for container in replica.containers if container.phase is Phase.RUNNING]
     if replica.reason == Reason.EVICTED:
         return _kill_all(replica.name, running, now, timing)
+    if replica.run is not None:
+        # The default hook lets requests drain, and an execution serves none.
+        timing = msgspec.structs.replace(timing, drain=0.0)
     parts = [_container(replica.name, begun, container, now, timing) for container in running]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 

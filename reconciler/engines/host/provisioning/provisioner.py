@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+import msgspec
+
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
@@ -17,7 +19,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Container
+from reconciler.model.kinds.workload import Container, Variable
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 
@@ -75,6 +77,7 @@ class Provisioner:
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container, with new files. Raises EngineError."""
         template, spec = self._made_from(replica, container)
+        spec = _overridden(spec, replica)
         place = ContainerId(replica.key, replica.name, container)
         owner = self._runtime.owner(template.desired)
         files = self._files.provide(place, replica.index, spec, owner)
@@ -136,3 +139,20 @@ class Provisioner:
             message = f"version {replica.version} of {replica.key} is no longer known; a newer one takes its place"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
         return template, found[0]
+
+
+def _overridden(spec: Container, replica: Replica) -> Container:
+    """``spec`` with the overrides of an execution on demand; its variables win over those of the same name."""
+    overrides = replica.run.overrides if replica.run is not None else ()
+    for each in overrides:
+        if each.name != spec.name:
+            continue
+        own = tuple(Variable(one.name, one.value) for one in each.env or ())
+        names = {one.name for one in own}
+        spec = msgspec.structs.replace(
+            spec,
+            command=spec.command if each.command is None else each.command,
+            args=spec.args if each.args is None else each.args,
+            env=(*(one for one in spec.env if one.name not in names), *own),
+        )
+    return spec

@@ -52,6 +52,7 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
         group=spec.security_options.filesystem_group_id,
         stores=tuple(at for each in spec.containers for at in each.volumes if at.uri.startswith(STORE_URIS)),
         dynamic_tags=spec.support_dynamic_tags,
+        job=spec.job,
         firewall=spec.firewall_config,
         tcp_ports=tuple(port.number for each in spec.containers for port in each.ports if port.protocol == "tcp"),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -38,12 +38,6 @@ class HostPrograms:
         """Not supported: programs get their limits at their start. Raises EngineError."""
         message = f"the limits of {place.container}, CPU {cpu}m and {memory >> 20} MiB, are set at its start only"
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
-
-
-def schedule(wanted: WorkloadSpec) -> Iterator[str]:
-    """Executions of cron workloads."""
-    if wanted.type is Type.CRON:
-        yield "The schedule has no effect: this engine runs no executions yet."
 
 
 def object_stores(wanted: WorkloadSpec) -> Iterator[str]:

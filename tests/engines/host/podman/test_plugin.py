@@ -53,7 +53,6 @@ def test_what_no_podman_enforces_is_foreseen_without_one() -> None:
     assert found == "\n".join(runtime_plugin("podman").foreseen_limitations(wanted(**fields)))
     everyone = Firewall(External(("0.0.0.0/0",), outbound_allow_hostname=("example.com", "*.example.com")))
     assert sentences(None, **fields, firewall=everyone) == ""
-    assert "schedule has no effect" in sentences(None, type=Type.CRON)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ SIDE = ContainerSpec("side", image="//image/side:2")
         ({}, []),
         ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
         ({"containers": (SIDE,), "dynamic_tags": True}, ["Images are not used", "supportDynamicTags"]),
-        ({"type": Type.CRON}, ["schedule has no effect"]),
+        ({"type": Type.CRON}, []),
         ({"type": Type.SERVERLESS}, []),
         ({"options": Options(Autoscaling("cpu")), "suspended": True}, []),
         ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),

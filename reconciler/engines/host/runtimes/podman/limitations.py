@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.runtimes.limitations import schedule
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import policy_of
 from reconciler.engines.host.runtimes.podman.network.name_servers import may_read_answers
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
@@ -27,7 +26,6 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
 
     ``known`` is what Podman offers here; None for what no Podman enforces.
     """
-    yield from schedule(wanted)
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.engines.host.runtimes.limitations import object_stores, schedule
+from reconciler.engines.host.runtimes.limitations import object_stores
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.kinds.workload import Firewall
 
@@ -26,7 +26,6 @@ class HostRights(msgspec.Struct, frozen=True):
 
 def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     """The parts of ``wanted`` that are not enforced, in a fixed order (docs/platform/workload.md#containers)."""
-    yield from schedule(wanted)
     yield from _programs(wanted)
     if not rights.limited:
         yield (

@@ -1,0 +1,1 @@
+"""Executions of cron workloads: their log on disk, and the decisions on it."""

@@ -1,0 +1,148 @@
+"""The executions of one cron workload: their log in memory and on disk, and the decisions on it.
+
+The log is durable before an execution that it names starts. What starts afterwards is in the files of replicas.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.engines.deployment import Execution
+from reconciler.engines.host.decisions.actions import Decision, soonest
+from reconciler.engines.host.decisions.cron import (
+    Events,
+    ExecutionEntry,
+    ExecutionLog,
+    ExecutionState,
+    add_due,
+    add_run,
+    next_due,
+    record_results,
+)
+from reconciler.engines.host.decisions.executions import decide_executions
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.host.replica import Replica, Run
+from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.run_command import ContainerOverride
+from reconciler.listing import list_paths
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Job
+from reconciler.times import iso
+
+CHECK_SECONDS = 60.0
+"""The longest wait for a scheduled time, since the clock may be set meanwhile."""
+
+FOLDER = "executions"
+
+_decode = msgspec.json.Decoder(ExecutionLog).decode
+
+
+class Executions:
+    """The log of the workload ``key``; it is read from its file when it is needed first."""
+
+    def __init__(self, key: Key, services: HostServices) -> None:
+        self._key = key
+        self._services = services
+        self._boot = services.store.boot
+        self._path = log_path(services.store.root, key)
+        self._log: ExecutionLog | None = None
+
+    @property
+    def log(self) -> ExecutionLog:
+        """The log; empty before the first execution, and if its file cannot be read."""
+        if self._log is None:
+            try:
+                self._log = _decode(self._path.read_bytes())
+            except (OSError, msgspec.DecodeError):
+                self._log = ExecutionLog()
+        return self._log
+
+    def decide(self, wanted: WorkloadSpec, replicas: Sequence[Replica]) -> Decision:
+        """Record results and what is due, durably, and decide. Raises EngineError if the log cannot be written.
+
+        What could not be recorded does not start.
+        """
+        clock = self._services.clock
+        wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
+        log, failures = record_results(self.log, limit, replicas, wall, self._boot)
+        log, events = add_due(log, wanted, wall, self._boot)
+        self._write(log, [*failures, *events])
+        decision = decide_executions(wanted, log, replicas, now, self._services.timing)
+        due = next_due(log)
+        wake = None if due is None else now + min(max(due - wall, 0.0), CHECK_SECONDS)
+        return Decision(decision.actions, soonest(decision.wake, wake))
+
+    def run(self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int) -> Execution:
+        """Record an execution on demand; the next decision starts it. Raises EngineError if it cannot be recorded."""
+        names = {each.name for each in self.log.entries}
+        name, wall = self._services.replica_name(self._key, -1, names), self._services.clock.now()
+        entry = ExecutionEntry(name, wanted.version, wall, boot=self._boot, on_demand=True, overrides=overrides)
+        self._write(add_run(self.log, entry, limit), [])
+        return _shown(entry)
+
+    def begin(self, replica: Replica, wanted: WorkloadSpec) -> Replica:
+        """``replica``, newly made, with what its execution begins with."""
+        job, entry = wanted.job or Job(), next((each for each in self.log.entries if each.name == replica.name), None)
+        overrides = entry.overrides if entry is not None else ()
+        return replace(replica, run=Run(job.active_deadline_seconds, job.restart_policy == "OnFailure", overrides))
+
+    def status(self) -> tuple[Execution, ...]:
+        """The executions for the status of the deployment, oldest first."""
+        return tuple(map(_shown, self.log.entries))
+
+    def _write(self, log: ExecutionLog, events: Events) -> None:
+        if log == self.log:
+            return
+        write_atomic(self._path, msgspec.json.encode(log), 0o600)
+        _flush(self._path)
+        self._log = log
+        for reason, message in events:
+            self._services.append_event(EngineEvent(self._key, reason, message))
+        self._services.changed()
+
+
+def log_path(replicas: Path, key: Key) -> Path:
+    """The file of the log of ``key``, beside the folder of replica files."""
+    return replicas.parent / FOLDER / key.gvc / f"{key.name}.json"
+
+
+def remove_logs(replicas: Path, recorded: Collection[Key]) -> None:
+    """Remove the logs of all workloads but ``recorded``: a new one of the same name has missed nothing."""
+    for path in list_paths(replicas.parent / FOLDER, "*/*.json"):
+        if Key(Kind.WORKLOAD, path.parent.name, path.stem) not in recorded:
+            path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Make a written file and its name durable: a power cut must not let an execution start again."""
+    for each in (path, path.parent):
+        try:
+            opened = os.open(each, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+        except OSError as error:
+            raise write_error(f"{each.name} cannot be written", error) from None
+
+
+def _shown(entry: ExecutionEntry) -> Execution:
+    """``entry`` in the shape of docs/platform/workload.md#deployments."""
+    ended = iso(entry.completed) if entry.completed else ""
+    kind = "Complete" if entry.state is ExecutionState.SUCCESS else "Failed"
+    condition = {
+        "type": kind,
+        "status": "True",
+        "message": entry.message,
+        "reason": entry.reason,
+        "lastTransitionTime": ended,
+    }
+    conditions = (condition,) if ended else ()
+    return Execution(entry.name, entry.version, str(entry.state), iso(entry.started), ended, conditions, entry.name)

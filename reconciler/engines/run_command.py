@@ -1,0 +1,55 @@
+"""The command ``runCronWorkload``, for every engine: strict parsing, and the check against the workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.volumes import rejection
+from reconciler.model.key import Key
+from reconciler.model.kinds.workload import Specification
+
+
+class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable for one execution."""
+
+    name: str
+    value: str
+
+
+class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The overrides of one container for one execution."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[EnvVar, ...] | None = None
+
+
+class RunCronWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Run a cron workload now (docs/platform/workload.md#runs-on-demand)."""
+
+    location: str
+    container_overrides: tuple[ContainerOverride, ...] = ()
+
+
+def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
+    """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
+    if name != "runCronWorkload":
+        raise rejection(f"a workload has no command {name}; there is: runCronWorkload")
+    try:
+        return msgspec.convert(spec, RunCronWorkload)
+    except msgspec.ValidationError as error:
+        raise rejection(f"the spec of {name} does not fit: {error}") from None
+
+
+def check_run(key: Key, spec: Specification, ask: RunCronWorkload) -> int:
+    """Check ``ask`` against the workload; returns the limit of its history. Raises EngineError if it is impossible."""
+    if spec.type != "cron" or spec.job is None:
+        raise rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
+    known = {container.name for container in spec.containers}
+    strange = sorted({override.name for override in ask.container_overrides} - known)
+    if strange:
+        raise rejection(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+    return spec.job.history_limit

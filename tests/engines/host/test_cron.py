@@ -1,0 +1,229 @@
+"""Cron workloads on a host whose programs and clock belong to the test: due times, policies, results, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.deployment import Execution, read_deployment
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.planning.plan import Action
+from tests.engines.host.kit import WEB, Host, play_on
+from tests.support.plans import ends, plan, step
+
+MINUTE = 60.0
+
+
+class CronHost(Host):
+    """A host with one cron workload, ``web``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.events: list[EngineEvent] = []
+
+    async def schedule(self, version: int = 1, image: str = "plain", **job: Any) -> None:
+        """Apply the workload with a schedule of every minute, unless ``job`` has another."""
+        spec = {
+            "type": "cron",
+            "containers": [{"name": "main", "image": image}],
+            "job": {"schedule": "* * * * *", **job},
+            "defaultOptions": {},
+        }
+        action = Action.UPDATE if self.recorded() else Action.CREATE
+        asked = step(WEB, action=action, version=version, body={"kind": "workload", "name": "web", "spec": spec})
+        asked = msgspec.structs.replace(asked, engine="host", digest=f"{version} {image} {job}")
+        assert set(ends(await self.run(plan(asked))).values()) == {"applied"}
+        await self.rest()
+
+    async def rest(self, seconds: float = 0.0) -> None:
+        """Let time pass, and the files of ended executions be removed, which is done in threads."""
+        await self.time.advance(seconds)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            await self.time.advance(0.0)
+        self.events += self.engine.news()
+
+    async def executions(self) -> list[Execution]:
+        """The executions that the status shows."""
+        [seen] = await self.engine.observe()
+        deployment = read_deployment(seen.state)
+        assert deployment is not None
+        return list(deployment.status.job_executions)
+
+    async def states(self) -> list[str]:
+        """Their statuses."""
+        return [each.status for each in await self.executions()]
+
+    def end(self, code: int = 0) -> None:
+        """End all programs."""
+        for place in self.programs.places():
+            self.programs.end(place, code)
+
+    def starts(self) -> list[str]:
+        """The replicas that were started, in order."""
+        return [call.replica for call in self.programs.calls if call.verb == "start"]
+
+    def reasons(self) -> list[str]:
+        """The reasons of all events."""
+        return [str(each.reason) for each in self.events]
+
+
+def play(path: Path, story: Callable[[CronHost], Awaitable[None]]) -> None:
+    """Play ``story`` on a new host."""
+    play_on(lambda: CronHost(path), story)
+
+
+def test_an_execution_starts_on_the_minute_and_is_named_by_it(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        assert host.starts() == []
+        await host.rest(MINUTE)
+        name = f"web-{int(host.time.now() // 60)}"
+        assert host.starts() == [name]
+        [one] = await host.executions()
+        assert (one.name, one.status, one.workload_version, one.completion_time) == (name, "Active", 1, "")
+        host.end()
+        await host.rest(1.0)
+        [one] = await host.executions()
+        assert (one.status, one.completion_time) == ("Success", "2026-01-01T00:01:00Z")
+        assert host.replicas() == []
+
+    play(tmp_path, story)
+
+
+def test_forbid_skips_and_replace_stops_the_running_one_first(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.rest(3 * MINUTE)
+        assert await host.states() == ["Active"]
+        assert host.reasons() == ["ExecutionSkipped"]
+        await host.schedule(2, concurrencyPolicy="Replace")
+        await host.rest(2 * MINUTE)
+        assert (await host.states())[-2:] == ["Removed", "Active"]
+        assert len(host.programs.places()) == 1
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(("policy", "status", "starts"), [("Never", "Failure", 1), ("OnFailure", "Active", 2)])
+def test_a_failed_execution_restarts_only_on_failure(tmp_path: Path, policy: str, status: str, starts: int) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(restartPolicy=policy)
+        await host.rest(MINUTE)
+        host.end(3)
+        await host.rest(20.0)
+        assert (await host.states(), len(host.starts())) == ([status], starts)
+        assert ("ExecutionFailed" in host.reasons()) == (policy == "Never")
+
+    play(tmp_path, story)
+
+
+def test_an_execution_past_its_deadline_is_removed_also_after_a_restart(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(schedule="0 * * * *", activeDeadlineSeconds=100)
+        await host.rest(60 * MINUTE)
+        assert await host.states() == ["Active"]
+        await host.rest(60.0)
+        await host.restart()
+        await host.rest()
+        assert await host.states() == ["Active"]
+        await host.rest(45.0)
+        [one] = await host.executions()
+        assert (one.status, one.conditions[0]["reason"]) == ("Removed", "DeadlineExceeded")
+        assert (len(host.starts()), host.programs.places()) == (1, [])
+
+    play(tmp_path, story)
+
+
+def test_a_month_without_a_daemon_is_one_start_and_one_event(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.rest(MINUTE)
+        host.end()
+        await host.rest()
+        await host.engine.close()
+        host.time.jump(30 * 86_400.0)
+        await host.restart()
+        await host.rest()
+        assert len(host.starts()) == 2
+        assert host.reasons() == ["ExecutionsMissed"]
+        assert host.events[0].message.startswith("more than 1000 scheduled executions since 2026-01-01T00:02:00Z")
+
+    play(tmp_path, story)
+
+
+def test_a_clock_that_is_set_back_starts_nothing_twice(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.rest(MINUTE)
+        host.end()
+        await host.rest()
+        host.time.jump(-3600.0)
+        await host.rest(59 * MINUTE)
+        assert len(host.starts()) == 1
+        await host.rest(3 * MINUTE)
+        assert len(host.starts()) == 2
+        host.end()
+        host.time.jump(-400 * 86_400.0)
+        await host.rest(3 * MINUTE)
+        assert len(host.starts()) == 3
+
+    play(tmp_path, story)
+
+
+def test_suspended_nothing_starts_but_on_demand_with_overrides(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(suspend=True)
+        await host.rest(10 * MINUTE)
+        assert host.starts() == []
+        override = {"name": "main", "args": ["--full"], "env": [{"name": "DEPTH", "value": "3"}]}
+        asked = {"location": "here", "containerOverrides": [override]}
+        created = await host.engine.command(Key.parse(WEB), "runCronWorkload", asked)
+        await host.rest()
+        assert host.starts() == [created["name"]]
+        launch = host.programs.running[ContainerId(Key.parse(WEB), created["name"], "main")].launch
+        assert (launch.args, launch.env["DEPTH"]) == (("--full",), "3")
+        for spec, words in (
+            ({"location": "there"}, "the command is for there; this is here"),
+            ({"location": "here", "containerOverrides": [{"name": "side"}]}, "has no container side; it has: main"),
+        ):
+            with pytest.raises(EngineError, match=words):
+                await host.engine.command(Key.parse(WEB), "runCronWorkload", spec)
+
+    play(tmp_path, story)
+
+
+def test_the_history_has_a_limit_and_a_rollout_lets_executions_end(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(historyLimit=2)
+        for _ in range(4):
+            await host.rest(MINUTE)
+            host.end()
+            await host.rest()
+        assert await host.states() == ["Success", "Success"]
+        await host.rest(MINUTE)
+        await host.schedule(2, image="good", historyLimit=2)
+        await host.rest(1.0)
+        executions = await host.executions()
+        assert (executions[-1].status, executions[-1].workload_version) == ("Active", 1)
+        assert len(host.programs.places()) == 1
+
+    play(tmp_path, story)
+
+
+def test_what_could_not_be_started_is_invalid(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(image="broken")
+        await host.rest(MINUTE)
+        assert await host.states() == ["Invalid"]
+        assert "ExecutionFailed" in host.reasons()
+
+    play(tmp_path, story)
