@@ -93,6 +93,7 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/dataplane/builtin.py", "limitations"),
             *_written(f"{package}/dataplane/haproxy/program.py", "limitations"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_routes"),
+            *_written(f"{package}/dataplane/routing/router.py", "unserved_ingress"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
             *_written(f"{package}/metrics/scraper.py", "limitations"),
         ):

@@ -16,7 +16,7 @@ from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
-from reconciler.engines.host.dataplane.routing.router import Router
+from reconciler.engines.host.dataplane.routing.router import Router, unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
@@ -182,6 +182,7 @@ class ServicePublisher:
         """A sentence for each part of ``wanted`` that the data plane does not enforce."""
         yield from self.dataplane.limitations(wanted)
         if self._router is not None:
+            yield from unserved_ingress(self.dataplane.name)
             yield from self._router.unserved(wanted.key, self.dataplane.route_problems())
 
     async def _synchronize(self, key: Key) -> bool:

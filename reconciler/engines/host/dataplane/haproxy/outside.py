@@ -132,7 +132,7 @@ def _cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
     credentials = " hdr access-control-allow-credentials true" if cors.allow_credentials else ""
     words = "".join(
         f" hdr {header} {quoted(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
-        else f" hdr {header} %[req.hdr({asked})]"
+        else f" hdr {header} %[req.fhdr({asked})]"
         for header, asked, names in (
             ("access-control-allow-methods", "access-control-request-method", tokens(cors.allow_methods)),
             ("access-control-allow-headers", "access-control-request-headers", tokens(cors.allow_headers)),

@@ -53,4 +53,4 @@ def path_text(text: str) -> str:
 def _reference(name: str) -> str:
     if name.lower() == _AUTHORITY:
         return "%[var(txn.authority)]"
-    return f"%[req.hdr({name})]"
+    return f"%[req.fhdr({name})]"

@@ -97,3 +97,9 @@ def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:
     """What of the domain ``name`` is not served, and why."""
     for each in problems:
         yield f"The domain {name} is not served as it is declared: {each}."
+
+
+def unserved_ingress(dataplane: str) -> Iterator[str]:
+    """Why an ingress serves nothing, with the data plane that the location has."""
+    if dataplane == "builtin":
+        yield "The ingress is not served: install HAProxy 2.6 or newer with Lua, and restart the daemon."

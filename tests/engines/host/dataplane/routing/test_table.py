@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.host.dataplane.routing.router import unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import Entry, Rule, Target, normalize_host
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
@@ -104,3 +105,9 @@ def _shown(entry: Entry) -> str:
 def _rule(rule: Rule) -> str:
     form, text = ("regex", rule.regex) if rule.regex is not None else ("prefix", rule.prefix)
     return f"{rule.id} {form} {text} → {_name(rule.target)}"
+
+
+def test_an_ingress_without_haproxy_names_what_to_install() -> None:
+    assert list(unserved_ingress("haproxy")) == []
+    [sentence] = unserved_ingress("builtin")
+    assert "install HAProxy" in sentence
