@@ -20,6 +20,9 @@ from reconciler.records.tables.desired import Entry
 MAX_PREFETCHED = 4096
 """The most keys read in one batch: their files take about 10 MB."""
 
+MAX_SIMILAR = 1000
+"""The most keys that a missing target is compared with."""
+
 
 class Prefetch:
     """Reads rows of the records in batches: one by one, each costs four times as much.
@@ -169,5 +172,5 @@ class RecordsIndex:
     def similar_keys(self, kind: str) -> list[str]:
         """Keys of ``kind``, at most the first thousand."""
         added = sorted(key for key in self.changes.added if key.startswith(f"{kind}/"))
-        known = self.records.desired.keys_of_kind(kind)
-        return [*added, *(key for key in known if key not in self.removed)][:1000]
+        known = self.records.desired.keys_of_kind(kind, MAX_SIMILAR + len(self.removed))
+        return [*added, *(key for key in known if key not in self.removed)][:MAX_SIMILAR]

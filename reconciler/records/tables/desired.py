@@ -134,10 +134,10 @@ class Desired:
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
         return [key for bounds in gvc_ranges(gvc) for (key,) in self._db.all(sql, bounds)]
 
-    def keys_of_kind(self, kind: str) -> list[str]:
-        """Keys of all resources of ``kind``, in key order."""
-        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
-        return [key for (key,) in self._db.all(sql, prefix_range(f"{kind}/"))]
+    def keys_of_kind(self, kind: str, limit: int = -1) -> list[str]:
+        """Keys of the resources of ``kind``, in key order; at most ``limit`` (-1: all)."""
+        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+        return [key for (key,) in self._db.all(sql, (*prefix_range(f"{kind}/"), limit))]
 
     def _source_of(self, key: str) -> str | None:
         source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
