@@ -40,7 +40,7 @@ from tests.support.programs import only_root, tool
 from tests.support.waiting import PATIENCE, until
 
 T = TypeVar("T")
-BRIDGE, TABLE = "test0", "test_rules"
+BRIDGE = "test0"
 OWNER = f"test-of-firewall-{os.getpid()}"
 """Tests of other processes have tables of their own at the same time."""
 WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
@@ -160,10 +160,12 @@ class Network:
         for space in ("h", "o", "0", "1", "2"):
             subprocess.run(["ip", "netns", "delete", self._of(space)], check=False, capture_output=True)
 
-    def load(self, known: Known) -> None:
+    def load(self, known: Known, bridge: str = BRIDGE) -> None:
+        self._nft(table_rules(f"test_{bridge}", bridge, known))
+
+    def _nft(self, lines: list[str]) -> None:
         command = ["ip", "netns", "exec", self._of("h"), "nft", "-f", "-"]
-        text = "\n".join([*table_rules(TABLE, BRIDGE, known), ""])
-        subprocess.run(command, input=text, text=True, check=True)
+        subprocess.run(command, input="\n".join([*lines, ""]), text=True, check=True)
 
     def reaches(self, attempt: Attempt, patience: float) -> bool:
         space = self._of(str(list(ADDRESSES).index(attempt.source)))
@@ -194,8 +196,8 @@ class Network:
         made.connect_ex((_PLACES[name], int(port)))
         return made
 
-    def remove_table(self) -> None:
-        subprocess.run(["ip", "netns", "exec", self._of("h"), "nft", f"delete table inet {TABLE}"], check=True)
+    def remove_table(self, bridge: str = BRIDGE) -> None:
+        self._nft([f"delete table inet test_{bridge}"])
 
     def answers(self, content: bytes) -> None:
         """Let the workload ``api`` ask the name server outside, which answers ``content``."""
@@ -308,6 +310,18 @@ def test_replicas_of_a_workload_reach_each_other_if_it_lists_itself(network: Net
     assert not network.reaches(other, _BRIEF)
     network.load(Known(sandboxes, {API: policy()}))
     assert not network.reaches(between, _BRIEF)
+
+
+@only_root("only root makes namespaces")
+def test_the_table_of_another_location_lets_nothing_of_this_one_in(network: Network) -> None:
+    everything = policy(External(outbound_allow_cidr=("0.0.0.0/0",)))
+    sandboxes = {address: key for key, address in ADDRESSES.items()}
+    network.load(Known(sandboxes, {API: everything}))
+    network.load(Known({OUTSIDE: API}, {API: policy(internal=Internal("same-org"))}), "vo")
+    try:
+        assert network.connected(["api gateway:80"], ["api outside:80", "api other:80"]) == ["api gateway:80"]
+    finally:
+        network.remove_table("vo")
 
 
 @only_root("only root makes namespaces")

@@ -49,7 +49,7 @@ def sentences(known: Capabilities | None, **fields: Any) -> str:
 def test_what_no_podman_enforces_is_foreseen_without_one() -> None:
     fields = {"containers": (ContainerSpec("main", "app:1", ports=(80,)),)}
     found = sentences(None, **fields)
-    assert found.startswith("inboundAllowCIDR is not enforced")
+    assert found.startswith("inboundAllowCIDR applies to the ingress")
     assert found == "\n".join(runtime_plugin("podman").foreseen_limitations(wanted(**fields)))
     everyone = Firewall(External(("0.0.0.0/0",), outbound_allow_hostname=("example.com", "*.example.com")))
     assert sentences(None, **fields, firewall=everyone) == ""

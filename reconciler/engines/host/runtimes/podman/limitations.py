@@ -49,7 +49,7 @@ def _entries(wanted: WorkloadSpec) -> Iterator[str]:
     """Entries of the firewall that have no effect in any network of containers."""
     external = wanted.firewall.external
     if any(each.ports for each in wanted.containers) and _EVERYWHERE not in external.inbound_allow_cidr:
-        yield "inboundAllowCIDR is not enforced: every program of this host reaches the address of the workload."
+        yield "inboundAllowCIDR applies to the ingress: programs of this host reach the workload whatever it allows."
 
 
 def _limits(known: Capabilities) -> Iterator[str]:
