@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from reconciler.engines.deployment import Execution, read_deployment
+from reconciler.engines.host.cron.executions import log_path
+from reconciler.engines.host.decisions.cron import ExecutionEntry, ExecutionLog
+from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
@@ -225,5 +228,25 @@ def test_what_could_not_be_started_is_invalid(tmp_path: Path) -> None:
         await host.rest(MINUTE)
         assert await host.states() == ["Invalid"]
         assert "ExecutionFailed" in host.reasons()
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(("same_boot", "status", "starts"), [(True, "Active", 1), (False, "Failure", 0)])
+def test_what_was_recorded_before_a_crash_starts_once(
+    tmp_path: Path, same_boot: bool, status: str, starts: int
+) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(schedule="0 0 1 1 *")
+        await host.engine.close()
+        path = log_path(host.root / "replicas", Key.parse(WEB))
+        log = msgspec.json.decode(path.read_bytes(), type=ExecutionLog)
+        boot = Store(host.root / "replicas").boot if same_boot else "an earlier boot"
+        entry = ExecutionEntry("web-1", 1, host.time.now(), boot=boot)
+        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(log, entries=(entry,))))
+        for _ in range(2):
+            await host.restart()
+            await host.rest()
+        assert (await host.states(), len(host.starts())) == ([status], starts)
 
     play(tmp_path, story)
