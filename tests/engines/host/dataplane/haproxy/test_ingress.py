@@ -23,7 +23,7 @@ from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.no_wake import NoWake
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, end, play
-from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, ask, until
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
 from tests.support.programs import tool
 
 WEB, API = Key(Kind.WORKLOAD, "shop", "web"), Key(Kind.WORKLOAD, "shop", "api")
@@ -239,6 +239,38 @@ def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: 
         await until(lambda: plane.woken)
         await plane.ready(outside.web, key=WEB)
         assert (await waiting).body == "web"
+
+    play(lambda: outside.plane, story)
+
+
+class EchoReplica(WebReplica):
+    """Accepts a WebSocket, and sends back what comes."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+        while found := await reader.read(100):
+            writer.write(found)
+        writer.close()
+
+
+def test_websockets_pass(path: Path) -> None:
+    outside = Outside(path)
+    outside.web = EchoReplica("web")
+    headers = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+    lines = ("GET /chat HTTP/1.1", "Host: shop.example", *headers, "Sec-WebSocket-Version: 13", "", "")
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        await outside.serve(domain("shop.example", **routes({"prefix": "/chat", "replacePrefix": "/ws"})))
+        client = await Client.to(f"127.0.0.1:{outside.ports[0]}")
+        client.send("\r\n".join(lines).encode())
+        while line := await client.answer():
+            assert not line.startswith("HTTP/1.1") or line.split()[1] == "101"
+        client.send(b"ping\n")
+        assert await client.answer() == "ping"
+        assert outside.head.startswith("GET /ws ")
+        client.close()
 
     play(lambda: outside.plane, story)
 
