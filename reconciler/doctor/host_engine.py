@@ -10,7 +10,9 @@ from pathlib import Path
 
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity
-from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of
+from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of, proxy_directory
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG
+from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
 from reconciler.engines.host.provisioning.files import MEMORY
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
@@ -30,7 +32,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
-    parts = (_runtimes(settings, places, who, proc), _planes(settings, places), _memory(who))
+    parts = (_runtimes(settings, places, who, proc), _planes(settings, places, who), _memory(who))
     found = [*chain.from_iterable(parts), *_ports(settings, proc), *_limits(pid, proc)]
     found += _metrics(settings, pid, proc)
     yield from found
@@ -38,7 +40,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
         yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here{_served(settings, places)}")
 
 
-def _planes(settings: Settings, places: list[str]) -> Iterator[Check]:
+def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
     """Check the HAProxy of the locations that use it."""
     named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
     program = find_program() if named else None
@@ -50,6 +52,22 @@ def _planes(settings: Settings, places: list[str]) -> Iterator[Check]:
     elif program is not None and not program.lua:
         message = f"HAProxy {program.text} lacks Lua: at {where}, no request waits for the first replica"
         yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
+    if program is not None and program.usable and who.uid:
+        yield from chain.from_iterable(
+            check_unit(ProxyUnit(place), proxy_directory(settings.state / "host" / place)) for place in named
+        )
+
+
+def check_unit(unit: ProxyUnit, directory: Path) -> Iterator[Check]:
+    """Check whether the unit of the HAProxy in ``directory`` is enabled, and has started it; only with systemd."""
+    if unit.is_enabled():
+        # Another user may not see it.
+        if os.path.exists(directory / CONFIG) and find_master(directory) is None:
+            message = f"{unit.service} has not started HAProxy: the endpoints of {unit.location} do not answer"
+            yield problem(ABOUT, message, f"see `systemctl status {unit.service}`")
+    elif unit.has_systemd:
+        message = f"the daemon starts the HAProxy of {unit.location} itself, which cannot listen at ports below 1024"
+        yield warning(ABOUT, message, f"install systemd/reconciler-haproxy@.*, then {unit.advice}")
 
 
 def _served(settings: Settings, places: list[str]) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.dataplane.builtin import FILES_EACH
+from reconciler.engines.host.dataplane.choice import proxy_directory
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG, MASTER_SOCKET, PID
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtimes.replicas_service import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
@@ -48,6 +50,38 @@ def test_systemd_accepts_the_unit_without_a_warning(unit: Path) -> None:
     answer = analyze("verify", unit)
     # An unknown key is only a line on stderr; the exit code stays 0.
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["reconciler-haproxy@here.service", "reconciler-haproxy@here.path"])
+def test_systemd_accepts_the_units_of_haproxy_without_a_warning(tmp_path: Path, name: str) -> None:
+    for kind in ("service", "path"):
+        text = (ROOT / f"systemd/reconciler-haproxy@.{kind}").read_text()
+        copy = tmp_path / f"reconciler-haproxy@here.{kind}"
+        copy.write_text(text.replace("=/usr/sbin/haproxy ", f"={sys.executable} "))
+    answer = analyze("verify", tmp_path / name)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_haproxy_has_one_capability_and_exposes_little(tmp_path: Path) -> None:
+    unit = tmp_path / "reconciler-haproxy@here.service"
+    shutil.copy(ROOT / "systemd/reconciler-haproxy@.service", unit)
+    lines = unit.read_text().splitlines()
+    assert [each for each in lines if "CAP_" in each] == [
+        "AmbientCapabilities=CAP_NET_BIND_SERVICE",
+        "CapabilityBoundingSet=CAP_NET_BIND_SERVICE",
+    ]
+    answer = analyze("security", "--offline=true", unit)
+    score = re.search(r"Overall exposure level for \S+: ([0-9.]+)", answer.stdout)
+    assert score, answer.stderr
+    assert float(score[1]) <= EXPOSURE
+
+
+def test_the_unit_of_haproxy_starts_it_as_the_daemon_does() -> None:
+    text = (ROOT / "systemd/reconciler-haproxy@.service").read_text()
+    assert f"haproxy -Ws -S unix@./{MASTER_SOCKET},mode,600 -f {CONFIG} -p {PID}\n" in text
+    directory = proxy_directory(Path(f"/var/lib/{directives()['StateDirectory']}/host/%i"))
+    assert f"WorkingDirectory={directory}\n" in text
+    assert f"PathExists={directory / CONFIG}\n" in (ROOT / "systemd/reconciler-haproxy@.path").read_text()
 
 
 def test_the_unit_exposes_little(unit: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.demo import end_all
-from reconciler.engines.host.dataplane.haproxy.master import find_master
+from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
@@ -112,7 +112,7 @@ class HostSite(Site):
             asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
         for directory in (self.state / "host").glob("*/dataplane/haproxy"):
             if (found := find_master(directory)) is not None:
-                os.killpg(found.pid, signal.SIGKILL)
+                os.killpg(found, signal.SIGKILL)
 
 
 @contextlib.contextmanager

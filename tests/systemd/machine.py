@@ -16,7 +16,13 @@ from tests.support.sandbox import eventually
 
 BASE = ROOT / "build" / "systemd" / "bookworm"
 """The system as it is installed, made once; each machine is a copy."""
-PACKAGES = "systemd,systemd-sysv,dbus,python3,git,ca-certificates"
+PACKAGES = "systemd,systemd-sysv,dbus,python3,git,ca-certificates,haproxy,procps"
+UNITS = (
+    "reconciler.service",
+    "reconciler-replicas.service",
+    "reconciler-haproxy@.service",
+    "reconciler-haproxy@.path",
+)
 LIBRARY = Path("opt/reconciler")
 PROGRAM = f"""#!/usr/bin/python3
 import sys
@@ -101,8 +107,10 @@ def _install(root: Path) -> None:
     program = root / "usr/bin/reconciler"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    for name in ("reconciler.service", "reconciler-replicas.service"):
+    for name in UNITS:
         shutil.copy(ROOT / "systemd" / name, root / "etc/systemd/system")
+    # The package of HAProxy starts one of its own.
+    (root / "etc/systemd/system/haproxy.service").symlink_to("/dev/null")
     (root / "etc/sysusers.d").mkdir(exist_ok=True)
     shutil.copy(ROOT / "systemd/reconciler.sysusers.conf", root / "etc/sysusers.d/reconciler.conf")
     (root / "etc/reconciler").mkdir(exist_ok=True)

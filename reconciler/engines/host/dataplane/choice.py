@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
-from reconciler.engines.host.dataplane.haproxy.master import retire
-from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
+from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire
+from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
 from reconciler.settings import Settings
@@ -39,17 +39,18 @@ def dataplane_of(settings: Settings, location: str) -> str:
 def make_dataplane(settings: Settings, location: str, root: Path, context: PlaneContext) -> DataPlane:
     """The data plane of ``location``, whose directory is ``root``."""
     if dataplane_of(settings, location) == HAPROXY:
-        return HaproxyDataPlane(_directory(root), Setup(location, _user(settings.host.default_user)), context)
+        return HaproxyDataPlane(proxy_directory(root), Setup(location, _user(settings.host.default_user)), context)
     return BuiltinDataPlane(context)
 
 
 def end_former(current: DataPlane, root: Path) -> None:
     """End what another data plane left running at the location whose directory is ``root``; requests end first."""
     if current.name != HAPROXY:
-        retire(_directory(root))
+        retire(proxy_directory(root))
 
 
-def _directory(root: Path) -> Path:
+def proxy_directory(root: Path) -> Path:
+    """The directory in which HAProxy works, of the location whose directory is ``root``."""
     return root / DATAPLANE / HAPROXY
 
 

@@ -1,4 +1,7 @@
-"""The process of HAProxy: a master with its workers. It is started here, outlives the daemon, and is found again."""
+"""The process of HAProxy: a master with its workers. It outlives the daemon, and is found again.
+
+Its systemd unit starts it where that is enabled, else the daemon.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +13,54 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET, PAGES, PID, pages
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET, PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.discovery import (
+    MasterProcess,
+    ProxyUnit,
+    find_master,
+    first_alert,
+    last_alert,
+    peer,
+    spawn_master,
+    trim_output,
+)
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.runtimes import exit_watch, procfs
-from reconciler.engines.host.runtimes.replicas_service import move_to_service
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
-OUTPUT = "haproxy.log"
 START_SECONDS = 10.0
 """Seconds in which it must serve a new configuration; 2,000 workloads take half a second."""
 ANSWER_SECONDS = 5.0
 PAUSE = 0.02
 LONGEST_LINE = 12_000
 """Bytes of commands that are sent at once; HAProxy reads a line into a buffer of 16 KiB."""
-_ALERT = "[ALERT]"
+_DENIED = "Permission denied"
 _NEW_CONFIG = f"{CONFIG}.new"
 _CHECKED = "checked.cfg"
-LARGEST_OUTPUT = 1 << 20
 
 
 class Master:
-    """The HAProxy of one location, whose files are in ``directory``. ``on_end`` is called when it has ended."""
+    """The HAProxy of one location, whose files are in ``directory``. ``on_end`` is called when it has ended.
 
-    def __init__(self, directory: Path, on_end: Callable[[], None]) -> None:
+    Where ``unit`` is enabled, that starts it.
+    """
+
+    def __init__(self, directory: Path, on_end: Callable[[], None], unit: ProxyUnit) -> None:
         self._directory = directory
         self._program = ""
         self._holds: str | None = None
         self._on_end = on_end
+        self.unit = unit
         self._ends = exit_watch.ExitWatcher()
         self._descriptor = -1
-        self._found: procfs.Proc | None = None
+        self._found: MasterProcess | None = None
 
     @property
     def running(self) -> bool:
         """Whether it runs, as far as is known."""
-        return self._found is not None and exit_watch.is_alive(self._found.pid, self._found.start)
+        return self._found is not None and self._found.alive
 
     @property
     def former_workers(self) -> int:
@@ -77,15 +91,20 @@ class Master:
             self.write_holds({})
         for status, text in pages().items():
             write_atomic(self._directory / PAGES / str(status), text.encode(), 0o644)
-        if (found := find_master(self._directory)) is not None:
-            self._watch(found)
+        self.find()
+
+    def find(self) -> None:
+        """Find one that its unit, or an earlier daemon, has started, if none is known."""
+        if not self.running and (found := find_master(self._directory)) is not None:
+            self._follow(found)
 
     def close(self) -> None:
         """Stop watching; it keeps running."""
         self._ends.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        self._descriptor, self._found = -1, None
+        self._descriptor = -1
+        self._leave()
 
     def socket_path(self, name: str) -> str:
         """A short path of a socket in the directory."""
@@ -124,7 +143,7 @@ class Master:
         write_atomic(new, text.encode(), 0o600)
         done = await asyncio.to_thread(self._run, "-c", "-f", _NEW_CONFIG)
         if done.returncode:
-            why = f"HAProxy refused its configuration, the former one stays in force: {_alert(done.stderr)}"
+            why = f"HAProxy refused its configuration, the former one stays in force: {first_alert(done.stderr)}"
             raise EngineError(why, reason=Reason.PROXY_CONFIG_REFUSED)
         try:
             new.replace(self._directory / CONFIG)
@@ -132,11 +151,14 @@ class Master:
             raise write_error(f"{self._directory / CONFIG} cannot be written", error) from None
 
     async def start(self) -> None:
-        """Start it with the accepted configuration, and return when it serves. Raises EngineError."""
-        pid = await asyncio.to_thread(self._spawn)
-        found = procfs.find_process(pid)
-        if found is not None:
-            self._watch(found)
+        """Start it with the accepted configuration, or let its unit do so, and return when it serves.
+
+        Raises EngineError.
+        """
+        if self.unit.is_enabled():
+            await self._until_started()
+        else:
+            self._follow(await asyncio.to_thread(spawn_master, self._directory, self._program))
         await self._until_served("")
 
     async def reload(self, digest: str) -> None:
@@ -145,31 +167,33 @@ class Master:
         Raises EngineError; the former worker then goes on.
         """
         if self._found is not None:
-            procfs.signal_exactly(self._found, signal.SIGUSR2)
+            self._found.signal(signal.SIGUSR2)
         await self._until_served(digest)
 
     def stop(self) -> None:
-        """Let it end after its last connection; it takes no new ones from now on."""
+        """Let it end after its last connection; it takes no new ones from now on.
+
+        Without a configuration, its unit does not start it again.
+        """
+        with suppress(OSError):
+            (self._directory / CONFIG).unlink(missing_ok=True)
         if self._found is not None:
-            self._ends.forget(self._found.pid)
-            procfs.signal_exactly(self._found, signal.SIGUSR1)
-            self._found = None
+            self._found.signal(signal.SIGUSR1)
+            self._leave()
 
     def kill(self) -> None:
         """End it with its workers at once: it does not answer any more. Its end is reported as every other."""
         if self._found is not None:
-            # One that hangs would otherwise go on to share the ports with the next one.
-            workers = [procfs.find_process(pid) for pid in procfs.children(self._found.pid)]
-            for each in (*workers, self._found):
+            # A worker that hangs would otherwise go on to share the ports with the next one. Those of a unit may be
+            # invisible here, and systemd ends them.
+            for each in map(procfs.find_process, procfs.children(self._found.pid)):
                 if each is not None:
                     procfs.signal_exactly(each, signal.SIGKILL)
+            self._found.signal(signal.SIGKILL)
 
     def trim_output(self) -> None:
-        """Empty the file of its messages if it is large; they are of use when it cannot be started."""
-        path = self._directory / OUTPUT
-        with suppress(OSError):
-            if path.stat().st_size > LARGEST_OUTPUT:
-                os.truncate(path, 0)
+        """Empty the file of its messages if it is large."""
+        trim_output(self._directory)
 
     async def digest(self) -> str:
         """The digest in the configuration of the live worker. Raises EngineError."""
@@ -193,6 +217,7 @@ class Master:
             async with asyncio.timeout(ANSWER_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(self.socket_path(MASTER_SOCKET))
                 try:
+                    self._follow(peer(writer.get_extra_info("socket")))
                     writer.write(f"{line}\n".encode())
                     writer.write_eof()
                     return (await reader.read()).decode(errors="replace")
@@ -202,6 +227,18 @@ class Master:
             why = error.strerror or "no answer in time"
             raise EngineError(f"HAProxy does not answer at its socket: {why}", reason=Reason.PROXY_FAILED) from None
 
+    async def _until_started(self) -> None:
+        """Return when the unit has started it: systemd sees the new configuration. Raises EngineError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        while (found := await asyncio.to_thread(find_master, self._directory)) is None:
+            if loop.time() > deadline:
+                service = self.unit.service
+                why = f"{service} has not started; `systemctl status {service}` shows why"
+                raise EngineError(f"HAProxy does not run: {why}", reason=Reason.PROXY_FAILED)
+            await asyncio.sleep(PAUSE)
+        self._follow(found)
+
     async def _until_served(self, digest: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
@@ -210,31 +247,9 @@ class Master:
                 if (found := await self.digest()) and digest in ("", found):
                     return
             await asyncio.sleep(PAUSE)
-        raise EngineError(f"HAProxy cannot be started: {self._last_alert()}", reason=Reason.PROXY_FAILED)
-
-    def _spawn(self) -> int:
-        mode = 0o600
-        try:
-            output = os.open(self._directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, mode)
-            try:
-                words = ("-W", "-S", f"unix@./{MASTER_SOCKET},mode,600", "-f", CONFIG, "-p", PID)
-                started = subprocess.Popen(
-                    [self._program, *words],
-                    cwd=self._directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-            finally:
-                os.close(output)
-        except OSError as error:
-            raise EngineError(f"HAProxy cannot be started: {error.strerror}", reason=Reason.PROXY_FAILED) from None
-        # Its workers follow: they are started by it.
-        move_to_service(started.pid)
-        # Its end is watched by its number, because an earlier daemon may have started it.
-        started.returncode = 0
-        return started.pid
+        alert = last_alert(self._directory)
+        advice = f"; a port below 1024 needs its unit: {self.unit.advice}" if _DENIED in alert else ""
+        raise EngineError(f"HAProxy cannot be started: {alert}{advice}", reason=Reason.PROXY_FAILED)
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         try:
@@ -252,43 +267,34 @@ class Master:
             why = getattr(error, "strerror", None) or "it did not end in time"
             raise EngineError(f"HAProxy cannot be run: {why}", reason=Reason.PROXY_FAILED) from None
 
-    def _watch(self, found: procfs.Proc) -> None:
+    def _follow(self, pid: int) -> None:
+        """Watch the process ``pid``, in place of one that its unit has relieved."""
+        if self._found is not None and self._found.pid == pid:
+            return
+        self._leave()
+        try:
+            found = MasterProcess(pid)
+        except ProcessLookupError:
+            return
+        if not found.alive:
+            # A worker keeps the socket for a moment after the end of its master.
+            found.close()
+            exit_watch.reap(pid)
+            return
+
         def end() -> None:
             exit_watch.reap(found.pid)
             if self._found is found:
-                self._found = None
+                self._leave()
                 self._on_end()
 
         self._found = found
+        # It may be one that was stopped before, and drains.
+        self._ends.forget(pid)
         self._ends.watch(found.pid, end)
 
-    def _last_alert(self) -> str:
-        path = self._directory / OUTPUT
-        with suppress(OSError):
-            return _alert(path.read_text(encoding="utf-8", errors="replace"))
-        return "it ended"
-
-
-def find_master(directory: Path) -> procfs.Proc | None:
-    """The HAProxy that runs in ``directory``; None if none does. A file with the number of another process is old."""
-    try:
-        pid = int((directory / PID).read_text(encoding="ascii"))
-        own = Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
-    except (OSError, ValueError):
-        return None
-    found = procfs.find_process(pid)
-    alive = found is not None and found.alive and own
-    return found if alive and MASTER_SOCKET in b" ".join(procfs.command_line(pid)).decode(errors="replace") else None
-
-
-def retire(directory: Path) -> None:
-    """Let the HAProxy of a location end after its last connection, because another data plane takes its place."""
-    if (found := find_master(directory)) is not None:
-        procfs.signal_exactly(found, signal.SIGUSR1)
-
-
-def _alert(text: str) -> str:
-    """The first alert in the output of HAProxy, without its prefix; else the last line."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    found = next((line for line in lines if line.startswith(_ALERT)), lines[-1] if lines else "it ended")
-    return found.partition(") : ")[2] or found
+    def _leave(self) -> None:
+        """Know of no process; the end of one that was started here is still awaited, so that no zombie stays."""
+        if self._found is not None:
+            self._found.close()
+            self._found = None

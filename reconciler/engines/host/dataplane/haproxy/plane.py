@@ -10,11 +10,11 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name, decode_key
+from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
@@ -40,13 +40,6 @@ APPLIED_SECONDS = 1.0
 """The longest wait for a change to be in force: HAProxy may be down."""
 
 
-class Setup(NamedTuple):
-    """The location, and the numbers of the user and group that HAProxy runs as; None: those of the daemon."""
-
-    location: str
-    user: tuple[int, int] | None = None
-
-
 class HaproxyDataPlane:
     """Serves each workload at its port of ``context.ports``. ``directory`` has the files of HAProxy."""
 
@@ -58,7 +51,7 @@ class HaproxyDataPlane:
         self._context = context
         self._clock = context.clock
         self._wanted = WantedState(context.ports)
-        self._master = Master(directory, self._on_end)
+        self._master = Master(directory, self._on_end, ProxyUnit(setup.location, setup.root))
         self._proxy = LiveProxy(self._master, context.clock)
         self._outside = RouteServer(self._master, context.ingress, context.routes)
         self._log = LogSocket(self._on_hold, context.log)
@@ -236,6 +229,10 @@ class HaproxyDataPlane:
     async def _bring(self) -> None:
         if not self._opened:
             self._open()
+        self._master.find()
+        if not self._wanted.services:
+            self._proxy.end()
+            return
         await self._proxy.read(self._wanted.scaled_by_requests())
         self._wanted.note_answers(self._proxy.live)
         now = self._clock.monotonic()
@@ -255,7 +252,7 @@ class HaproxyDataPlane:
             found = f"only {program.text} is" if program is not None else "it is not"
             message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
             raise EngineError(message, reason=Reason.PROXY_FAILED)
-        location, user = self._setup
+        location, user = self._setup.location, self._setup.user
         self.runs_scripts = program.lua
         if not program.lua:
             self._wanted.drain_on_hold()

@@ -41,8 +41,8 @@ FEW_WORKERS = 3
 REFUSED_SECONDS = 30.0
 """Seconds until a refused configuration is checked again."""
 
-SILENT_READS = 2
-"""Reads without an answer after which HAProxy is ended and started again."""
+SILENT_SECONDS = 2.0
+"""Seconds without an answer after which HAProxy is ended and started again; one that starts just now answers before."""
 
 
 class _Refusal(NamedTuple):
@@ -65,6 +65,7 @@ class LiveProxy:
         self.due: float | None = None
         self._lost = False
         self._refused: _Refusal | None = None
+        self._failure: EngineError | None = None
         self._master = master
         self._options = ProxyOptions("")
         self._clock = clock
@@ -80,7 +81,7 @@ class LiveProxy:
         self._holds: dict[str, int] = {}
         self._written = ""
         self._loaded_at = float("-inf")
-        self._silent = 0
+        self._silent_since: float | None = None
 
     def open(self, options: ProxyOptions) -> None:
         """Render with ``options`` from now on."""
@@ -92,13 +93,14 @@ class LiveProxy:
 
         Raises EngineError if HAProxy does not answer.
         """
+        self.due = None
         if not self._master.running:
             self._lost = self._lost or bool(self.live)
             self.live, self._digest, self._process = {}, "", ""
             return
         try:
             facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS}")
-            self._silent = 0
+            self._silent_since = None
             self._master.trim_output()
             self._holds = read_holds(facts)
             info = dict(map(_parts, facts.splitlines()))
@@ -151,18 +153,38 @@ class LiveProxy:
         self.due, self._frontends = None, frontends
         digest = self._structure_of(backends)
         if not backends:
-            self._end()
+            # Nothing can be served now: other programs have all the ports.
             return
         self._master.write_holds(holds)
-        if not self._master.running or self._digest != digest:
-            self.due = self._loaded_at + reload_pause(self._master.former_workers)
-            if self._clock.monotonic() >= self.due:
-                await self._load(self._text_of(backends), digest)
-        else:
+        if self._master.running and self._digest == digest:
+            self._failure = None
             self._write(self._text_of(backends))
+        else:
+            await self._load_when_due(backends, digest)
         if self._options.lua and self.live:
             await self._master.send(hold_commands(holds, self._holds))
         await self.send(backends)
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+    async def _load_when_due(self, backends: Sequence[Backend], digest: str) -> None:
+        """Load the configuration, if enough time has passed since the last reload.
+
+        A failure is remembered until the next attempt. What else is wanted is brought to the process that runs.
+        """
+        self.due = self._loaded_at + reload_pause(self._master.former_workers)
+        if self._clock.monotonic() < self.due:
+            return
+        self._failure = None
+        try:
+            await self._load(self._text_of(backends), digest)
+        except EngineError as error:
+            self._failure = error
+
+    def end(self) -> None:
+        """Serve nothing; requests end first."""
+        self._master.stop()
+        self.live, self._digest, self.due = {}, "", None
 
     async def send(self, backends: Sequence[Backend]) -> None:
         """Send what brings the servers of ``backends`` to what is wanted. Raises EngineError."""
@@ -224,18 +246,15 @@ class LiveProxy:
             self._master.replace_config(text)
             self._written = text
 
-    def _end(self) -> None:
-        self._master.stop()
-        self.live, self._digest = {}, ""
-
     async def _wake_up(self) -> None:
         """Let it open a lost socket again; end a process that hangs."""
         if not self._master.has_socket:
             await self._master.reload("")
             return
-        self._silent += 1
-        if self._silent >= SILENT_READS:
-            self._silent = 0
+        now = self._clock.monotonic()
+        since = self._silent_since = now if self._silent_since is None else self._silent_since
+        if now - since >= SILENT_SECONDS:
+            self._silent_since = None
             self._master.kill()
 
 

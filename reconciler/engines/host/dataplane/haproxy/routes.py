@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Collection
 
 from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
+from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners, service_lines
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
@@ -73,14 +74,14 @@ class RouteServer:
         assert self._settings is not None
         for address in self._settings.addresses:
             place = f"{f'[{address}]' if ':' in address else address}:{listener.port}"
-            if place not in self._open and (why := _bind_fault(address, listener.port)):
+            if place not in self._open and (why := _bind_fault(address, listener.port, self._master.unit)):
                 self.error = f"the ingress cannot listen at {place}: {why}"
                 return False
         return True
 
 
-def _bind_fault(address: str, port: int) -> str:
-    """Why no program can listen at ``address``; "" if one can."""
+def _bind_fault(address: str, port: int, unit: ProxyUnit) -> str:
+    """Why HAProxy cannot listen at ``address``; "" if it can. The one of ``unit`` may take ports below 1024."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
@@ -93,6 +94,6 @@ def _bind_fault(address: str, port: int) -> str:
         if error.errno == errno.EADDRINUSE:
             return "another program uses this port"
         if error.errno == errno.EACCES:
-            return "the daemon lacks CAP_NET_BIND_SERVICE"
+            return "" if unit.is_enabled() else f"a port below 1024 needs the unit of HAProxy: {unit.advice}"
         return os.strerror(error.errno or 0)
     return ""

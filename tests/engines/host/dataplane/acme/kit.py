@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.acme.issuer import Issuer
+from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.tls import challenge_answer
 from reconciler.reasons import Reason
@@ -83,7 +84,7 @@ class Host:
         path = self.directory.parent
 
         async def whole() -> None:
-            master = Master(path / "haproxy", lambda: None)
+            master = Master(path / "haproxy", lambda: None, ProxyUnit("here"))
             master.open(shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin") or "")
             await master.check_config(CONFIG.format(port=port, line=challenge_answer(thumbprint or self.thumbprint)))
             await master.start()

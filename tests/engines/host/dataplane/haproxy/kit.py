@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
-from reconciler.engines.host.dataplane.haproxy.master import find_master
-from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane, Setup
+from reconciler.engines.host.dataplane.haproxy.discovery import Setup, find_master
+from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
@@ -113,7 +113,10 @@ async def get(address: str, *headers: str, host: str = "web") -> Answer:
 
 
 class Plane:
-    """A data plane that runs below ``path``, with what it reported. HAProxy outlives it."""
+    """A data plane that runs below ``path``, with what it reported. HAProxy outlives it.
+
+    ``root`` has the files of systemd.
+    """
 
     def __init__(
         self,
@@ -121,6 +124,7 @@ class Plane:
         hold: HoldSettings = HOLD,
         ingress: IngressSettings | None = None,
         routes: Callable[[], RouteTable] = RouteTable,
+        root: Path = Path("/"),
     ) -> None:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
@@ -132,7 +136,7 @@ class Plane:
         ports = ServicePorts(path / "ports.json", HostSettings())
         calls = self.events.append, self.woken.append, self._change
         context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log)
-        self.dataplane = HaproxyDataPlane(self.directory, Setup("here"), context)
+        self.dataplane = HaproxyDataPlane(self.directory, Setup("here", root=root), context)
 
     def _log(self, key: Key, line: str) -> None:
         self.lines.append((key, line))
@@ -153,8 +157,7 @@ class Plane:
     @property
     def master(self) -> int:
         """The number of the process; 0 if none runs."""
-        found = find_master(self.directory)
-        return found.pid if found is not None else 0
+        return find_master(self.directory) or 0
 
     @property
     def worker(self) -> int:
@@ -210,4 +213,4 @@ def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) 
 def end(path: Path) -> None:
     """End the HAProxy below ``path`` with its workers, also ones that hang."""
     if (found := find_master(path / "haproxy")) is not None:
-        os.killpg(found.pid, signal.SIGKILL)
+        os.killpg(found, signal.SIGKILL)

@@ -15,6 +15,7 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.certificates.pem import Certificate, read_authorities, read_certificate
 from reconciler.engines.host.dataplane.certificates.selection import Match
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates
+from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, TlsOptions, entries, known_ciphers
@@ -73,7 +74,7 @@ class Server:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.master = Master(path, lambda: None)
+        self.master = Master(path, lambda: None, ProxyUnit("here"))
         self.live = LiveCertificates(path, self.master, SystemClock())
 
     async def serve(self, *certificates: Issued, options: dict[str, TlsOptions] | None = None) -> bool:

@@ -137,14 +137,20 @@ def test_an_address_outlasts_a_change_of_the_data_plane(tmp_path: Path) -> None:
 def test_the_reason_is_shown_if_haproxy_cannot_start_and_it_is_tried_again(tmp_path: Path, install: Path) -> None:
     real = tool("haproxy", "haproxy")
     flag = tmp_path / "fail"
-    fail = f'if [ "$1" = -W ] && [ -e {flag} ]; then echo "[ALERT]    (1) : no more room" >&2; exit 1; fi'
+    alert = "[ALERT]    (1) : cannot bind (Permission denied)"
+    fail = f'if [ "$1" = -W ] && [ -e {flag} ]; then echo "{alert}" >&2; exit 1; fi'
     script(install, f'{fail}\nexec {real} "$@"')
     flag.touch()
 
     async def story(plane: Plane) -> None:
         plane.dataplane.publish(SERVICE)
         await until(lambda: plane.dataplane.error(KEY))
-        assert plane.dataplane.error(KEY) == "HAProxy cannot be started: no more room"
+        error = plane.dataplane.error(KEY)
+        assert error.startswith("HAProxy cannot be started: cannot bind (Permission denied); a port below 1024 needs ")
+        assert error.endswith(": systemctl enable --now reconciler-haproxy@here.path")
+        # It is shown until the next attempt.
+        await plane.dataplane.synchronize(KEY)
+        assert plane.dataplane.error(KEY) == error
         flag.unlink()
         await until(lambda: plane.dataplane.address(KEY))
         assert plane.dataplane.error(KEY) == ""

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.choice import DATAPLANE
-from reconciler.engines.host.dataplane.haproxy.master import find_master
+from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.logs.segments import backward, segments, valid_end
 from reconciler.engines.host.runtimes.protocol import ContainerId

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.dataplane.haproxy.master import find_master
+from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from tests.engines.host.dataplane.load import program
 from tests.engines.host.dataplane.load.test_changes import lost
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
@@ -92,7 +92,7 @@ class Shop:
         """The number of HAProxy's newest worker."""
         found = find_master(self.site.state / "host" / "here" / "dataplane" / "haproxy")
         assert found is not None
-        children = Path(f"/proc/{found.pid}/task/{found.pid}/children").read_text().split()
+        children = Path(f"/proc/{found}/task/{found}/children").read_text().split()
         return max(map(int, children))
 
     async def play(self, story: Callable[[], object]) -> list[Tally]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
-from reconciler.engines.host.dataplane.haproxy.master import find_master
+from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.settings import HoldSettings
 from tests.bench.hostsite import used
 from tests.engines.host.dataplane import test_builtin as builtin
@@ -87,7 +87,7 @@ def resident(path: Path) -> list[float]:
     """The megabytes of this process, which is daemon and clients, and of HAProxy's worker."""
     gc.collect()
     found = find_master(path / "haproxy")
-    children = Path(f"/proc/{found.pid}/task/{found.pid}/children").read_text().split() if found is not None else []
+    children = Path(f"/proc/{found}/task/{found}/children").read_text().split() if found is not None else []
     return [used(pid).resident for pid in (haproxy.os.getpid(), *map(int, children))]
 
 
