@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.host_sandbox import SERVER, HostSite, host_site, served
-from tests.support.programs import only_root, small_disk
+from tests.support.programs import adjacent_ports, only_root, small_disk
 from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=60.0)
@@ -67,7 +67,8 @@ def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
 
 
 def test_a_dead_replica_is_restarted_where_no_port_is_left_for_more(tmp_path: Path) -> None:
-    few = {"firstPort": 23610, "lastPort": 23611}
+    first = adjacent_ports(2)
+    few = {"firstPort": first, "lastPort": first + 1}
     with host_site(tmp_path, {"shop/web.yaml": served()}, host=few) as site, site.daemon():
         wait(site.healthy)
         site.repo.commit({"shop/web.yaml": served(replicas=4)})

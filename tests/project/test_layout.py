@@ -42,6 +42,12 @@ def test_scripts_can_be_run() -> None:
         assert subprocess.run(["bash", "-n", str(ROOT / script)], check=False).returncode == 0
 
 
+def test_no_test_is_skipped_in_ci_for_what_the_machine_lacks() -> None:
+    home, itself = "tests/support/programs.py", "tests/project/test_layout.py"
+    used = [path for path in listed("tests/*.py") if "mark.skipif(" in (ROOT / path).read_text()]
+    assert set(used) == {home, itself}, "use skip_unless, which fails in CI"
+
+
 def test_ci_promises_that_nothing_is_missing_and_runs_make_test(tmp_path: Path) -> None:
     fake = tmp_path / "make"
     fake.write_text('#!/bin/sh\necho "CI=$CI make $*"\n')

@@ -15,6 +15,7 @@ from reconciler.source.source import Source
 from tests.source.conftest import Opener
 from tests.support.git import GitRepo
 from tests.support.keys import Keys
+from tests.support.programs import only_root
 
 SourceOf = Callable[..., Source]
 
@@ -161,9 +162,8 @@ def test_the_repository_cannot_influence_its_own_verification(
     assert not ran.exists()
 
 
+@only_root("only root can give a repository away")
 def test_a_repository_of_another_user_is_verified_too(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
-    if os.getuid():
-        pytest.skip("only root can give a repository away")
     keys.ssh("ada")
     commit = keys.commit(repo, "a.yaml", "a", "ada")
     for folder, _, files in os.walk(repo.path):

@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.dataplane.ports import bindable
+
 OWNER = 12_345
 """A user who is not root."""
 
 
+def skip_unless(met: bool, reason: str) -> pytest.MarkDecorator:
+    """Skips a test where this machine lacks what it needs; in CI it runs, and fails, on every machine."""
+    return pytest.mark.skipif(not met and not os.environ.get("CI"), reason=reason)
+
+
 def only_root(reason: str) -> pytest.MarkDecorator:
     """Skips a test for all users but root; in CI it runs, and fails, for every user."""
-    return pytest.mark.skipif(os.geteuid() != 0 and not os.environ.get("CI"), reason=reason)
+    return skip_unless(os.geteuid() == 0, reason)
 
 
 @contextlib.contextmanager
@@ -59,6 +66,15 @@ def tool(name: str, package: str) -> str:
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing)
+
+
+def adjacent_ports(count: int) -> int:
+    """The first of ``count`` ports in a row that are free now, below all that replicas and clients get by default."""
+    start = 10_000 + os.getpid() % 9_000
+    for first in (*range(start, 19_000, count), *range(10_000, start, count)):
+        if all(bindable(port) for port in range(first, first + count)):
+            return first
+    pytest.fail(f"no {count} ports in a row are free")
 
 
 def give_away(*places: Path) -> None:

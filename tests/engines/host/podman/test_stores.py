@@ -26,15 +26,13 @@ from tests.engines.host.podman.kit import KEY, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
 from tests.engines.host.podman.test_plugin import PODMAN, sentences
 from tests.support.clock import FakeClock
-from tests.support.programs import only_root, tool
+from tests.support.programs import only_root, skip_unless, tool
 from tests.support.s3 import ACCESS_KEY, S3, SECRET_KEY, s3
 from tests.support.waiting import until
 
 pytestmark = [
     only_root("only root mounts object stores"),
-    pytest.mark.skipif(
-        not os.access(FUSE, os.R_OK | os.W_OK) and not os.environ.get("CI"), reason="this machine has no FUSE"
-    ),
+    skip_unless(os.access(FUSE, os.R_OK | os.W_OK), "this machine has no FUSE"),
 ]
 BUCKET = {"a.txt": b"picture\n", "folder/deep é.txt": b"deep\n"}
 

@@ -17,15 +17,14 @@ from reconciler.engines.host.runtimes.process import cgroup_tree
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
-from tests.support.programs import only_root
+from tests.support.programs import only_root, skip_unless
 from tests.support.waiting import until
 
 KEY = Key(Kind.WORKLOAD, "shop", "api")
 IS_ROOT = os.geteuid() == 0
 as_root = only_root("only root may do that")
-with_groups = pytest.mark.skipif(
-    cgroup_tree.find("reconciler-test", cgroups.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
-    reason="no control groups may be made here",
+with_groups = skip_unless(
+    cgroup_tree.find("reconciler-test", cgroups.mounts()) is not None, "no control groups may be made here"
 )
 both_ways = pytest.mark.parametrize(
     "limited", [pytest.param(True, marks=with_groups, id="groups"), pytest.param(False, id="plain")]

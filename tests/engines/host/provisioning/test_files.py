@@ -28,7 +28,7 @@ from reconciler.model.kinds.workload import Container
 from reconciler.private_files import set_locked
 from tests.engines.host.provisioning.kit import container_of, spec_of, vault
 from tests.support.cases import cases
-from tests.support.programs import only_root, small_disk
+from tests.support.programs import only_root, skip_unless, small_disk
 
 CANARY = "correct-horse"
 WEB = Key(Kind.WORKLOAD, "shop", "web")
@@ -41,9 +41,7 @@ USER, GROUP = 61234, 61235
 OURS = Owner()
 
 as_root = only_root("only root gives files away")
-in_memory = pytest.mark.skipif(
-    not MEMORY.is_mount() and not os.environ.get("CI"), reason=f"{MEMORY} is no file system in memory here"
-)
+in_memory = skip_unless(MEMORY.is_mount(), f"{MEMORY} is no file system in memory here")
 
 
 class Provided(NamedTuple):

@@ -17,9 +17,10 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import AcmeSettings
 from tests.engines.host.dataplane.acme.kit import ORG, Authority, Host, broken_authority, run_authority
+from tests.support.programs import skip_unless
 
-pytestmark = pytest.mark.skipif(
-    find_program() is None or shutil.which("pebble") is None, reason="HAProxy or Pebble is not installed"
+pytestmark = skip_unless(
+    find_program() is not None and shutil.which("pebble") is not None, "HAProxy or Pebble is not installed"
 )
 
 

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.certificates.pem import Certificate, read_authorities, read_certificate
 from reconciler.engines.host.dataplane.certificates.selection import Match
@@ -21,8 +19,9 @@ from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, TlsOptions, entries, known_ciphers
 from tests.engines.host.dataplane.haproxy.kit import end
 from tests.support.certificates import Issued, authority, issue
+from tests.support.programs import skip_unless
 
-pytestmark = pytest.mark.skipif(find_program() is None, reason="HAProxy is not installed")
+pytestmark = skip_unless(find_program() is not None, "HAProxy is not installed")
 
 CONFIG = f"""
 global
