@@ -117,3 +117,19 @@ def marked(root: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def sleeping(root: Path) -> list[int]:
+    """The processes of ``root`` that run sleep, once they are no longer shells.
+
+    A shell calls it ``sleep``, the runtime by its whole path; a wrapper has both among its arguments.
+    """
+    return [pid for pid in marked(root) if (arguments := command(pid)) and Path(arguments[0]).name == "sleep"]
+
+
+def command(pid: int) -> list[str]:
+    """The command line of a process, empty after its end."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

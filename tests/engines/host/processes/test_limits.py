@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.process import cgroup_tree
-from tests.engines.host.processes.kit import KEY, both_ways, marked, opened, place, shell, with_groups
+from tests.engines.host.processes.kit import KEY, both_ways, marked, opened, place, shell, sleeping, with_groups
 from tests.support.waiting import until
 
 EATS = "kept = []\nwhile True:\n    kept.append(bytearray(b'x' * 1_000_000))\n"
@@ -98,11 +98,6 @@ def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(tmp_pa
         assert not any(Path(group).parent.exists() for group in groups)
 
     asyncio.run(story())
-
-
-def sleeping(root: Path) -> list[int]:
-    """The programs of the container that sleep, once they are no longer shells."""
-    return [pid for pid in marked(root) if b"sleep\0" in Path(f"/proc/{pid}/cmdline").read_bytes()[:6]]
 
 
 V1 = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "memory.limit_in_bytes": str(64 * 2**20)}

@@ -21,7 +21,18 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.errors import EngineError
-from tests.engines.host.processes.kit import Host, alive, as_root, both_ways, launch, marked, opened, place, shell
+from tests.engines.host.processes.kit import (
+    Host,
+    alive,
+    as_root,
+    both_ways,
+    launch,
+    marked,
+    opened,
+    place,
+    shell,
+    sleeping,
+)
 from tests.support.waiting import until
 
 MEBIBYTE = 1 << 20
@@ -81,11 +92,6 @@ async def container(root: Path, *, limited: bool = True, **fields: object) -> As
         yield host
 
 
-def programs(root: Path) -> list[int]:
-    """The processes that run the program of the container."""
-    return [pid for pid in marked(root) if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
 @both_ways
 def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
@@ -94,8 +100,8 @@ def test_a_program_has_the_environment_directory_and_limits_of_the_container(tmp
             script = "pwd; env; cd /proc/self; cat cgroup limits; grep -E 'CapBnd|NoNewPrivs|SigIgn' status"
             found = (await ran(host.runtime, "sh", "-c", script)).out.decode()
             # The wrapper is a shell until it becomes the program.
-            await until(lambda: programs(tmp_path / "state"), "the container's program runs")
-            (program,) = programs(tmp_path / "state")
+            await until(lambda: sleeping(tmp_path / "state"), "the container's program runs")
+            (program,) = sleeping(tmp_path / "state")
             assert found.startswith(f"{tmp_path}\n")
             assert "\nPASSWORD=hunter2\n" in found
             assert "odd.name=x" in (await ran(host.runtime, "env")).out.decode()
