@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reconciler.engines.host import workload_controller
+from reconciler.engines.host import workload_replicas
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
@@ -198,7 +198,7 @@ def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later(
         stage = Stage(tmp_path, Schedule(replicas=2))
         await stage.open()
         with monkeypatch.context() as patched:
-            patched.setattr(workload_controller, "decide", raise_bug)
+            patched.setattr(workload_replicas, "decide", raise_bug)
             await stage.happen("push", "good")
             await stage.run(60.0)
         [event] = stage.news
