@@ -306,6 +306,9 @@ class Reason(StrEnum):
         _warning("HAProxy had ended and was started again: the requests in flight were lost."))
     CERTIFICATE_ISSUED = ("CertificateIssued",
         _normal("The authority issued the certificate of a host name; it is served from now on."))
+    CERTIFICATE_UNUSABLE = ("CertificateUnusable",
+        _warning("A file with a certificate cannot be used; the message has its path and the reason. Other "
+                 "certificates are served."))
     CERTIFICATE_FAILED = ("CertificateFailed",
         _warning("An order of a certificate failed; the message has the reason and the time of the next order. The "
                  "former certificate is served until it expires."))

@@ -86,13 +86,16 @@ class AcmeSettings(msgspec.Struct, frozen=True, rename="camel"):
 class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where a location takes requests by host name; ``proxy_protocol`` lists the proxies that announce their clients.
 
-    Port 80 of a domain is ``http_port`` here, and 443 is ``https_port``.
+    Port 80 of a domain is ``http_port`` here, and 443 is ``https_port``. Certificates come from the directory
+    ``certificates``, and from ``acme``.
     """
 
     addresses: tuple[str, ...] = ("0.0.0.0",)
     http_port: int = 80
     https_port: int = 443
     proxy_protocol: tuple[str, ...] = ()
+    certificates: Path | None = None
+    acme: AcmeSettings | None = None
 
 
 class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -157,3 +157,12 @@ def run(words: Sequence[str], *, timeout: float = 60.0, **how: Any) -> subproces
 def reconciler(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """``reconciler WORDS`` to its end, with the arguments of ``start``."""
     return run(["-m", "reconciler.cli", *words], **how)
+
+
+def free_ports(count: int) -> list[int]:
+    """Numbers of ports of 127.0.0.1 where nothing listens now."""
+    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in found]
+    for each in found:
+        each.close()
+    return ports

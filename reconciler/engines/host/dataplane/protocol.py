@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import scales_by_requests
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable
@@ -78,8 +79,8 @@ class PlaneContext(msgspec.Struct, frozen=True):
     """What a data plane gets from its location.
 
     ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
-    error changed. ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set.
-    ``log`` takes a workload and a line of its log.
+    error changed. ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set;
+    ``certificates`` are those of its host names. ``log`` takes a workload and a line of its log.
     """
 
     ports: ServicePorts
@@ -91,6 +92,7 @@ class PlaneContext(msgspec.Struct, frozen=True):
     ingress: IngressSettings | None = None
     routes: Callable[[], RouteTable] = RouteTable
     log: Callable[[Key, str], None] = lambda _key, _line: None
+    certificates: CertificateStore | None = None
 
 
 class DataPlane(Protocol):

@@ -18,6 +18,7 @@ from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
 from reconciler.engines.host.dataplane.routing.router import Router, unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import WorkloadSpec
@@ -99,8 +100,13 @@ class ServicePublisher:
         ingress = bound.ingress if bound is not None else None
         self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
         routes = self._router.table if self._router is not None else RouteTable
+        self._certificates: SecureRoutes | None = None
+        if ingress is not None:
+            self._certificates = SecureRoutes(site, ingress, root / DATAPLANE, append_event)
+        store = self._certificates.store if self._certificates is not None else None
         calls = append_event, wake, self._on_change
-        context = PlaneContext(ports, settings.host.hold, site.clock, *calls, ingress, routes, self._errors.write)
+        hold, log = settings.host.hold, self._errors.write
+        context = PlaneContext(ports, hold, site.clock, *calls, ingress, routes, log, store)
         self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
         self._root = root
         self._changed = changed
@@ -114,6 +120,8 @@ class ServicePublisher:
         """End what another data plane left running here, and read the holds. Raises RecordsError."""
         end_former(self.dataplane, self._root)
         self._errors.open()
+        if self._certificates is not None:
+            self._certificates.open(self.dataplane.reroute)
         self.refresh()
 
     def refresh(self) -> None:
@@ -124,8 +132,9 @@ class ServicePublisher:
             self.dataplane.reroute()
 
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
-        """What runs until it is cancelled: the data plane, and the events of new holds."""
-        return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event)
+        """What runs until it is cancelled: the data plane, the events of new holds, and the orders of certificates."""
+        orders = self._certificates.work() if self._certificates is not None else ()
+        return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event), *orders
 
     def _on_change(self) -> None:
         """Report new problems of domains."""

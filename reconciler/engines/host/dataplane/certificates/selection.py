@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
 from reconciler.times import iso
+
+
+class TlsOptions(msgspec.Struct, frozen=True):
+    """The TLS of a host name: the oldest version, the ciphers (none: all modern ones), and PEM of ``authorities``.
+
+    With ``authorities``, clients need a certificate that one of them has signed.
+    """
+
+    oldest: str = "TLSv1.2"
+    ciphers: tuple[str, ...] = ()
+    authorities: str = ""
 
 
 class Match(NamedTuple):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore, Served
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.tls import (
     FOLDER,
@@ -14,12 +15,16 @@ from reconciler.engines.host.dataplane.haproxy.tls import (
     SHOW,
     LiveTls,
     TlsEntry,
+    challenge_answer,
+    entries,
     read_live_tls,
     render_files,
     render_list,
     tls_commands,
 )
+from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 
@@ -81,3 +86,47 @@ class LiveCertificates:
             for path in list_paths(self._directory / FOLDER, "*"):
                 if f"{FOLDER}/{path.name}" not in names:
                     path.unlink()
+
+
+class RouteCertificates:
+    """The certificates of the host names in a table of routes. ``hosts`` are those that have one.
+
+    ``challenge`` is the line that answers an authority, "" without one. ``reloads`` grows with each change that the
+    live process refused, so that it is reloaded with what is in the files. ``error`` is why they cannot be written.
+    """
+
+    def __init__(self, live: LiveCertificates, store: CertificateStore) -> None:
+        self.hosts: frozenset[str] = frozenset()
+        self.challenge = challenge_answer(store.thumbprint) if store.thumbprint else ""
+        self.reloads = 0
+        self.error = ""
+        self._live = live
+        self._store = store
+        self._served: Served | None = None
+        self._wanted: tuple[TlsEntry, ...] = ()
+        self._refused: tuple[TlsEntry, ...] = ()
+
+    @property
+    def problems(self) -> Mapping[str, tuple[str, ...]]:
+        """Why host names are not served with TLS, by domain."""
+        return self._store.served.problems
+
+    async def prepare(self, table: RouteTable) -> None:
+        """Find the certificates for ``table``, and write them. What fails here leaves those before in force."""
+        await self._store.update(table)
+        if (served := self._store.served) is self._served:
+            return
+        found = entries(served.certificates, served.options)
+        try:
+            self._live.write(found)
+        except EngineError as error:
+            self.error = str(error)
+            return
+        self.error, self._served, self._wanted = "", served, found
+        self.hosts = frozenset(served.certificates)
+
+    async def bring(self) -> None:
+        """Bring the live process to them; where it refuses a command, let it be reloaded once. Raises EngineError."""
+        if not await self._live.bring(self._wanted) and self._refused != self._wanted:
+            self._refused = self._wanted
+            self.reloads += 1

@@ -14,11 +14,11 @@ from reconciler.engines.host.dataplane.haproxy.config import OUTSIDE_LINE, backe
 from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
 from reconciler.engines.host.dataplane.haproxy.quoting import path_text, quoted
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Site, Target
+from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
 from reconciler.settings import IngressSettings
 
-HOSTS, SUBDOMAINS, PREFIXES = "hosts.map", "subdomains.map", "prefixes.map"
-"""``HOST:NUMBER`` and the ends of such → ``BACKEND|SITE``; ``SITE|PREFIX`` → ``BACKEND|RULE``."""
+HOSTS, SUBDOMAINS, PREFIXES, SECURE = "hosts.map", "subdomains.map", "prefixes.map", "secure.map"
+"""``HOST:NUMBER`` and the ends of such → ``BACKEND|SITE``; ``SITE|PREFIX`` → ``BACKEND|RULE``; hosts with TLS."""
 
 NO_ROUTE = "_none"
 """The backend that answers requests without a workload."""
@@ -33,6 +33,9 @@ _DOTS = r"(^|[/\\;]|%2f|%5c)(\.|%2e){1,2}([/\\;]|%2f|%5c|$)"
 """A segment `.` or `..` of a path, however it is written."""
 
 
+_PLAIN = "^[a-z0-9._-]+$"
+
+
 class Listener(msgspec.Struct, frozen=True):
     """A port that takes requests: ``number`` as in domains, ``port`` as here.
 
@@ -45,12 +48,17 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Ingress(msgspec.Struct, frozen=True):
-    """All that the frontends are made of. ``lines`` are for single workloads, once the backend is found."""
+    """All that the frontends are made of. ``lines`` are for single workloads, once the backend is found.
+
+    ``challenge`` is the line that answers an authority, and ``reloads`` counts what only a reload could change.
+    """
 
     settings: IngressSettings
     table: RouteTable = RouteTable()
     listeners: tuple[Listener, ...] = ()
     lines: tuple[str, ...] = ()
+    challenge: str = ""
+    reloads: int = 0
 
 
 def listeners(settings: IngressSettings, table: RouteTable, tls: str = "") -> Iterator[Listener]:
@@ -68,7 +76,8 @@ def frontends(ingress: Ingress, seconds: int) -> str:
     """The sections of all listeners, and of requests without a workload. ``seconds`` is the longest timeout."""
     shown = [_frontend(ingress, each, seconds) for each in ingress.listeners]
     streams = [_stream(ingress, each.number, each.target) for each in ingress.table.streams]
-    return "".join([*shown, *streams, _NONE]) if shown else ""
+    count = f"# {ingress.reloads}\n" if ingress.reloads else ""
+    return "".join([*shown, *streams, _NONE, count]) if shown else ""
 
 
 _NONE = f"""backend {NO_ROUTE} from http-backend-outside
@@ -145,7 +154,7 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         *(f"  http-request set-var(txn.to) {each} {found}" for each in lookups),
         "  http-request set-var(txn.backend) var(txn.to),field(1,|)",
         "  http-request set-var(txn.site) var(txn.to),field(2,|)",
-        *_only_with_certificate(ingress.table.sites, listener),
+        *_only_with_certificate(ingress, listener),
         f"  acl by_rules var(txn.backend) -m str -- {_BY_RULES}",
         f"  http-request deny deny_status 400 if by_rules {{ path -i -m reg -- {quoted(_DOTS)} }}",
         *map(rule_line, rules),
@@ -181,12 +190,35 @@ def frontend_name(number: int) -> str:
     return f"_in:{number}"
 
 
-def _only_with_certificate(sites: Iterable[Site], listener: Listener) -> Iterator[str]:
-    """Refuse requests without TLS for domains that want certificates of their clients."""
-    if not listener.tls:
-        for each in sites:
-            if each.secure and each.tls.client_certificate is not None:
-                yield f"  http-request deny deny_status 403 if {{ var(txn.site) -m str {quoted(each.id)} }}"
+def _only_with_certificate(ingress: Ingress, listener: Listener) -> Iterator[str]:
+    """Refuse requests without TLS for domains that want certificates of their clients, and those on a connection for
+    another host name, which another authority may have checked, or none. Send other clients to TLS.
+    """
+    if ingress.challenge and listener.number == HTTP:
+        yield f"  {ingress.challenge}"
+    for each in ingress.table.sites:
+        if each.secure and each.tls.client_certificate is not None:
+            here = f"{{ var(txn.site) -m str {quoted(each.id)} }}"
+            if not listener.tls:
+                yield f"  http-request deny deny_status 403 if {here}"
+                continue
+            page = "http-request return status 421 content-type text/plain string '421: misdirected request'"
+            yield f"  {page} if {here} !{{ ssl_c_used }}"
+            yield f"  {page} if {here} !{{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }}"
+    if listener.number == HTTP:
+        yield from _redirect(ingress)
+
+
+def _redirect(ingress: Ingress) -> Iterator[str]:
+    """Send clients to TLS where a certificate is served, unless a domain declares port 80 itself."""
+    port = next((each.port for each in ingress.listeners if each.number == HTTPS), 0)
+    if port:
+        place = f"https://%[var(txn.host)]{f':{port}' if port != HTTPS else ''}%[pathq]"
+        yield f"  acl plain_http var(txn.host),concat(:{HTTP}),map_str(./{HOSTS}) -m found"
+        for name in ("var(txn.host)", "var(txn.host),regsub(^[^.]+,*)"):
+            yield f"  acl secure {name},map_str(./{SECURE}) -m found"
+        where = f"secure !plain_http {{ var(txn.host) -m reg {_PLAIN} }}"
+        yield f"  http-request redirect location {place} code 308 if {where}"
 
 
 def _stream(ingress: Ingress, number: int, target: Target) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.haproxy.ingress import (
     HOSTS,
     PREFIXES,
+    SECURE,
     SUBDOMAINS,
     host_entries,
     map_text,
@@ -32,7 +33,7 @@ _SAFE_COMMAND = re.compile(r"[A-Za-z0-9._~:/|*% -]+")
 """A command without a character that means something to the command line of HAProxy."""
 _LIVE = re.compile(r'found=(?:no|yes.*value="([^"]*)")')
 _VERSION = re.compile(r"created: (\d+)")
-_FILES = (HOSTS, SUBDOMAINS, PREFIXES)
+_FILES = (HOSTS, SUBDOMAINS, PREFIXES, SECURE)
 
 
 class _Map(NamedTuple):
@@ -50,9 +51,13 @@ class LiveMaps:
         self._wanted: dict[str, _Map] = {}
         self._brought: dict[str, _Map] = {}
 
-    def write(self, table: RouteTable) -> None:
-        """Want the maps of ``table``, and write the files from which a new worker gets them. Raises EngineError."""
-        found = (host_entries(table), subdomain_entries(table), prefix_entries(table))
+    def write(self, table: RouteTable, secure: Iterable[str] = ()) -> None:
+        """Want the maps of ``table``, and write the files from which a new worker gets them. Raises EngineError.
+
+        ``secure`` are the host names with a certificate.
+        """
+        hosts = dict.fromkeys(sorted(secure), "1")
+        found = (host_entries(table), subdomain_entries(table), prefix_entries(table), hosts)
         for name, entries in zip(_FILES, found, strict=True):
             text = map_text(entries)
             digest = blake2b(text.encode(), digest_size=8).hexdigest()

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates, RouteCertificates
 from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name, decode_key
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
-from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program, limitations
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST, Program, find_program, limitations
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
@@ -51,6 +52,7 @@ class HaproxyDataPlane:
         self._context = context
         self._clock = context.clock
         self._wanted = WantedState(context.ports)
+        self._directory = directory
         self._master = Master(directory, self._on_end, ProxyUnit(setup.location, setup.root))
         self._proxy = LiveProxy(self._master, context.clock)
         self._outside = RouteServer(self._master, context.ingress, context.routes)
@@ -61,7 +63,7 @@ class HaproxyDataPlane:
         self._due = float("-inf")
         self._refused: dict[str, int] = {}
         self._opened = False
-        self.runs_scripts = True
+        self._program: Program | None = None
         self._failure = ""
         self._shown: object = None
 
@@ -114,7 +116,7 @@ class HaproxyDataPlane:
 
     def route_problems(self) -> Mapping[str, tuple[str, ...]]:
         """Why parts of domains are not served, by the name of the domain."""
-        return self._outside.table.problems
+        return self._outside.problems
 
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
@@ -140,7 +142,7 @@ class HaproxyDataPlane:
         """What HAProxy is not used for yet."""
         service = self._wanted.services.get(wanted.key)
         outside = self._context.ingress is not None
-        return limitations(service, self.runs_scripts, outside=outside) if service is not None else iter(())
+        return limitations(service, self._program, outside=outside) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
@@ -220,7 +222,7 @@ class HaproxyDataPlane:
             await self._bring()
         except EngineError as error:
             failure = str(error)
-        problems = self._outside.error, self._outside.table.problems
+        problems = self._outside.error, self._outside.problems
         shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), problems)
         if shown != self._shown:
             self._failure, self._shown = failure, shown
@@ -253,7 +255,7 @@ class HaproxyDataPlane:
             message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
             raise EngineError(message, reason=Reason.PROXY_FAILED)
         location, user = self._setup.location, self._setup.user
-        self.runs_scripts = program.lua
+        self._program = program
         if not program.lua:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
@@ -262,6 +264,9 @@ class HaproxyDataPlane:
         )
         self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
         self._wanted.adopt_ports(self._master.config())
+        if self._context.certificates is not None and program.tls:
+            live = LiveCertificates(self._directory, self._master, self._clock)
+            self._outside.secure(RouteCertificates(live, self._context.certificates))
         self._outside.open()
         self._opened = True
 

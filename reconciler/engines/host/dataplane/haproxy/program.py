@@ -24,12 +24,15 @@ _VERSION = re.compile(r"HAProxy version (\d+)\.(\d+)(\S*)")
 
 
 class Program(msgspec.Struct, frozen=True):
-    """An installed HAProxy. ``lua``: it can run scripts, so requests can wait for the first replica."""
+    """An installed HAProxy. ``lua``: it can run scripts, so requests can wait for the first replica. ``tls``: it can
+    serve certificates.
+    """
 
     path: str
     version: tuple[int, int]
     text: str
     lua: bool
+    tls: bool = True
 
     @property
     def usable(self) -> bool:
@@ -58,16 +61,17 @@ def _inspect(path: str, _changed: int) -> Program | None:
     if match is None:
         return None
     version = (int(match[1]), int(match[2]))
-    return Program(path, version, f"{match[1]}.{match[2]}{match[3]}", "Built with Lua" in done.stdout)
+    text, tls = f"{match[1]}.{match[2]}{match[3]}", re.search(r"Built with \S*SSL", done.stdout) is not None
+    return Program(path, version, text, "Built with Lua" in done.stdout, tls)
 
 
-def limitations(service: Service, lua: bool, *, outside: bool) -> Iterator[str]:
-    """What HAProxy is not used for yet, or cannot do; ``lua``: it runs scripts, ``outside``: there is an ingress."""
+def limitations(service: Service, program: Program | None, *, outside: bool) -> Iterator[str]:
+    """What ``program`` is not used for yet, or cannot do; ``outside``: there is an ingress."""
     if not outside:
         yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes: the location has no ingress."
-    else:
-        yield "The ingress takes requests without TLS only."
-    if not lua:
+    elif program is not None and not program.tls:
+        yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
+    if program is not None and not program.lua:
         yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
     if service.protocol == "grpc" and service.retries:
         yield "Requests are not tried again for a status of gRPC."

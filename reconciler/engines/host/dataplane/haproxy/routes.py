@@ -6,13 +6,15 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
+from reconciler.engines.host.dataplane.haproxy.certificates import RouteCertificates
 from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners, service_lines
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.tls import BIND
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.settings import IngressSettings
@@ -28,9 +30,15 @@ class RouteServer:
     table that the live process serves.
     """
 
-    def __init__(self, master: Master, settings: IngressSettings | None, routes: Callable[[], RouteTable]) -> None:
+    def __init__(
+        self,
+        master: Master,
+        settings: IngressSettings | None,
+        routes: Callable[[], RouteTable],
+    ) -> None:
         self.table = RouteTable()
         self.error = ""
+        self._certificates: RouteCertificates | None = None
         self.in_force: RouteTable | None = None
         self._settings = settings
         self._routes = routes
@@ -39,6 +47,19 @@ class RouteServer:
         self._maps = LiveMaps(master)
         self._prepared: RouteTable | None = None
         self._open: set[str] = set()
+        self._secure: frozenset[str] = frozenset()
+
+    @property
+    def problems(self) -> Mapping[str, tuple[str, ...]]:
+        """Why parts of domains are not served, by the name of the domain."""
+        found = dict(self.table.problems)
+        for name, texts in self._certificates.problems.items() if self._certificates is not None else ():
+            found[name] = (*found.get(name, ()), *texts)
+        return found
+
+    def secure(self, certificates: RouteCertificates) -> None:
+        """Serve host names with TLS too, as far as they have ``certificates``."""
+        self._certificates = certificates
 
     def open(self) -> None:
         """Learn from the configuration in force which ports are its own."""
@@ -47,10 +68,16 @@ class RouteServer:
 
     async def prepare(self) -> None:
         """Take the current table, without what HAProxy refuses, and write its maps. Raises EngineError."""
-        if self._settings is not None and (table := self._routes()) is not self._prepared:
+        if self._settings is None:
+            return
+        if (table := self._routes()) is not self._prepared:
             self.table = await self._checks.usable(table)
-            self._maps.write(self.table)
-            self._prepared = table
+        if self._certificates is not None:
+            await self._certificates.prepare(self.table)
+        secure = self._certificates.hosts if self._certificates is not None else frozenset()
+        if table is not self._prepared or secure != self._secure:
+            self._maps.write(self.table, secure)
+            self._prepared, self._secure = table, secure
 
     def frontends(self, services: Collection[Service]) -> str:
         """The sections for requests from outside to ``services``."""
@@ -58,16 +85,22 @@ class RouteServer:
             return ""
         if not self._master.running:
             self._open.clear()
-        self.error = ""
-        usable = tuple(each for each in listeners(self._settings, self.table) if self._can_listen(each))
+        self.error = self._certificates.error if self._certificates is not None else ""
+        tls, challenge, reloads = "", "", 0
+        if self._certificates is not None:
+            tls, challenge, reloads = BIND, self._certificates.challenge, self._certificates.reloads
+        usable = tuple(each for each in listeners(self._settings, self.table, tls) if self._can_listen(each))
         seconds = max((each.timeout_seconds for each in services), default=0)
-        return frontends(Ingress(self._settings, self.table, usable, service_lines(services)), seconds)
+        found = Ingress(self._settings, self.table, usable, service_lines(services), challenge, reloads)
+        return frontends(found, seconds)
 
     async def bring(self, *, complete: bool) -> None:
         """Bring the live maps to the table. ``complete``: the process has the frontends. Raises EngineError."""
         if self._settings is not None and self._master.running:
             self.open()
             await self._maps.bring()
+            if self._certificates is not None and complete:
+                await self._certificates.bring()
             self.in_force = self._prepared if complete else None
 
     def _can_listen(self, listener: Listener) -> bool:

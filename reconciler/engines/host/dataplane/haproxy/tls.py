@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-import msgspec
-
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match
+from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions
 
 FOLDER = "tls"
 LIST = f"{FOLDER}/list"
@@ -23,26 +21,12 @@ LIST = f"{FOLDER}/list"
 BIND = f"ssl crt-list ./{LIST} strict-sni alpn h2,http/1.1 ssl-min-ver TLSv1.2"
 """The words of an address with TLS. A handshake for a name without a certificate is refused."""
 
-VERSIONS = {"TLSV1_0": "TLSv1.0", "TLSV1_1": "TLSv1.1", "TLSV1_2": "TLSv1.2", "TLSV1_3": "TLSv1.3"}
-"""A version in a manifest → in HAProxy."""
-
 _ENTRY = re.compile(r"^\./(\S+):(\d+) (?:\[[^\]]*\] )?(\S+)$")
 _SUITE = "TLS_"
 """The names of the ciphers of TLS 1.3 begin with it; older ones have names of OpenSSL."""
 
 
 _CHALLENGE = r"{ path -m reg ^/\.well-known/acme-challenge/[-_a-zA-Z0-9]+$ }"
-
-
-class TlsOptions(msgspec.Struct, frozen=True):
-    """The TLS of a host name: the oldest version, the ciphers (none: all modern ones), and PEM of ``authorities``.
-
-    With ``authorities``, clients need a certificate that one of them has signed.
-    """
-
-    oldest: str = "TLSv1.2"
-    ciphers: tuple[str, ...] = ()
-    authorities: str = ""
 
 
 class TlsEntry(NamedTuple):
@@ -100,16 +84,6 @@ def challenge_answer(thumbprint: str) -> str:
     """
     answer = f'lf-string "%[path,field(4,/)].{thumbprint}"'
     return f"http-request return status 200 content-type application/octet-stream {answer} if {_CHALLENGE}"
-
-
-def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:
-    """Those of ``ciphers`` that OpenSSL has, in order."""
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    known = {each["name"] for each in context.get_ciphers()}
-    return tuple(each for each in ciphers if each in known)
 
 
 def entries(serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> tuple[TlsEntry, ...]:

@@ -25,6 +25,7 @@ from reconciler.settings import AcmeSettings
 from tests.engines.host.dataplane.haproxy.kit import end
 from tests.support.certificates import authority, issue
 from tests.support.clock import FakeClock
+from tests.support.processes import free_ports
 
 ORG = "acme"
 PATIENCE = 30.0
@@ -117,7 +118,7 @@ frontend http
 @contextmanager
 def run_authority(path: Path) -> Iterator[Authority]:
     """Run Pebble and its DNS server with files in ``path``."""
-    directory, management, dns, records, challenge, tls = _free_ports(6)
+    directory, management, dns, records, challenge, tls = free_ports(6)
     server = issue("localhost")
     for name, content in (("ca.pem", authority().chain_pem), ("cert.pem", server.pem), ("key.pem", server.key_pem)):
         (path / name).write_bytes(content)
@@ -156,14 +157,6 @@ def run_authority(path: Path) -> Iterator[Authority]:
         for process in running:
             process.kill()
             process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in found]
-    for each in found:
-        each.close()
-    return ports
 
 
 def _wait_for(port: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
 from reconciler.engines.host.dataplane.haproxy.discovery import Setup, find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
@@ -125,6 +126,7 @@ class Plane:
         ingress: IngressSettings | None = None,
         routes: Callable[[], RouteTable] = RouteTable,
         root: Path = Path("/"),
+        certificates: CertificateStore | None = None,
     ) -> None:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
@@ -135,7 +137,7 @@ class Plane:
         self.clock = SystemClock()
         ports = ServicePorts(path / "ports.json", HostSettings())
         calls = self.events.append, self.woken.append, self._change
-        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log)
+        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log, certificates)
         self.dataplane = HaproxyDataPlane(self.directory, Setup("here", root=root), context)
 
     def _log(self, key: Key, line: str) -> None:

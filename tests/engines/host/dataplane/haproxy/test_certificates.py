@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.certificates.pem import Certificate, read_authorities, read_certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match
+from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions
+from reconciler.engines.host.dataplane.certificates.store import known_ciphers
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, TlsOptions, entries, known_ciphers
+from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, entries
 from tests.engines.host.dataplane.haproxy.kit import end
 from tests.support.certificates import Issued, authority, issue
 from tests.support.programs import skip_unless

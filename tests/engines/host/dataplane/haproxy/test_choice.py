@@ -99,7 +99,7 @@ def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, 
         await until(lambda: plane.dataplane.address(OTHER))
         assert plane.dataplane.error(KEY) == ""
         # This one was built without Lua: nothing can wait.
-        [_, lacking] = limitations(SERVICE, plane.dataplane.runs_scripts, outside=False)
+        [_, lacking] = limitations(SERVICE, find_program(), outside=False)
         assert lacking.endswith("lacks Lua.")
         assert (await get(plane.dataplane.address(OTHER))).status == 503
 

@@ -119,8 +119,17 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         await until(lambda: (host.root / DATAPLANE / "errors" / "shop" / "web.log").exists())
         await host.engine._collector.collect()
         assert "403 GET /: the address of the client is not allowed (request " in stored(host)
-        [event] = [each for each in host.engine.news() if each.reason is Reason.ROUTE_NOT_SERVED]
-        assert event.key == Key(Kind.DOMAIN, "", "shop.example")
+        events = []
+
+        def reported() -> bool:
+            events.extend(each for each in host.engine.news() if each.reason is Reason.ROUTE_NOT_SERVED)
+            return len(events) == 2
+
+        await until(reported)
+        assert {each.key for each in events} == {Key(Kind.DOMAIN, "", "shop.example")}
+        [refused, certificate] = sorted((each.message for each in events), key=lambda each: "TLS" in each)
+        assert refused.startswith("route 2 of port 443")
+        assert certificate == "shop.example is not served with TLS: no certificate is for shop.example"
         lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
         assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
         put(host, Kind.GVC, "shop", {"domain": "old.example"})

@@ -1,0 +1,240 @@
+"""The certificates that the host names of a location get: from a directory, from secrets of domains, and over ACME."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
+from reconciler.engines.host.dataplane.certificates.pem import (
+    Certificate,
+    CertificateError,
+    read_authorities,
+    read_certificate,
+)
+from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select
+from reconciler.engines.host.dataplane.routing.table import HTTPS, RouteTable
+from reconciler.engines.protocol import SecretReader
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import Tls
+from reconciler.model.kinds.secret import SecretValue
+from reconciler.printable import printable
+
+REFRESH_SECONDS = 60.0
+"""Seconds between two reads of files and secrets that no other change demands."""
+
+_VERSIONS = {"TLSV1_0": "TLSv1.0", "TLSV1_1": "TLSv1.1", "TLSV1_2": "TLSv1.2", "TLSV1_3": "TLSv1.3"}
+"""A version in a manifest → in HAProxy."""
+
+_PARTS = ("cert", "chain", "payload", "publicKey")
+"""The parts of a secret that can have certificates of authorities."""
+
+
+class SecureHost(msgspec.Struct, frozen=True):
+    """A host name that is served with TLS: how, and the domain that declares it ("": an endpoint of a workload)."""
+
+    tls: Tls = Tls()
+    domain: str = ""
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What is served: ``certificates`` and ``options`` by host name; ``problems`` are by domain."""
+
+    certificates: dict[str, Match] = {}
+    options: dict[str, TlsOptions] = {}
+    problems: dict[str, tuple[str, ...]] = {}
+
+
+class Issuing(Protocol):
+    """Where further certificates come from."""
+
+    problems: dict[str, str]
+    unproven: dict[str, str]
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Those that were issued so far."""
+
+    def want(self, hosts: Mapping[str, str]) -> None:
+        """Obtain certificates for ``hosts``, each with the domain that has to be proven."""
+
+
+class CertificateStore:
+    """Finds the certificates of host names. ``served`` is what was found last. ``thumbprint`` is that of the account
+    with which certificates are ordered, "" without one.
+
+    ``report`` is called with each new problem of a file, and the file. ``endpoint_domain`` has the endpoints of
+    workloads.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        secrets: SecretReader,
+        clock: Clock,
+        endpoint_domain: str,
+        report: Callable[[str, str], None],
+    ) -> None:
+        self.served = Served()
+        self.thumbprint = ""
+        self._directory = CertificateDirectory(directory) if directory is not None else None
+        self._secrets = secrets
+        self._clock = clock
+        self._endpoint_domain = endpoint_domain
+        self._report = report
+        self._issuer: Issuing | None = None
+        self._table: RouteTable | None = None
+        self._due = float("-inf")
+        self._reported: dict[str, str] = {}
+        self._hosts: dict[str, SecureHost] = {}
+
+    def use(self, issuer: Issuing, thumbprint: str) -> None:
+        """Let ``issuer`` obtain the certificates that are missing; ``thumbprint`` is that of its account."""
+        self._issuer, self.thumbprint = issuer, thumbprint
+
+    def refresh_soon(self) -> None:
+        """Read everything again with the next update."""
+        self._due = float("-inf")
+
+    def domain_of(self, host: str) -> str:
+        """The domain that declares ``host``; "" for an endpoint of a workload."""
+        found = self._hosts.get(host)
+        return found.domain if found is not None else ""
+
+    async def update(self, table: RouteTable) -> None:
+        """Find the certificates for ``table``, if it is another one or files may have changed."""
+        now = self._clock.monotonic()
+        if table is self._table and now < self._due:
+            return
+        self._table, self._due = table, now + REFRESH_SECONDS
+        self.served = await asyncio.to_thread(self._find, table)
+        if self._directory is not None:
+            for path, problem in self._directory.problems.items():
+                if self._reported.get(path) != problem:
+                    self._report(path, problem)
+            self._reported = dict(self._directory.problems)
+
+    def _find(self, table: RouteTable) -> Served:
+        problems: dict[str, list[str]] = {}
+        self._hosts = hosts = dict(secure_hosts(table, problems))
+        shared: tuple[Certificate, ...] = ()
+        if self._directory is not None:
+            self._directory.refresh()
+            shared = self._directory.certificates
+        options: dict[str, TlsOptions] = {}
+        serving: dict[str, Match] = {}
+        now = self._clock.now()
+        for tls in {each.tls for each in hosts.values()}:
+            names = [host for host, each in hosts.items() if each.tls == tls]
+            domains = {hosts[name].domain for name in names}
+            try:
+                found = self._options(tls)
+            except (EngineError, CertificateError) as error:
+                _add(problems, domains, f"TLS is not served: {error}")
+                hosts = {host: each for host, each in hosts.items() if each.tls != tls}
+                continue
+            own = self._own(tls, domains, problems)
+            serving |= select(names, own, now).serving
+            if found != TlsOptions():
+                options |= dict.fromkeys(names, found)
+        serving = select(hosts, shared, now).serving | serving
+        missing = hosts.keys() - serving.keys()
+        if self._issuer is not None:
+            self._issuer.want({host: self._proof_domain(host, hosts[host]) for host in missing if "*" not in host})
+            serving = select(missing, self._issuer.certificates, now).serving | serving
+        chosen = select(hosts.keys() - serving.keys(), shared, now).problems
+        for host, problem in chosen.items():
+            _add(problems, {hosts[host].domain}, self._why(host, hosts[host], problem))
+        return Served(serving, options, {name: tuple(dict.fromkeys(each)) for name, each in problems.items() if name})
+
+    def _why(self, host: str, found: SecureHost, problem: str) -> str:
+        """Why a host is not served with TLS."""
+        if self._issuer is not None and "*" not in host:
+            unproven = self._issuer.unproven.get(self._proof_domain(host, found))
+            problem = unproven or self._issuer.problems.get(host, f"the certificate for {host} is not issued yet")
+        return f"{host} is not served with TLS: {problem}"
+
+    def _proof_domain(self, host: str, found: SecureHost) -> str:
+        if found.domain:
+            return found.domain
+        return self._endpoint_domain if host.endswith(f".{self._endpoint_domain}") else host.partition(".")[2]
+
+    def _options(self, tls: Tls) -> TlsOptions:
+        """The options of a domain's port. Raises EngineError and CertificateError: without them nothing is served."""
+        ciphers = known_ciphers(tls.cipher_suites)
+        if tls.cipher_suites and not ciphers:
+            raise CertificateError(f"OpenSSL knows none of the ciphers {printable(', '.join(tls.cipher_suites))}")
+        authorities = ""
+        if tls.client_certificate is not None:
+            link = tls.client_certificate.secret_link
+            try:
+                authorities = read_authorities(b"\n".join(self._parts(link, *_PARTS)))
+            except CertificateError as error:
+                raise CertificateError(f"the client certificate {link}: {error}") from None
+        return TlsOptions(_VERSIONS.get(tls.min_protocol_version, TlsOptions().oldest), ciphers, authorities)
+
+    def _own(self, tls: Tls, domains: set[str], problems: dict[str, list[str]]) -> list[Certificate]:
+        """The certificate that a domain's port names; another one is better than none if it cannot be used."""
+        unknown = set(tls.cipher_suites) - set(known_ciphers(tls.cipher_suites))
+        if unknown:
+            _add(problems, domains, f"OpenSSL does not know the ciphers {printable(', '.join(sorted(unknown)))}")
+        if tls.server_certificate is None:
+            return []
+        link = tls.server_certificate.secret_link
+        try:
+            chain, key = self._parts(link, "cert", "chain"), self._parts(link, "key")
+            found = read_certificate(b"\n".join(chain), link, b"\n".join(key))
+        except (EngineError, CertificateError) as error:
+            _add(problems, domains, f"the server certificate {link}: {error}")
+            return []
+        if not found.not_before <= self._clock.now() < found.not_after:
+            _add(problems, domains, f"the server certificate {link} has expired, or is not valid yet")
+        return [found]
+
+    def _parts(self, link: str, *names: str) -> list[bytes]:
+        """The texts of a secret. Raises EngineError."""
+        value: SecretValue = self._secrets(Key(Kind.SECRET, "", link.rpartition("/")[2]))
+        content = value.content if isinstance(value.content, dict) else {"payload": value.content}
+        return [each.encode() for name in names if isinstance(each := content.get(name), str)]
+
+
+def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``ciphers`` that OpenSSL has, in order."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    known = {each["name"] for each in context.get_ciphers()}
+    return tuple(each for each in ciphers if each in known)
+
+
+def secure_hosts(table: RouteTable, problems: dict[str, list[str]]) -> Iterator[tuple[str, SecureHost]]:
+    """The host names of ``table`` that are served with TLS, ``*.NAME`` for all below NAME.
+
+    One whose ports want different TLS is left out: the handshake shows the name, and not the port.
+    """
+    sites = {each.id: each for each in table.sites}
+    found: dict[str, SecureHost] = {}
+    refused = set()
+    for place, entry in table.hosts.items():
+        host, _, number = place.rpartition(":")
+        site = sites.get(entry.site)
+        if host == "*" or (not site.secure if site is not None else int(number) != HTTPS):
+            continue
+        name = f"*{host}" if host.startswith(".") else host
+        mine = SecureHost(site.tls, site.domain) if site is not None else SecureHost()
+        if found.setdefault(name, mine).tls != mine.tls:
+            refused.add(name)
+            _add(problems, {mine.domain}, f"{name} is not served with TLS: its ports have different `tls`")
+    yield from ((name, each) for name, each in found.items() if name not in refused)
+
+
+def _add(problems: dict[str, list[str]], domains: Iterable[str], text: str) -> None:
+    for domain in domains:
+        problems.setdefault(domain, []).append(text)

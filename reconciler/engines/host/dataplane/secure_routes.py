@@ -1,0 +1,74 @@
+"""The certificates of one location: the store that the data plane reads, what obtains more of them, and its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.dataplane.acme.issuer import Issuer
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.reasons import Reason
+from reconciler.settings import IngressSettings
+
+_ACME = "acme"
+"""Name of the directory of the account and its certificates, below that of the data plane."""
+
+
+class SecureRoutes:
+    """The certificates of the location of ``site``, whose data plane has its files in ``directory``."""
+
+    def __init__(
+        self,
+        site: EngineContext,
+        ingress: IngressSettings,
+        directory: Path,
+        append_event: Callable[[EngineEvent], None],
+    ) -> None:
+        domain = site.settings.endpoint_domain
+        self.store = CertificateStore(ingress.certificates, site.secrets, site.clock, domain, self._report_file)
+        self._site = site
+        self._acme = ingress.acme
+        self._directory = directory / _ACME
+        self._append_event = append_event
+        self._reroute: Callable[[], None] = lambda: None
+        self._issuer: Issuer | None = None
+
+    def open(self, reroute: Callable[[], None]) -> None:
+        """Prepare the orders. ``reroute`` is called when there is another certificate."""
+        self._reroute = reroute
+        if self._acme is None:
+            return
+        site = self._site
+        issuer = Issuer(self._directory, self._acme, site.settings.org, site.clock, self._report_order, self._refresh)
+        try:
+            self.store.use(issuer, issuer.open())
+        except EngineError as error:
+            self._report(self._location, Reason.CERTIFICATE_FAILED, f"no certificate can be ordered: {error}")
+            return
+        self._issuer = issuer
+
+    def work(self) -> tuple[Coroutine[None, None, None], ...]:
+        """What runs until it is cancelled: the orders."""
+        return (self._issuer.run(),) if self._issuer is not None else ()
+
+    @property
+    def _location(self) -> Key:
+        return Key(Kind.LOCATION, "", self._site.location)
+
+    def _refresh(self) -> None:
+        self.store.refresh_soon()
+        self._reroute()
+
+    def _report_file(self, path: str, problem: str) -> None:
+        self._report(self._location, Reason.CERTIFICATE_UNUSABLE, f"{path} is not served: {problem}")
+
+    def _report_order(self, host: str, reason: Reason, message: str) -> None:
+        domain = self.store.domain_of(host)
+        self._report(Key(Kind.DOMAIN, "", domain) if domain else self._location, reason, message)
+
+    def _report(self, key: Key, reason: Reason, message: str) -> None:
+        self._append_event(EngineEvent(key, reason, message))

@@ -1,0 +1,209 @@
+"""Requests with TLS through a real HAProxy: certificates of files and secrets, client certificates, redirects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.kinds.domain import Domain, read_domain
+from reconciler.model.kinds.secret import SecretValue
+from reconciler.reasons import Reason
+from reconciler.settings import IngressSettings
+from tests.engines.host.dataplane.haproxy.kit import KEY, Answer, Plane, WebReplica, end, play
+from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
+from tests.support.certificates import Issued, authority, issue
+from tests.support.processes import free_ports
+from tests.support.programs import tool
+
+LINK = "/org/acme/gvc/shop/workload/web"
+
+
+class Reply(NamedTuple):
+    """The status of an answer, and the certificate of the connection."""
+
+    status: int
+    shown: bytes
+
+
+def domain(name: str, number: int = 443, **tls: Any) -> Domain:
+    """A domain of the workload, with links in normal form."""
+    spec = {"workloadLink": LINK, "ports": [{"number": number, "tls": tls}]}
+    return read_domain(msgspec.json.encode({"kind": "domain", "name": name, "spec": spec}))
+
+
+def secret(name: str) -> dict[str, str]:
+    return {"secretLink": f"/org/acme/secret/{name}"}
+
+
+class Site:
+    """A plane with an ingress and certificates, and a workload."""
+
+    def __init__(self, path: Path) -> None:
+        self.secrets: dict[str, SecretValue] = {}
+        self.reported: list[str] = []
+        self.folder = path / "certificates"
+        self.folder.mkdir(exist_ok=True)
+        self.http, self.https = free_ports(2)
+        self.table = RouteTable()
+        report = lambda path, problem: self.reported.append(f"{Path(path).name}: {problem}")  # noqa: E731
+        self.store = CertificateStore(self.folder, self._read, SystemClock(), "platform.test", report)
+        ingress = IngressSettings(("127.0.0.1",), self.http, self.https)
+        self.plane = Plane(path, ingress=ingress, routes=lambda: self.table, certificates=self.store)
+        self.path = path
+
+    def _read(self, key: Key) -> SecretValue:
+        if key.name not in self.secrets:
+            raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
+        return self.secrets[key.name]
+
+    def write(self, name: str, issued: Issued) -> None:
+        """Put a certificate into the directory, as certbot replaces one."""
+        (self.folder / ".new").write_bytes(issued.pem)
+        os.replace(self.folder / ".new", self.folder / name)
+
+    async def serve(self, *domains: Domain) -> None:
+        """Serve ``domains`` with the certificates that are there, and return when it is in force."""
+        served = ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",))
+        self.table = build_table(
+            RoutingInput("here", "platform.test", (served,), {"shop": GvcRouting("alias")}, domains)
+        )
+        self.store.refresh_soon()
+        self.plane.dataplane.reroute()
+        await until(lambda: self.plane.dataplane.routes_in_force)
+        await self.plane.dataplane.synchronize(KEY)
+
+    async def get(self, name: str, host: str = "", client: Issued | None = None) -> Reply:
+        """The answer to a request for ``host`` on a connection for ``name``; status 0 without one."""
+        context = ssl.create_default_context(cadata=authority().chain_pem.decode())
+        if client is not None:
+            (self.path / "client.pem").write_bytes(client.pem)
+            context.load_cert_chain(self.path / "client.pem")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", self.https, ssl=context, server_hostname=name
+                )
+                writer.write(f"GET / HTTP/1.1\r\nHost: {host or name}\r\nConnection: close\r\n\r\n".encode())
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except (asyncio.IncompleteReadError, OSError):
+            return Reply(0, b"")
+        shown = writer.get_extra_info("ssl_object").getpeercert(True)
+        writer.close()
+        return Reply(int(head.split()[1]), shown)
+
+    async def plain(self, host: str) -> Answer:
+        """The answer to a request without TLS."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.http)
+        writer.write(f"GET /a?b=c HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        async with asyncio.timeout(PATIENCE):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+        writer.close()
+        return Answer(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if line), "")
+
+
+@pytest.fixture(name="path")
+def own_path(tmp_path: Path) -> Iterator[Path]:
+    tool("haproxy", "haproxy")
+    yield tmp_path
+    end(tmp_path)
+
+
+def test_certificates_of_files_and_redirects_to_them(path: Path) -> None:
+    site = Site(path)
+    first, second = issue("shop.example", "*.platform.test"), issue("shop.example", end=200)
+    expired = issue("shop.example", end=-0.5)
+
+    async def story(plane: Plane) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        site.write("shop.pem", first)
+        site.write("old.pem", expired)
+        site.write("broken.pem", Issued(first.certificate, second.key))
+        await site.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
+        assert await site.get("shop.example") == Reply(200, der(first))
+        assert await site.get("web-alias.platform.test") == Reply(200, der(first))
+        assert (await site.get("plain.example")).status == 0
+        assert site.reported == ["broken.pem: the private key belongs to another certificate"]
+        problems = plane.dataplane.route_problems()
+        assert problems == {
+            "plain.example": ("plain.example is not served with TLS: no certificate is for plain.example",)
+        }
+        redirect = await site.plain("SHOP.example:80")
+        assert (redirect.status, redirect.headers["location"]) == (308, f"https://shop.example:{site.https}/a?b=c")
+        assert (await site.plain("plain.example")).status == 200
+        assert (await site.plain("both.example")).status == 200
+        worker = plane.worker
+        site.write("shop.pem", second)
+        await site.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
+        assert await site.get("shop.example") == Reply(200, der(second))
+        assert plane.worker == worker
+
+    play(lambda: site.plane, story)
+
+
+def test_client_certificates_hold_for_their_host_name_only(path: Path) -> None:
+    site = Site(path)
+    mine, other = issue("client"), issue("client", by="another authority")
+
+    async def story(plane: Plane) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        site.write("all.pem", issue("open.example", "closed.example", "foreign.example", "broken.example"))
+        site.secrets["ours"] = SecretValue("tls", {"cert": authority().chain_pem.decode()})
+        site.secrets["theirs"] = SecretValue("opaque", {"payload": authority("another authority").chain_pem.decode()})
+        await site.serve(
+            domain("open.example"),
+            domain("closed.example", clientCertificate=secret("ours")),
+            domain("foreign.example", clientCertificate=secret("theirs")),
+            domain("broken.example", clientCertificate=secret("missing")),
+        )
+        assert (await site.get("open.example")).status == 200
+        assert (await site.get("closed.example")).status == 0
+        assert (await site.get("closed.example", client=other)).status == 0
+        assert (await site.get("closed.example", client=mine)).status == 200
+        assert (await site.get("foreign.example", client=other)).status == 200
+        for name, client in (("open.example", mine), ("open.example", None), ("foreign.example", other)):
+            assert (await site.get(name, "closed.example", client)).status == 421
+        assert (await site.plain("closed.example")).status == 403
+        # Without its authorities, a domain is not served with TLS at all.
+        assert (await site.get("broken.example", client=mine)).status == 0
+        assert "secret/missing is not applied" in plane.dataplane.route_problems()["broken.example"][0]
+
+    play(lambda: site.plane, story)
+
+
+def test_a_secret_and_the_options_of_a_domain(path: Path) -> None:
+    site = Site(path)
+    own, shared = issue("own.example"), issue("own.example", "lost.example", end=300)
+
+    async def story(plane: Plane) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        site.write("shared.pem", shared)
+        site.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
+        await site.serve(
+            domain("own.example", serverCertificate=secret("own"), cipherSuites=["TLS_AES_128_GCM_SHA256", "NULL\n"]),
+            domain("lost.example", serverCertificate=secret("missing")),
+        )
+        assert await site.get("own.example") == Reply(200, der(own))
+        assert await site.get("lost.example") == Reply(200, der(shared))
+        problems = plane.dataplane.route_problems()
+        assert problems["own.example"] == ("OpenSSL does not know the ciphers NULL\\u000a",)
+        assert "secret/missing is not applied" in problems["lost.example"][0]
+
+    play(lambda: site.plane, story)
+
+
+def der(issued: Issued) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(issued.chain_pem.decode())
