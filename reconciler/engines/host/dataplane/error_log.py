@@ -10,6 +10,7 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
@@ -73,7 +74,7 @@ class ErrorLog:
         self._collector.watch(_place(key), self._path(key))
 
     def _found(self) -> Iterator[Key]:
-        for path in sorted(self._directory.glob(f"*/*{_SUFFIX}")):
+        for path in list_paths(self._directory, f"*/*{_SUFFIX}"):
             yield Key(Kind.WORKLOAD, path.parent.name, path.name.removesuffix(_SUFFIX))
 
     def _path(self, key: Key) -> Path:

@@ -20,6 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.config import CONFIG, MASTER_SOCK
 from reconciler.engines.host.runtimes import exit_watch, procfs
 from reconciler.engines.host.runtimes.replicas_service import move_to_service
 from reconciler.errors import EngineError
+from reconciler.listing import list_paths
 from reconciler.reasons import Reason
 
 _CREDENTIALS = struct.Struct("3i")
@@ -106,7 +107,7 @@ class ProxyUnit(NamedTuple):
 
         The link that `systemctl enable` makes decides, so a crash leaves nothing behind that is wrong.
         """
-        links = (each / self.trigger for name in _UNITS for each in (self.root / name).glob("*.wants"))
+        links = (each / self.trigger for name in _UNITS for each in list_paths(self.root / name, "*.wants"))
         return self.has_systemd and any(map(os.path.lexists, links))
 
     @property
