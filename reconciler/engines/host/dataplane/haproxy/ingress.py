@@ -77,7 +77,16 @@ def frontends(ingress: Ingress, seconds: int) -> str:
     shown = [_frontend(ingress, each, seconds) for each in ingress.listeners]
     streams = [_stream(ingress, each.number, each.target) for each in ingress.table.streams]
     count = f"# {ingress.reloads}\n" if ingress.reloads else ""
-    return "".join([*shown, *streams, _NONE, count]) if shown else ""
+    sessions = _NO_SESSIONS if _wants_client_certificates(ingress.table) else ""
+    return "".join([sessions, *shown, *streams, _NONE, count]) if shown else ""
+
+
+_NO_SESSIONS = "global\n  tune.ssl.cachesize 0\n"
+"""A resumed session has the client certificate of its first connection, which another authority may have checked."""
+
+
+def _wants_client_certificates(table: RouteTable) -> bool:
+    return any(each.secure and each.tls.client_certificate is not None for each in table.sites)
 
 
 _NONE = f"""backend {NO_ROUTE} from http-backend-outside
@@ -141,7 +150,7 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
     rules = [each for each in in_frontend(ingress.table) if each.site in sites]
     lines = [
         f"frontend {frontend_name(number)} from http-frontend",
-        *_binds(ingress.settings, listener),
+        *_binds(ingress, listener),
         *_announced(ingress.settings),
         f"  timeout client {max(seconds, 60)}s",
         # By this protocol, a replica would take requests that the proxy does not see.
@@ -203,7 +212,7 @@ def _only_with_certificate(ingress: Ingress, listener: Listener) -> Iterator[str
                 yield f"  http-request deny deny_status 403 if {here}"
                 continue
             page = "http-request return status 421 content-type text/plain string '421: misdirected request'"
-            yield f"  {page} if {here} !{{ ssl_c_used }}"
+            yield f"  {page} if {here} !{{ ssl_c_used }} || {here} {{ ssl_fc_is_resumed }}"
             yield f"  {page} if {here} !{{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }}"
     if listener.number == HTTP:
         yield from _redirect(ingress)
@@ -224,7 +233,7 @@ def _redirect(ingress: Ingress) -> Iterator[str]:
 def _stream(ingress: Ingress, number: int, target: Target) -> str:
     lines = [
         f"frontend {frontend_name(number)} from tcp-frontend",
-        *_binds(ingress.settings, Listener(number, number)),
+        *_binds(ingress, Listener(number, number)),
         *_announced(ingress.settings),
         *_refused_clients(ingress.table, target),
         f"  default_backend {target_name(target)}",
@@ -239,9 +248,11 @@ def _refused_clients(table: RouteTable, target: Target) -> Iterator[str]:
     yield "  tcp-request content reject if !allowed"
 
 
-def _binds(settings: IngressSettings, listener: Listener) -> Iterator[str]:
+def _binds(ingress: Ingress, listener: Listener) -> Iterator[str]:
     words = f" {listener.tls}" if listener.tls else ""
-    for address in settings.addresses:
+    if words and _wants_client_certificates(ingress.table):
+        words += " no-tls-tickets"
+    for address in ingress.settings.addresses:
         yield f"  bind {f'[{address}]' if ':' in address else address}:{listener.port}" + (
             f" v6only{words}" if ":" in address else words
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,25 @@ class Site:
         return Answer(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if line), "")
 
 
+def resume(site: Site, newest: ssl.TLSVersion, client: Issued, names: tuple[str, str]) -> int:
+    """The status of a request to the second name, in the session of a connection to the first; 0 without an answer."""
+    context = ssl.create_default_context(cadata=authority().chain_pem.decode())
+    context.maximum_version = newest
+    (site.path / "client.pem").write_bytes(client.pem)
+    context.load_cert_chain(site.path / "client.pem")
+    session, status = None, 0
+    for name in names:
+        with socket.create_connection(("127.0.0.1", site.https), PATIENCE) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname=name, session=session) as secure:
+                    secure.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                    head = secure.recv(1000)
+                    session, status = secure.session, int(head.split()[1]) if head else 0
+            except OSError:
+                return 0
+    return status
+
+
 @pytest.fixture(name="path")
 def own_path(tmp_path: Path) -> Iterator[Path]:
     tool("haproxy", "haproxy")
@@ -176,6 +196,9 @@ def test_client_certificates_hold_for_their_host_name_only(path: Path) -> None:
         assert (await site.get("foreign.example", client=other)).status == 200
         for name, client in (("open.example", mine), ("open.example", None), ("foreign.example", other)):
             assert (await site.get(name, "closed.example", client)).status == 421
+        for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            resumed = await asyncio.to_thread(resume, site, newest, other, ("foreign.example", "closed.example"))
+            assert resumed != 200, "a session of another domain is no client certificate"
         assert (await site.plain("closed.example")).status == 403
         # Without its authorities, a domain is not served with TLS at all.
         assert (await site.get("broken.example", client=mine)).status == 0
