@@ -10,6 +10,7 @@ import msgspec
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.provisioning.mounts import plain_volumes
 from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
@@ -110,7 +111,8 @@ class Provisioner:
     def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:
         """A sentence for each thing that the containers of a workload cannot get from any runtime."""
         stores = unmounted_stores(template.spec, template.access) if self._runtime.mounts_stores else ()
-        return (*unset_variables(template.spec, template.env_context), *stores)
+        volumes = plain_volumes(template.spec.containers)
+        return (*unset_variables(template.spec, template.env_context), *stores, *volumes)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
