@@ -38,8 +38,8 @@ RULES = (
 )
 """Rules between resources of any kind."""
 
-MOST_LETTERS = 250_000
-"""The maximum of letters that one revision compares with missing targets: a sixteenth of a second."""
+MOST_LETTERS = 100_000
+"""The maximum of letters that one revision compares with missing targets: a tenth of a second."""
 
 LETTERS_PER_GUESS = 100
 """The fixed cost of one guess, in letters."""
