@@ -82,8 +82,13 @@ class Engine(Protocol):
     async def perform(self, step: Step) -> Outcome:
         """Perform ``step``; may be repeated; raises EngineError."""
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """Run an imperative command, such as docs/platform/volumeset.md#commands; raises EngineError."""
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
+        """Perform the command ``name`` (docs/platform/volumeset.md#commands); returns what it created or changed.
+
+        After a crash, the same command is performed again with the same ``command_id``: what it created before is not
+        created a second time. An ``immediate`` engine writes the records, in the transaction that ends the command; any
+        other engine only reads them. Raises EngineError.
+        """
 
 
 class EngineEvent(msgspec.Struct, frozen=True):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from reconciler.engines.command_spec import read_spec
 from reconciler.engines.volumes import rejection
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification
+
+RUN = "runCronWorkload"
 
 
 class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,14 +38,11 @@ class RunCronWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     container_overrides: tuple[ContainerOverride, ...] = ()
 
 
-def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
+def parse_run(name: str, spec: Mapping[str, Any]) -> RunCronWorkload:
     """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
-    if name != "runCronWorkload":
-        raise rejection(f"a workload has no command {name}; there is: runCronWorkload")
-    try:
-        return msgspec.convert(spec, RunCronWorkload)
-    except msgspec.ValidationError as error:
-        raise rejection(f"the spec of {name} does not fit: {error}") from None
+    if name != RUN:
+        raise rejection(f"a workload has no command {name}; there is: {RUN}")
+    return read_spec(name, spec, RunCronWorkload)
 
 
 def check_run(key: Key, spec: Specification, ask: RunCronWorkload) -> int:

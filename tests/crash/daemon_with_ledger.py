@@ -80,9 +80,9 @@ class LedgerEngine:
         self._death.at("performed")
         return outcome
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """The command of the recorded engine."""
-        return await self._inner.command(key, name, spec)
+        return await self._inner.command(key, name, spec, command_id)
 
 
 def _around(owner: type, name: str, before: Callable[..., None], after: Callable[..., None]) -> None:

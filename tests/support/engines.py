@@ -102,7 +102,7 @@ class LedgerEngine:
         finally:
             self.in_flight -= 1
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """There are none."""
         raise EngineError(f"{key} takes no command {name}", retry=False)
 

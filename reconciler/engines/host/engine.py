@@ -262,13 +262,13 @@ class HostEngine:
             return self._volumes.perform(step)
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """Start an execution on demand, ``runCronWorkload``; returns it. Raises EngineError."""
         if key.kind is Kind.WORKLOAD:
-            return await self._run(key, parse_run(name, spec))
+            return await self._run(key, parse_run(name, spec), command_id)
         raise rejection(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
 
-    async def _run(self, key: Key, ask: RunCronWorkload) -> dict[str, Any]:
+    async def _run(self, key: Key, ask: RunCronWorkload, command_id: str) -> dict[str, Any]:
         await self.open()
         here, record = self._context.location, self._claims.record(key)
         if ask.location != here:
@@ -277,7 +277,7 @@ class HostEngine:
         controller = self._controller.workloads.get(key)
         if controller is None or controller.wanted is None or controller.executions is None:
             raise EngineError(f"there is no {key} at {here}", reason=Reason.NOT_FOUND, retry=False)
-        execution = controller.executions.run(controller.wanted, ask.container_overrides, limit)
+        execution = controller.executions.run(controller.wanted, ask.container_overrides, limit, command_id)
         controller.wake()
         created: dict[str, Any] = msgspec.to_builtins(execution)
         return created

@@ -7,13 +7,22 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.deployment import DeploymentTarget, build_deployment, read_deployment
+from reconciler.engines import volumes
+from reconciler.engines.deployment import DeploymentTarget, add_execution, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
-from reconciler.engines.recorded import commands
-from reconciler.engines.run_command import parse_run
+from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volumes import VolumeSetState, read_volumes, rejection
+from reconciler.engines.volume_commands import (
+    CreateVolumeSnapshot,
+    DeleteVolume,
+    DeleteVolumeSnapshot,
+    ExpandVolume,
+    RestoreVolume,
+    VolumeCommand,
+    parse_volume_command,
+)
+from reconciler.engines.volumes import Snapshot, VolumeSetState, read_volumes, rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
@@ -70,7 +79,13 @@ class RecordedEngine:
             past = None
         return Outcome(step.id, Result.APPLIED, seen=self._observation(step, spec, past), also=also)
 
-    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    async def command(
+        self,
+        key: Key,
+        name: str,
+        spec: dict[str, Any],
+        command_id: str = "",  # noqa: ARG002 - the caller's transaction ends the command too
+    ) -> dict[str, Any]:
         """Perform ``runCronWorkload`` or a command on volumes, and record it.
 
         Returns what the command created or changed. Raises EngineError if it is impossible.
@@ -108,17 +123,17 @@ class RecordedEngine:
         deployment = read_deployment(record.state)
         if deployment is None:
             raise rejection(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
-        at = iso(self._clock.now())
-        deployment, execution = commands.run_cron(deployment, key, read_specification(record.body), ask, at)
+        limit = check_run(key, read_specification(record.body), ask)
+        deployment, execution = add_execution(deployment, key, iso(self._clock.now()), limit)
         self._write(record, _encode(deployment))
         return _plain(execution)
 
     def _on_volume(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        ask = commands.parse_volume_command(name, spec)
+        ask = parse_volume_command(name, spec)
         record = self._target_record(key, ask.location)
         state = read_volumes(record.state) or VolumeSetState(self._location)
         capacity = read_capacity(record.body)
-        state = commands.on_volumes(state, ask, capacity, iso(self._clock.now()))
+        state = _on_volumes(state, ask, capacity, iso(self._clock.now()))
         self._write(record, _encode(state))
         return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)
 
@@ -133,6 +148,23 @@ class RecordedEngine:
     def _write(self, record: Record, state: bytes) -> None:
         self._records.applied.update_seen(record.key, record.location, record.health, state)
         self._records.status_queue.add_many(record.source, [record.key])
+
+
+def _on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
+    """``state`` after ``ask``; ``capacity`` is that of the volume set, in GB. Raises EngineError if impossible."""
+    index = ask.volume_index
+    match ask:
+        case ExpandVolume(new_storage_capacity=size):
+            return volumes.on_volume(state, index, lambda volume: volumes.expand(volume, size))
+        case DeleteVolume():
+            return volumes.on_volume(state, index, lambda volume: volumes.clear(volume, capacity))
+        case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
+            snapshot = Snapshot(name, at, 0, expires, tags)
+            return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, snapshot))
+        case DeleteVolumeSnapshot(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
+        case RestoreVolume(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:

@@ -204,6 +204,20 @@ def test_suspended_nothing_starts_but_on_demand_with_overrides(tmp_path: Path) -
     play(tmp_path, story)
 
 
+def test_a_command_that_is_performed_again_starts_no_second_execution(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(suspend=True)
+        asked = {"location": "here"}
+        first, again, other = [
+            await host.engine.command(Key.parse(WEB), "runCronWorkload", asked, name) for name in ("a1", "a1", "b2")
+        ]
+        assert first["name"] == again["name"] != other["name"]
+        await host.rest()
+        assert host.starts() == [first["name"], other["name"]]
+
+    play(tmp_path, story)
+
+
 def test_the_history_has_a_limit_and_a_rollout_lets_executions_end(tmp_path: Path) -> None:
     async def story(host: CronHost) -> None:
         await host.schedule(historyLimit=2)

@@ -79,11 +79,21 @@ class Executions:
         wake = None if due is None else now + min(max(due - wall, 0.0), CHECK_SECONDS)
         return Decision(decision.actions, soonest(decision.wake, wake))
 
-    def run(self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int) -> Execution:
-        """Record an execution on demand; the next decision starts it. Raises EngineError if it cannot be recorded."""
+    def run(
+        self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int, command_id: str = ""
+    ) -> Execution:
+        """Record an execution on demand; the next decision starts it. Raises EngineError if it cannot be recorded.
+
+        A command that is performed again after a crash has its execution already.
+        """
+        made = next((each for each in self.log.entries if command_id and each.command_id == command_id), None)
+        if made is not None:
+            return _shown(made)
         names = {each.name for each in self.log.entries}
         name, wall = self._services.replica_name(self._key, -1, names), self._services.clock.now()
-        entry = ExecutionEntry(name, wanted.version, wall, boot=self._boot, on_demand=True, overrides=overrides)
+        entry = ExecutionEntry(
+            name, wanted.version, wall, boot=self._boot, on_demand=True, overrides=overrides, command_id=command_id
+        )
         self._write(add_run(self.log, entry, limit), [])
         return _shown(entry)
 

@@ -41,7 +41,8 @@ class ExecutionState(StrEnum):
 class ExecutionEntry(msgspec.Struct, frozen=True):
     """One execution. ``started`` and ``completed`` are in seconds since the epoch, ``completed`` is 0 while it runs.
 
-    ``boot`` is the boot id of the machine when it began. ``on_demand`` executions ignore the concurrency policy.
+    ``boot`` is the boot id of the machine when it began. ``on_demand`` executions ignore the concurrency policy;
+    ``command_id`` is the command that requested one.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ExecutionEntry(msgspec.Struct, frozen=True):
     boot: str = ""
     on_demand: bool = False
     overrides: tuple[ContainerOverride, ...] = ()
+    command_id: str = ""
 
 
 class ExecutionLog(msgspec.Struct, frozen=True):
