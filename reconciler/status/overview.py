@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from reconciler.model.key import Kind
+from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
 from reconciler.printable import code_span, printable
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.conditions import Condition
 from reconciler.status.conditions import ResourceFacts, conditions
-from reconciler.status.render import conditions_block, status_path
+from reconciler.status.render import conditions_block
 from reconciler.status.rollup import worst
 from reconciler.status.yaml_text import quoted, without_controls, word
 
@@ -74,8 +74,11 @@ def unready_in(file: bytes | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def readme(overview: Overview) -> bytes:
-    """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason."""
+def readme(overview: Overview, path: Callable[[Key], str]) -> bytes:
+    """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason.
+
+    ``path`` returns the path of the status file of a resource, which its row links to.
+    """
     revision = code_span(without_controls(overview.revision)) or "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
@@ -91,7 +94,7 @@ def readme(overview: Overview) -> bytes:
     if overview.counts:
         lines += ["", "## Resources", "", *_table(overview)]
     if overview.not_ready:
-        lines += ["", "## Not ready", "", *_list(overview)]
+        lines += ["", "## Not ready", "", *_list(overview, path)]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -108,11 +111,11 @@ def _table(overview: Overview) -> list[str]:
     return rows
 
 
-def _list(overview: Overview) -> list[str]:
+def _list(overview: Overview, path: Callable[[Key], str]) -> list[str]:
     rows = ["| resource | reason | message |", "|---|---|---|"]
     for facts in overview.not_ready[:MOST_LISTED]:
         ready = conditions(facts)[0]
-        link = f"[{_plain(str(facts.key))}]({status_path(facts.key).replace('%', '%25')})"
+        link = f"[{_plain(str(facts.key))}]({path(facts.key).replace('%', '%25')})"
         rows.append(f"| {link} | {ready.reason} | {_plain(ready.message)} |")
     more = overview.unready - min(len(overview.not_ready), MOST_LISTED)
     return [*rows, "", f"and {more} more"] if more > 0 else rows

@@ -16,13 +16,14 @@ from reconciler.records.store import Records
 from reconciler.records.tables.conditions import Condition
 from reconciler.settings import Settings
 from reconciler.source.source import Source
+from reconciler.status.branch.layout import Layout
 from reconciler.status.branch.target import Target, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
 from reconciler.status.conditions import ResourceFacts, condition, condition_from_error
 from reconciler.status.facts import FactsReader
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.readiness import ReadinessIndex
-from reconciler.status.render import resource_file, status_path
+from reconciler.status.render import resource_file
 
 TOGETHER = 250
 """The number of resources whose facts are read together."""
@@ -86,16 +87,18 @@ class StatusPublisher:
         gathering = FactsReader(self._records, self._settings, name)
         index = self._readiness_index(gathering, everything)
         keys = {stored_key(key, "pending") for key in (self._all_keys() if everything else taken.keys)}
+        layout = Layout(self._target.tree(), keys | {Key(Kind.GVC, "", key.gvc) for key in keys if key.gvc})
 
         def files() -> Iterator[File]:
-            yield from self._files(keys, gathering, index)
+            for key, content in self._files(keys, gathering, index):
+                yield layout.path(key), content
             listed = [gathering.facts(key) for key in index.first(MOST_LISTED)]
             whole = _with(overview, index.unready, listed)
-            yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
+            yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole, layout.path)))
 
         # With many files, the first are written while the last are rendered.
         changes = LazyFiles(files()) if len(keys) > FEW else dict(files())
-        self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
+        self._target.write(changes, self._message(overview, keys), int(self._clock.now()), layout.divided)
         self._owed.clear()
         self._first = False
         self._published = overview
@@ -103,7 +106,9 @@ class StatusPublisher:
             self._records.status_queue.clear(name, taken.keys, taken.upto)
             self._arrived()
 
-    def _files(self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex) -> Iterator[File]:
+    def _files(
+        self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex
+    ) -> Iterator[tuple[Key, bytes | None]]:
         """Status files. The health of a GVC depends on its members, so its file follows when theirs changes.
 
         The last process may not have written it, so until the first write it always follows.
@@ -113,12 +118,12 @@ class StatusPublisher:
             gathering.expect(batch)
             for key in batch:
                 facts = gathering.facts(key, ())
-                yield status_path(key), _file(facts)
+                yield key, _file(facts)
                 if index.add(facts) or (self._first and key.gvc):
                     self._owed.add(Key(Kind.GVC, "", key.gvc))
         for key in sorted(self._owed):
             facts = gathering.facts(key, index.members(key.name))
-            yield status_path(key), _file(facts)
+            yield key, _file(facts)
             index.add(facts)
 
     def _readiness_index(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:

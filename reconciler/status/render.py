@@ -1,20 +1,13 @@
-"""The status file of one resource: its path on the status branch and its content."""
+"""The content of the status file of one resource."""
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-from reconciler.model.key import Key
 from reconciler.model.record import Record
 from reconciler.records.tables.conditions import Condition
 from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.status.yaml_text import quoted, word
-
-ORG_DIRECTORY = "_org"
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]|^\.")
 
 
 class _Resources(msgspec.Struct):
@@ -44,11 +37,6 @@ class _State(msgspec.Struct):
 
 
 _decode_state = msgspec.json.Decoder(_State).decode
-
-
-def status_path(key: Key) -> str:
-    """The path of the status file of ``key``: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
-    return f"{_safe(key.gvc) if key.gvc else ORG_DIRECTORY}/{key.kind}/{_safe(key.name)}.yaml"
 
 
 def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
@@ -118,11 +106,6 @@ def _deployment(status: _Deployment) -> str:
         text = f"\n    replicas: {{ready: {min(each.replicas_ready for each in counts)}, expected: {expected}}}"
     named = (("endpoint", status.endpoint), ("address", status.address))
     return text + "".join(f"\n    {name}: {quoted(value)}" for name, value in named if value)
-
-
-def _safe(name: str) -> str:
-    """``name`` as one path segment; names of applied resources are already safe and stay unchanged."""
-    return _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)
 
 
 def _by_location(record: Record) -> str:

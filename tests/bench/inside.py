@@ -151,7 +151,7 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
         found, settling = [], []
         for commit in ids[1:]:
             used = _cpu()
-            run, ended = await step(repository, commit, lambda: runner.run("main", "ref"))
+            run, ended = await step(repository, commit, lambda: runner.poll("main"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)

@@ -16,9 +16,10 @@ from reconciler.documents.schema.validator import checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
+from reconciler.status.branch.layout import status_path
 from reconciler.status.conditions import ResourceFacts, WaitReason, condition, conditions
 from reconciler.status.overview import Overview, readme, run_file, unready_in
-from reconciler.status.render import resource_file, status_path
+from reconciler.status.render import resource_file
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -81,9 +82,9 @@ EMPTY = Overview("main", "", {})
         ("failed.yaml", resource_file(FAILED)),
         ("volumeset.yaml", resource_file(VOLUMES)),
         ("reconciler.yaml", run_file(TROUBLED)),
-        ("README.md", readme(TROUBLED)),
+        ("README.md", readme(TROUBLED, status_path)),
         ("empty.yaml", run_file(EMPTY)),
-        ("empty.md", readme(EMPTY)),
+        ("empty.md", readme(EMPTY, status_path)),
     ],
 )
 def test_a_document_is_written_as_it_was(name: str, content: bytes) -> None:
@@ -136,7 +137,7 @@ def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, p
 @given(TEXT)
 def test_no_message_can_break_out_of_its_row(message: str) -> None:
     facts = ResourceFacts(API, "main", "d1", failures=(failure(message=message),))
-    shown = readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts])).decode(errors="replace")
+    shown = readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts]), status_path).decode(errors="replace")
     rows = [line for line in shown.split("\n") if line.startswith("| [")]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 4
@@ -144,7 +145,7 @@ def test_no_message_can_break_out_of_its_row(message: str) -> None:
 
 def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> None:
     many = [ResourceFacts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
-    shown = readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many)).decode()
+    shown = readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
     assert shown.count("(_org/secret/s") == 100
     assert shown.endswith("and 400 more\n")
 
@@ -202,7 +203,9 @@ def _timed(facts: ResourceFacts) -> float:
 def test_the_page_for_people_lists_the_conditions_that_are_not_as_they_should_be(
     kind: ConditionType, status: bool
 ) -> None:
-    shown = readme(Overview("main", COMMIT, COUNTS, (condition(kind, status, Reason.ERROR, "so it is"),))).decode()
+    shown = readme(
+        Overview("main", COMMIT, COUNTS, (condition(kind, status, Reason.ERROR, "so it is"),)), status_path
+    ).decode()
     assert ("**Error** so it is" in shown) is (status is kind.abnormal)
     normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded"}
     assert {each for each in ConditionType if not each.abnormal} == normal

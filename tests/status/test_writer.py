@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,7 @@ from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address
 from reconciler.status import waiting
+from reconciler.status.branch.layout import MOST_ENTRIES
 from reconciler.status.branch.trees import FEW
 from reconciler.status.conditions import condition
 from reconciler.status.facts import FactsReader
@@ -189,6 +191,17 @@ def test_the_readme_lists_what_is_not_ready_and_why(world: World) -> None:
         "| [workload/shop/w0](shop/workload/w0.yaml) | ProgramNotFound | at here: no such image |",
         "| [workload/shop/w2](shop/workload/w2.yaml) | Unhealthy | not healthy at here |",
     ]
+
+
+def test_links_of_the_readme_lead_into_the_buckets_of_a_wide_directory(world: World) -> None:
+    world.shop(workloads=MOST_ENTRIES + 1)
+    world.seen("workload/shop/w7", Health.UNHEALTHY)
+    world.writer().flush()
+    paths = world.repo.git("ls-tree", "-r", "--name-only", BRANCH).splitlines()
+    shown = world.repo.git("show", f"{BRANCH}:README.md")
+    [link] = re.findall(r"\[workload/shop/w7\]\((.*?)\)", shown)
+    assert link in paths
+    assert re.fullmatch("shop/workload/_[0-9a-f]{2}/w7.yaml", link)
 
 
 def test_a_restart_knows_what_was_not_ready_before(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reconciler.errors import SourceError
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 from reconciler.source.libgit import lookup_name, open_git
+from reconciler.status.branch.layout import divide
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import Changes, write_tree
 
@@ -56,10 +58,19 @@ class StatusBranch:
         """Id of the newest commit, empty if the branch does not exist."""
         return self._at(self.ref)
 
-    def commit(self, changes: Changes, message: str, at: int) -> str:
+    def tree(self) -> pygit2.Tree | None:
+        """The files at the tip; None if the branch does not exist. Raises SourceError."""
+        tip = self.tip()
+        try:
+            return self._git[tip].peel(pygit2.Tree) if tip else None
+        except _GIT_FAULTS as fault:
+            raise self._broken(fault) from None
+
+    def commit(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> str:
         """Commit ``changes`` (content by path, None to delete) on top of the current tip; returns the new tip's id.
 
-        ``message`` is one line, ``at`` the time in seconds since the epoch. Other files stay. If the files are already
+        ``message`` is one line, ``at`` the time in seconds since the epoch. Status files of the directories ``divided``
+        are moved into buckets before; other files stay. If the files are already
         as wanted, there is no commit. If another writer was faster, the commit is based on theirs. Raises SourceError
         if the branch is checked out, damaged or not writable.
         """
@@ -67,7 +78,7 @@ class StatusBranch:
         for attempt in range(_TRIES):
             tip = self.tip()
             try:
-                new = self._commit_on(tip, changes, message, at)
+                new = self._commit_on(tip, changes, message, at, divided)
             except _GIT_FAULTS as fault:
                 raise self._broken(fault) from None
             if new == tip or self._moved(tip, new):
@@ -105,10 +116,14 @@ class StatusBranch:
         except _GIT_FAULTS as fault:
             raise self._broken(fault) from None
 
-    def _commit_on(self, tip: str, changes: Changes, message: str, at: int) -> str:
+    def _commit_on(self, tip: str, changes: Changes, message: str, at: int, divided: Sequence[str]) -> str:
         parent = self._git[tip].peel(pygit2.Commit) if tip else None
         base = parent.tree if parent is not None else None
-        tree = write_tree(self._git, base, changes)
+        before = base
+        if base is not None and divided:
+            with self._file_access():
+                before = divide(self._git, base, divided)
+        tree = write_tree(self._git, before, changes)
         if str(tree) == (str(base.id) if base is not None else _EMPTY_TREE):
             return tip
         count = self._count(parent) if parent is not None else 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pygit2
 
 from reconciler.errors import PushConflict, SourceError
 from reconciler.source.source import Source
@@ -34,9 +36,13 @@ class Target:
         """Content of a file of the branch as it was last written."""
         return self._branch.read(path)
 
-    def write(self, changes: Changes, message: str, at: int) -> None:
-        """Commit ``changes``. Raises SourceError."""
-        self._branch.commit(changes, message, at)
+    def tree(self) -> pygit2.Tree | None:
+        """The files of the branch as they were last written; None if it does not exist. Raises SourceError."""
+        return self._branch.tree()
+
+    def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
+        """Commit ``changes``, after the directories ``divided`` are divided into buckets. Raises SourceError."""
+        self._branch.commit(changes, message, at, divided)
 
 
 class RemoteTarget(Target):
@@ -56,11 +62,11 @@ class RemoteTarget(Target):
         """Whether the remote has no such branch. Raises SourceError if the first query of the remote fails."""
         return not self._known()
 
-    def write(self, changes: Changes, message: str, at: int) -> None:
+    def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit and push ``changes`` on top of other pushes. Raises SourceError."""
         had_branch = bool(self._known())
         for attempt in range(_TRIES):
-            tip = self._branch.commit(changes, message, at)
+            tip = self._branch.commit(changes, message, at, divided)
             if tip == self._base:
                 return
             try:

@@ -1,0 +1,155 @@
+"""Where the status file of a resource is: by GVC and kind, and in buckets where a directory has many entries.
+
+A commit writes each directory on the way to a changed file anew, so its cost grows with their width. Git's notes have
+the same form for the same reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+
+import pygit2
+from pygit2.enums import FileMode
+
+from reconciler.model.key import Key, Kind
+from reconciler.source.libgit import lookup_name
+
+ORG_DIRECTORY = "_org"
+
+MOST_ENTRIES = 512
+"""A directory with more entries than this is divided into buckets. It remains divided as long as it exists."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]|^\.")
+_BUCKET = re.compile(rb"_[0-9a-f]{2}")
+_KINDS = frozenset(kind.encode() for kind in Kind)
+
+
+def status_path(key: Key) -> str:
+    """The path of the status file of ``key`` without buckets: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
+    top, kind, file = _segments(key)
+    return f"{top}/{kind}/{file}"
+
+
+class Layout:
+    """The paths of status files after a commit on top of ``tree`` (None: empty) that writes those of ``keys``.
+
+    The commit divides the directories ``divided``, in this order.
+    """
+
+    def __init__(self, tree: pygit2.Tree | None, keys: Iterable[Key] = ()) -> None:
+        self._tree = tree
+        self._known: dict[str, bool] = {}
+        folders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for key in keys:
+            top, kind, file = _segments(key)
+            folders[top, kind].add(file)
+        tops = {top for top, _ in folders if top != ORG_DIRECTORY}
+        self.divided: list[str] = []
+        if tops:
+            self._divide("", "", tops)
+        for (top, kind), files in folders.items():
+            self._divide(f"{self._top(top)}/{kind}", f"{top}/{kind}", files)
+
+    def path(self, key: Key) -> str:
+        """The path of the status file of ``key``: ``shop/workload/api.yaml``, or ``shop/workload/_3f/api.yaml``."""
+        top, kind, file = _segments(key)
+        folder = f"{self._top(top)}/{kind}"
+        return f"{folder}/{_bucket_of(file)}/{file}" if self._is_divided(folder) else f"{folder}/{file}"
+
+    def _top(self, top: str) -> str:
+        return f"{_bucket_of(top)}/{top}" if top != ORG_DIRECTORY and self._is_divided("") else top
+
+    def _is_divided(self, folder: str) -> bool:
+        if folder not in self._known:
+            self._known[folder] = any(map(_is_bucket, _tree_at(self._tree, folder) or ()))
+        return self._known[folder]
+
+    def _divide(self, folder: str, undivided: str, names: Collection[str]) -> None:
+        """Divide ``folder``, which is at ``undivided`` before this commit, if it gets too many entries or has buckets.
+
+        One that has buckets may have files beside them too, from before it was divided.
+        """
+        tree = _tree_at(self._tree, folder) or _tree_at(self._tree, undivided)
+        wide = tree is not None and any(map(_is_bucket, tree))
+        if not wide and len(tree or ()) + len(names) > MOST_ENTRIES:
+            present = {entry.raw_name for entry in tree or ()}
+            wide = len(present.union(name.encode() for name in names)) > MOST_ENTRIES
+        self._known[folder] = wide
+        if wide:
+            self.divided.append(folder)
+
+
+def divide(git: pygit2.Repository, tree: pygit2.Tree, folders: Iterable[str]) -> pygit2.Tree:
+    """``tree`` with the status files of ``folders`` in buckets; files and directories of others stay."""
+    for folder in folders:
+        changed = git[_divided_below(git, tree, folder.split("/") if folder else [])]
+        assert isinstance(changed, pygit2.Tree)
+        tree = changed
+    return tree
+
+
+def _divided_below(git: pygit2.Repository, tree: pygit2.Tree, names: list[str]) -> pygit2.Oid:
+    if not names:
+        return _divided(git, tree)
+    name, *rest = names
+    below = _tree_at(tree, name)
+    if below is None:
+        return tree.id
+    builder = git.TreeBuilder(tree)
+    builder.insert(name, _divided_below(git, below, rest), FileMode.TREE)
+    return builder.write()
+
+
+def _divided(git: pygit2.Repository, tree: pygit2.Tree) -> pygit2.Oid:
+    buckets: defaultdict[str, list[pygit2.Object]] = defaultdict(list)
+    for entry in filter(_is_status, tree):
+        assert entry.name is not None
+        buckets[_bucket_of(entry.name)].append(entry)
+    if not buckets:
+        return tree.id
+    builder = git.TreeBuilder(tree)
+    for bucket, entries in buckets.items():
+        old = _tree_at(tree, bucket)
+        below = git.TreeBuilder() if old is None else git.TreeBuilder(old)
+        for entry in entries:
+            assert entry.name is not None
+            below.insert(entry.name, entry.id, FileMode(entry.filemode))
+            builder.remove(lookup_name(entry.name))
+        builder.insert(bucket, below.write(), FileMode.TREE)
+    return builder.write()
+
+
+def _is_status(entry: pygit2.Object) -> bool:
+    """Whether ``entry`` of a wide directory is a status file or the directory of a GVC, and not a file of others."""
+    name = entry.raw_name or b""
+    if not isinstance(entry, pygit2.Tree):
+        return name.endswith(b".yaml") and name != b"reconciler.yaml"
+    return not name.startswith((b"_", b".")) and all(below.raw_name in _KINDS for below in entry)
+
+
+def _is_bucket(entry: pygit2.Object) -> bool:
+    return isinstance(entry, pygit2.Tree) and _BUCKET.fullmatch(entry.raw_name or b"") is not None
+
+
+def _tree_at(tree: pygit2.Tree | None, folder: str) -> pygit2.Tree | None:
+    for name in folder.split("/") if folder else ():
+        below = tree[lookup_name(name)] if tree is not None and lookup_name(name) in tree else None
+        tree = below if isinstance(below, pygit2.Tree) else None
+    return tree
+
+
+def _segments(key: Key) -> tuple[str, str, str]:
+    """The directory, the kind and the file name of ``key``."""
+    return _safe(key.gvc) if key.gvc else ORG_DIRECTORY, key.kind.value, f"{_safe(key.name)}.yaml"
+
+
+def _bucket_of(name: str) -> str:
+    return f"_{blake2b(name.encode(), digest_size=1).hexdigest()}"
+
+
+def _safe(name: str) -> str:
+    """``name`` as one path segment; names of applied resources are already safe and stay unchanged."""
+    return _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)
