@@ -23,8 +23,8 @@ reads manifests or makes decisions from this branch. If it must not push to the 
     _org/gvc/shop.yaml              GVCs, and all other resources of the org
 
 A directory that gets more than 512 entries is divided into buckets by a hash of their names, so that a commit never
-writes a long directory anew: `shop/workload/_3f/api.yaml`, `_9a/shop/workload/api.yaml`. It remains divided as long as it
-exists. The links in `README.md` lead to the files.
+writes a long directory anew: `shop/workload/_3f/api.yaml`, `_9a/shop/workload/api.yaml`. It remains divided as long as
+it exists. The links in `README.md` lead to the files.
 
 The first change is committed at once, later ones at most once per `status.interval`. Only changed files are written;
 files of other writers stay unchanged. Commit messages contain `[skip ci]`, and after 1,000 commits the history starts

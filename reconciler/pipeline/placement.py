@@ -1,15 +1,20 @@
-"""The desired locations of each GVC, computed once per GVC."""
+"""The desired locations of each GVC, computed once per GVC; the members that a change of a GVC moves."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.model.key import Kind
 from reconciler.model.query_match import QueryBudget
 from reconciler.planning.placement import locations_of
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
 
 Body = Callable[[str], dict[str, Any] | None]
+
+_PLACEMENT = "staticPlacement"
 
 
 class GvcLocations:
@@ -69,3 +74,21 @@ class GvcLocations:
 def _bare(name: str) -> dict[str, Any]:
     provider, _, region = name.partition("-")
     return {"kind": "location", "name": name, "provider": provider, "region": region}
+
+
+def moved_members(records: Records, steps: Iterable[Step]) -> dict[str, frozenset[str]] | None:
+    """Keys of desired resources that ``steps`` may move to other locations, by source; None: all of all sources.
+
+    A GVC moves its members unless it is updated and placed as before. A location may move the members of any GVC.
+    """
+    moved = set()
+    for step in steps:
+        if step.key.kind is Kind.LOCATION:
+            return None
+        places = step.action is not Action.UPDATE or any(_PLACEMENT in change.path for change in step.changes)
+        if step.key.kind is Kind.GVC and places:
+            moved.update(records.desired.keys_of_gvc(step.key.name))
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for key, entry in records.desired.get_many(moved).items():
+        members[entry.source].add(key)
+    return {source: frozenset(keys) for source, keys in members.items()}

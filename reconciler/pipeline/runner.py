@@ -19,6 +19,7 @@ from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.pipeline import report
+from reconciler.pipeline.placement import moved_members
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_filler import SecretFiller
@@ -214,13 +215,15 @@ class Runner:
         done = ended.steps > 0
         if plan is None or not (done or delta.added or delta.previous):
             return
-        moved = done and any(step.key.kind in (Kind.GVC, Kind.LOCATION) for step in plan.steps)
+        moved = moved_members(self.records, plan.steps if done else ())
         for other, state in self.states.items():
             if other == name:
                 continue
-            if state.refused_commit or (moved and state.pending_keys is not None):
+            after = (
+                state.with_all_pending() if moved is None else state.with_more_pending(moved.get(other, frozenset()))
+            )
+            if state.refused_commit or after is not state:
                 self.sources_to_requeue.add(other)
-            after = state.with_all_pending() if moved else state
             self.states[other] = after.with_refusal("")
 
     async def _poll(self, name: str, preempted: Preempted) -> Report | None:

@@ -63,6 +63,12 @@ class SourceState(msgspec.Struct, frozen=True):
         """The state in which only the resources ``keys`` may differ from the desired state."""
         return msgspec.structs.replace(self, pending_keys=keys)
 
+    def with_more_pending(self, keys: frozenset[str] | None) -> SourceState:
+        """The state in which the resources ``keys`` may differ from the desired state too, so that a run is due."""
+        if self.pending_keys is None or not keys:
+            return self
+        return msgspec.structs.replace(self, pending_keys=self.pending_keys | keys, must_repoll=True)
+
     def with_refusal(self, commit: str) -> SourceState:
         """The state in which the revision ``commit`` is refused; "" for none."""
         return msgspec.structs.replace(self, refused_commit=commit)

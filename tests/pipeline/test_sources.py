@@ -140,6 +140,30 @@ def test_sources_follow_changes_of_each_other(tmp_path: Path) -> None:
     assert runner.has_nothing_to_do("b")
 
 
+def test_a_gvc_that_stays_where_it_is_leaves_the_other_sources_alone(tmp_path: Path) -> None:
+    a = Way(tmp_path / "a", {"g.yaml": BASE, "s.yaml": IDENTITY}, name="a")
+    b = Way(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
+    c = Way(tmp_path / "c", {"h.yaml": BASE.replace("shop", "toys")}, name="c", records=a.records)
+    sources = (*a.settings.sources, *b.settings.sources, *c.settings.sources)
+    runner = Runner(msgspec.structs.replace(a.settings, sources=sources), a.records, a.clock)
+
+    def run(name: str) -> set[str]:
+        assert asyncio.run(runner.run(name, "test")).outcome == "applied"
+        return set(runner.sources_to_requeue)
+
+    assert run("a") == run("b") == run("c") == set()
+    a.commit({"g.yaml": f"{BASE}description: The shop\n"})
+    assert run("a") == set()
+    assert runner.has_nothing_to_do("b")
+    # Only the source with a member of the moved GVC has work.
+    a.commit({"g.yaml": BASE.replace(THERE, "")})
+    assert run("a") == {"b"}
+    assert not runner.has_nothing_to_do("b")
+    assert runner.has_nothing_to_do("c")
+    assert run("b") == set()
+    assert "workload/shop/api@there" not in a.recorded()
+
+
 def test_a_branch_that_was_reset_to_the_pinned_commit_counts_as_rewritten(tmp_path: Path) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE})
     way.applied()

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
+from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import FileMode
@@ -25,6 +26,14 @@ MOST_ENTRIES = 512
 _UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]|^\.")
 _BUCKET = re.compile(rb"_[0-9a-f]{2}")
 _KINDS = frozenset(kind.encode() for kind in Kind)
+
+
+class _Segments(NamedTuple):
+    """The segments of a path without buckets."""
+
+    top: str
+    kind: str
+    file: str
 
 
 def status_path(key: Key) -> str:
@@ -141,9 +150,8 @@ def _tree_at(tree: pygit2.Tree | None, folder: str) -> pygit2.Tree | None:
     return tree
 
 
-def _segments(key: Key) -> tuple[str, str, str]:
-    """The directory, the kind and the file name of ``key``."""
-    return _safe(key.gvc) if key.gvc else ORG_DIRECTORY, key.kind.value, f"{_safe(key.name)}.yaml"
+def _segments(key: Key) -> _Segments:
+    return _Segments(_safe(key.gvc) if key.gvc else ORG_DIRECTORY, key.kind.value, f"{_safe(key.name)}.yaml")
 
 
 def _bucket_of(name: str) -> str:
