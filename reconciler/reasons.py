@@ -293,6 +293,9 @@ class Reason(StrEnum):
     EXECUTION_SKIPPED = ("ExecutionSkipped",
         _warning("A scheduled time of a cron workload was skipped, since an execution still runs. An event for the "
                  "first in a row, and for every tenth after it."))
+    EXECUTION_LATE = ("ExecutionLate",
+        _warning("An execution of a cron workload started more than 10 s late: others started first "
+                 "(`host.cronStarts`), its image was missing, or the execution that it replaces took long to end."))
     EXECUTIONS_MISSED = ("ExecutionsMissed",
         _warning("Scheduled times passed while the daemon or the machine did not run, or the clock was set forward. "
                  "The newest one runs, and the message counts the others."))

@@ -135,6 +135,7 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     metrics: MetricsSettings = MetricsSettings()
     default_user: str = "nobody"
     pids_limit: int = 2048
+    cron_starts: int = 16
 
 
 class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,6 +14,7 @@ from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget, Execution
 from reconciler.engines.host.autoscaling.scaling import Scaling
+from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
 from reconciler.engines.host.decisions.availability import is_being_deleted
@@ -121,6 +122,7 @@ class HostEngine:
             rng=random.Random(),
             append_event=self._append_event,
             changed=self._changed.set,
+            cron_starts=StartLimit(self._context.settings.host.cron_starts),
             image_missing=lambda key: self._images.provide_again(key),
             synchronize=self._publisher.dataplane.synchronize,
         )

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Replica
@@ -90,6 +91,7 @@ class HostServices(msgspec.Struct, frozen=True):
     rng: random.Random
     append_event: Callable[[EngineEvent], None]
     changed: Callable[[], None]
+    cron_starts: StartLimit
     image_missing: Callable[[Key], None] = lambda _: None
     synchronize: Callable[[Key], Awaitable[None]] = _in_force
 

@@ -60,7 +60,7 @@ class WorkloadController:
         self.busy = True
         self._services = services
         self._errors = ActionErrors(services.clock, self._report_error, services.changed)
-        self._members = WorkloadReplicas(key, services, self._errors)
+        self._members = WorkloadReplicas(key, services, self._errors, self.wake)
         self.replicas = self._members.by_name
         self._pace = pace
         self._wake_event = asyncio.Event()
@@ -84,6 +84,8 @@ class WorkloadController:
 
     def want(self, wanted: WorkloadSpec | None) -> None:
         """Set what is wanted of the workload (None: delete it)."""
+        if wanted is None:
+            self._services.cron_starts.forget(self.key)
         if wanted != self.wanted:
             self.wanted = wanted
             self.wake()

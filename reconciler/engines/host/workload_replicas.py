@@ -6,6 +6,8 @@ disk too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
@@ -24,9 +26,9 @@ from reconciler.times import iso
 
 
 class WorkloadReplicas:
-    """``by_name`` contains the known replicas. Failures of writes go to ``errors``."""
+    """``by_name`` contains the known replicas. Failures of writes go to ``errors``; ``wake`` requests a decision."""
 
-    def __init__(self, key: Key, services: HostServices, errors: ActionErrors) -> None:
+    def __init__(self, key: Key, services: HostServices, errors: ActionErrors, wake: Callable[[], None]) -> None:
         self.by_name: dict[str, Replica] = {}
         self.executions = Executions(key, services)
         self._key = key
@@ -34,6 +36,7 @@ class WorkloadReplicas:
         self._store = services.store
         self._endpoints = services.endpoints
         self._errors = errors
+        self._wake = wake
         self._changed = services.changed
         self._unwritten: set[str] = set()
 
@@ -41,7 +44,8 @@ class WorkloadReplicas:
         """The actions that are due now. Raises EngineError if executions cannot be recorded."""
         replicas, services = tuple(self.by_name.values()), self._services
         if wanted is not None and wanted.type is Type.CRON:
-            return self.executions.decide(wanted, replicas)
+            services.cron_starts.release(self._key, replicas)
+            return services.cron_starts.admit(self._key, self.executions.decide(wanted, replicas), self._wake)
         return decide(wanted, replicas, services.clock.monotonic(), services.timing)
 
     def create(self, wanted: WorkloadSpec, act: Create) -> None:
@@ -50,6 +54,8 @@ class WorkloadReplicas:
         After a crash the ports of an unwritten replica would be unknown.
         """
         services, now = self._services, self._services.clock.monotonic()
+        if act.execution and not services.cron_starts.take(self._key, act.execution):
+            return
         name = act.execution or services.replica_name(self._key, act.index, self.by_name)
         replica = new_replica(wanted, act.index, name, now, iso(services.clock.now()))
         if act.execution:
@@ -62,6 +68,8 @@ class WorkloadReplicas:
             raise
         self.by_name[replica.name] = replica
         self._changed()
+        if act.execution:
+            self.executions.record_start(replica)
 
     def adopt(self, replica: Replica, *, written: bool) -> None:
         """Add a replica that an earlier daemon left; ``written`` is whether its file is up to date."""

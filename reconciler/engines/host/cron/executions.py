@@ -23,6 +23,7 @@ from reconciler.engines.host.decisions.cron import (
     add_run,
     next_due,
     record_results,
+    record_start,
 )
 from reconciler.engines.host.decisions.executions import decide_executions
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
@@ -92,7 +93,14 @@ class Executions:
         names = {each.name for each in self.log.entries}
         name, wall = self._services.replica_name(self._key, -1, names), self._services.clock.now()
         entry = ExecutionEntry(
-            name, wanted.version, wall, boot=self._boot, on_demand=True, overrides=overrides, command_id=command_id
+            name,
+            wanted.version,
+            wall,
+            boot=self._boot,
+            on_demand=True,
+            overrides=overrides,
+            command_id=command_id,
+            due=wall,
         )
         self._write(add_run(self.log, entry, limit), [])
         return _shown(entry)
@@ -103,19 +111,22 @@ class Executions:
         overrides = entry.overrides if entry is not None else ()
         return replace(replica, run=Run(job.active_deadline_seconds, job.restart_policy == "OnFailure", overrides))
 
+    def record_start(self, replica: Replica) -> None:
+        """Record the version of a new execution, and report a late start. Raises EngineError."""
+        self._write(*record_start(self.log, replica.name, replica.version, self._services.clock.now()))
+
     def status(self) -> tuple[Execution, ...]:
         """The executions for the status of the deployment, oldest first."""
         return tuple(map(_shown, self.log.entries))
 
     def _write(self, log: ExecutionLog, events: Events) -> None:
-        if log == self.log:
-            return
-        write_atomic(self._path, msgspec.json.encode(log), 0o600)
-        _flush(self._path)
-        self._log = log
+        if log != self.log:
+            write_atomic(self._path, msgspec.json.encode(log), 0o600)
+            _flush(self._path)
+            self._log = log
+            self._services.changed()
         for reason, message in events:
             self._services.append_event(EngineEvent(self._key, reason, message))
-        self._services.changed()
 
 
 def log_path(replicas: Path, key: Key) -> Path:

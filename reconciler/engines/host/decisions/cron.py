@@ -25,6 +25,9 @@ from reconciler.times import iso
 MOST_COUNTED = 1000
 """Missed times beyond this number are not counted one by one."""
 
+LATE = 10.0
+"""Seconds by which an execution may start late without an event."""
+
 Events = list[tuple[Reason, str]]
 
 
@@ -42,7 +45,7 @@ class ExecutionEntry(msgspec.Struct, frozen=True):
     """One execution. ``started`` and ``completed`` are in seconds since the epoch, ``completed`` is 0 while it runs.
 
     ``boot`` is the boot id of the machine when it began. ``on_demand`` executions ignore the concurrency policy;
-    ``command_id`` is the command that requested one.
+    ``command_id`` is the command that requested one. ``due`` is when it should start, in seconds since the epoch.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ExecutionEntry(msgspec.Struct, frozen=True):
     on_demand: bool = False
     overrides: tuple[ContainerOverride, ...] = ()
     command_id: str = ""
+    due: float = 0.0
 
 
 class ExecutionLog(msgspec.Struct, frozen=True):
@@ -113,13 +117,24 @@ def add_due(log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str) -> 
     entries = tuple(_replaced(each, wall) for each in log.entries)
     name = f"{wanted.key.name}-{newest}"
     if all(each.name != name for each in entries):
-        entries = (*entries, ExecutionEntry(name, wanted.version, wall, boot=boot))
+        # The event about missed times names the newest one too.
+        due = wall if events else newest * 60.0
+        entries = (*entries, ExecutionEntry(name, wanted.version, wall, boot=boot, due=due))
     return replace(log, skipped=0, entries=_trimmed(entries, job.history_limit)), events
 
 
 def add_run(log: ExecutionLog, entry: ExecutionEntry, limit: int) -> ExecutionLog:
     """``log`` with an execution on demand, whatever else runs."""
     return replace(log, entries=_trimmed((*log.entries, entry), limit))
+
+
+def record_start(log: ExecutionLog, name: str, version: int, wall: float) -> tuple[ExecutionLog, Events]:
+    """``log`` with the version that the execution ``name`` begins with, and the event if it starts late."""
+    entry = next(each for each in log.entries if each.name == name)
+    late = wall - (entry.due or entry.started)
+    message = f"{name} starts {late:.0f} s late: it was due at {iso(entry.due or entry.started)}"
+    entries = tuple(replace(each, version=version) if each is entry else each for each in log.entries)
+    return replace(log, entries=entries), [(Reason.EXECUTION_LATE, message)] if late > LATE else []
 
 
 def record_results(

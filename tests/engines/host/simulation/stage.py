@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.location_controller import LocationController
@@ -73,6 +74,7 @@ class Stage:
             rng=self._rng,
             append_event=self.news.append,
             changed=lambda: None,
+            cron_starts=StartLimit(16),
         )
         self._controller = LocationController(tools)
         await self._controller.open()

@@ -2,86 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from reconciler.engines.deployment import Execution, read_deployment
 from reconciler.engines.host.cron.executions import log_path
 from reconciler.engines.host.decisions.cron import ExecutionEntry, ExecutionLog
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.planning.plan import Action
-from tests.engines.host.kit import WEB, Host, play_on
-from tests.support.plans import ends, plan, step
-
-MINUTE = 60.0
-
-
-class CronHost(Host):
-    """A host with one cron workload, ``web``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.events: list[EngineEvent] = []
-
-    async def schedule(self, version: int = 1, image: str = "plain", **job: Any) -> None:
-        """Apply the workload with a schedule of every minute, unless ``job`` has another."""
-        spec = {
-            "type": "cron",
-            "containers": [{"name": "main", "image": image}],
-            "job": {"schedule": "* * * * *", **job},
-            "defaultOptions": {},
-        }
-        action = Action.UPDATE if self.recorded() else Action.CREATE
-        asked = step(WEB, action=action, version=version, body={"kind": "workload", "name": "web", "spec": spec})
-        asked = msgspec.structs.replace(asked, engine="host", digest=f"{version} {image} {job}")
-        assert set(ends(await self.run(plan(asked))).values()) == {"applied"}
-        await self.rest()
-
-    async def rest(self, seconds: float = 0.0) -> None:
-        """Let time pass, and the files of ended executions be removed, which is done in threads."""
-        await self.time.advance(seconds)
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-            await self.time.advance(0.0)
-        self.events += self.engine.news()
-
-    async def executions(self) -> list[Execution]:
-        """The executions that the status shows."""
-        [seen] = await self.engine.observe()
-        deployment = read_deployment(seen.state)
-        assert deployment is not None
-        return list(deployment.status.job_executions)
-
-    async def states(self) -> list[str]:
-        """Their statuses."""
-        return [each.status for each in await self.executions()]
-
-    def end(self, code: int = 0) -> None:
-        """End all programs."""
-        for place in self.programs.places():
-            self.programs.end(place, code)
-
-    def starts(self) -> list[str]:
-        """The replicas that were started, in order."""
-        return [call.replica for call in self.programs.calls if call.verb == "start"]
-
-    def reasons(self) -> list[str]:
-        """The reasons of all events."""
-        return [str(each.reason) for each in self.events]
-
-
-def play(path: Path, story: Callable[[CronHost], Awaitable[None]]) -> None:
-    """Play ``story`` on a new host."""
-    play_on(lambda: CronHost(path), story)
+from tests.engines.host.cron.kit import MINUTE, CronHost, play
+from tests.engines.host.kit import WEB
 
 
 def test_an_execution_starts_on_the_minute_and_is_named_by_it(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Tests of cron workloads on the engine of this host."""
