@@ -211,6 +211,12 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack", _normal("An operator holds the source at an older revision.")
     RETRY_REQUESTED = "RetryRequested", _normal("An operator asks for another try of failed steps at once.")
     RESTART_REQUESTED = "RestartRequested", _normal("An operator asks for new replicas of a workload.")
+    COMMAND_COMPLETED = ("CommandCompleted",
+        _normal("A command on a workload or a volume set is performed; the message says who requested it."))
+    COMMAND_FAILED = ("CommandFailed",
+        _warning("A command on a workload or a volume set failed; the message says who requested it, and why. It is "
+                 "not tried again."))
+    COMMAND_CANCELLED = "CommandCancelled", _normal("An operator cancelled a command before it was performed.")
 
     # Sources and their status branch.
     FETCHED = "Fetched", _source("Its newest revision could be read.", "Nothing.")

@@ -18,7 +18,7 @@ from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
-from reconciler.daemon.wake import WakeQueue
+from reconciler.daemon.wake import DRIFT, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
@@ -34,10 +34,6 @@ REFRESH = "refresh"
 """Reason: make the engines reread the restarts and holds that operators requested."""
 BACKGROUND = frozenset({"poll", "ref", "apply", REFRESH})
 """Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
-STATUS = "/status"
-"""Wake-up name, in place of a source (whose name has no slash), that only writes status."""
-DRIFT = "/drift"
-"""Wake-up name, in place of a source, that checks the locations and the secrets on this host."""
 PAUSE = 0.25
 """Seconds from a change that an engine noticed to the check, so that many changes cause one check."""
 OVERDUE = 5.0
@@ -133,6 +129,8 @@ class Daemon:
                     self.runner.refresh_engines()
             for request in self.runner.records.requests.open():
                 await self._handle_request(request)
+            with self._contained("commands"):
+                await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             for name in self._woken(wakes):
                 with self._contained(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))

@@ -13,14 +13,14 @@ from reconciler import logs
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
-from reconciler.daemon.loop import STATUS, Daemon
+from reconciler.daemon.loop import Daemon
 from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.timers import LoopTimers
-from reconciler.daemon.wake import WakeSocket
+from reconciler.daemon.wake import STATUS, WakeSocket
 from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import SourceError, StateLostError
 from reconciler.logs import log

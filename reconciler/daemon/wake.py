@@ -11,6 +11,13 @@ from pathlib import Path
 
 from reconciler.private_files import remove_own
 
+STATUS = "/status"
+"""Wake-up name, in place of a source (whose name has no slash), that only writes status."""
+DRIFT = "/drift"
+"""Wake-up name, in place of a source, that checks the locations and the secrets on this host."""
+COMMANDS = "/commands"
+"""Wake-up name, in place of a source, that performs commands on resources."""
+
 _NAME = "wake.sock"
 _LONGEST_ADDRESS = 107
 _LONGEST_MESSAGE = 1024

@@ -6,7 +6,7 @@ A wake-up notifies a running daemon; otherwise the next run reads the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from reconciler.clock import Clock
 from reconciler.errors import NotFoundError, RefusedError
@@ -210,14 +210,18 @@ class OperatorCommands:
 
 
 def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:
-    """Carry out ``verb`` on the records of ``settings``, which must exist; returns the message for the operator."""
+    """Carry out ``verb`` on the records of ``settings``; returns the message for the operator."""
+    with open_existing(settings, clock) as records:
+        return verb(OperatorCommands(settings, records, clock, by))
+
+
+@contextmanager
+def open_existing(settings: Settings, clock: Clock) -> Iterator[Records]:
+    """The records of ``settings``, for writing. Raises RecordsError if there are none."""
     path = settings.state / FILE
     Records.open(path, read_only=True).close()  # raises if there are none, so none are created
-    records = Records.open(path, clock_now=clock.now)
-    try:
-        return verb(OperatorCommands(settings, records, clock, by))
-    finally:
-        records.close()
+    with closing(Records.open(path, clock_now=clock.now)) as records:
+        yield records
 
 
 def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str) -> None:

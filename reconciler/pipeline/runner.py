@@ -11,6 +11,7 @@ from typing import TypeVar
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.drift.monitor import DriftMonitor
+from reconciler.engines.execution.command_queue import CommandQueue
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas
@@ -72,15 +73,14 @@ class Runner:
         self._lifecycle_engines = [engine for engine in all_made if isinstance(engine, SupportsLifecycle)]
         self.drift_monitor = DriftMonitor(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
+        self.commands = CommandQueue(records, made)
         self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
         views = {name: line.view for name, line in self.lines.items()}
         self.secret_filler = SecretFiller(self._secrets, records, views)
         self._runs_containers = any(engine.can_drift for engine in made.values())
         self.states = dict.fromkeys(self.lines, SourceState())
-        self.writers = {
-            source.name: StatusPublisher(records, self.lines[source.name].source, settings, clock)
-            for source in settings.sources
-        }
+        lines = self.lines.items()
+        self.writers = {name: StatusPublisher(records, line.source, settings, clock) for name, line in lines}
         self.conditions = SourceConditions(records, settings, clock)
         self.sources_to_requeue: set[str] = set()
         """Sources to poll again, since another source changed their dependencies."""
@@ -126,6 +126,7 @@ class Runner:
 
     async def close(self) -> None:
         """Stop the engines; their replicas keep running. An engine that does not stop in time is abandoned."""
+        await self.commands.close()
         closing = [asyncio.create_task(engine.close(), name=engine.name) for engine in self._lifecycle_engines]
         await wait_at_most(closing, "engines", ENGINES_CLOSE_SECONDS)
         self._secrets.close()

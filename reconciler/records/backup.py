@@ -23,10 +23,10 @@ TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
 BESIDE = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite creates beside a database."""
 
-FORGOTTEN = ("approvals", "blobs", "journal", "requests")
+FORGOTTEN = ("approvals", "blobs", "commands", "journal", "requests")
 """Tables whose content in a backup is outdated and must not take effect: steps in flight are planned again, and
-approvals and requests must be repeated. Decoded files are decoded again: the cached content of a Git file never comes
-from another place."""
+approvals, commands and requests must be repeated. Decoded files are decoded again: the cached content of a Git file
+never comes from another place."""
 
 
 class RecordsSummary(msgspec.Struct, frozen=True):

@@ -268,6 +268,15 @@ TRAFFIC_HOLDS = (
 )
 """Operators can hold the requests of a workload."""
 
+COMMANDS = (
+    """CREATE TABLE commands (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL,
+        location TEXT NOT NULL, type TEXT NOT NULL, spec BLOB NOT NULL, stage TEXT NOT NULL, messages BLOB NOT NULL,
+        "by" TEXT NOT NULL, created REAL NOT NULL, started REAL, finished REAL)""",
+    "CREATE INDEX commands_open ON commands (number) WHERE stage IN ('pending', 'running')",
+    "CREATE INDEX commands_key ON commands (key)",
+)
+"""Operators can request commands on resources."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -278,6 +287,7 @@ MIGRATIONS = (
     REASONS,
     FIELDS,
     TRAFFIC_HOLDS,
+    COMMANDS,
 )
 
 

@@ -133,3 +133,11 @@ CREATE INDEX plans_hold_digest ON plans (hold_digest);
 CREATE TABLE traffic_holds (key TEXT PRIMARY KEY, reason TEXT NOT NULL, "by" TEXT NOT NULL, at REAL NOT NULL,
         until REAL NOT NULL) WITHOUT ROWID;
 
+CREATE TABLE commands (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL,
+        location TEXT NOT NULL, type TEXT NOT NULL, spec BLOB NOT NULL, stage TEXT NOT NULL, messages BLOB NOT NULL,
+        "by" TEXT NOT NULL, created REAL NOT NULL, started REAL, finished REAL);
+
+CREATE INDEX commands_open ON commands (number) WHERE stage IN ('pending', 'running');
+
+CREATE INDEX commands_key ON commands (key);
+

@@ -14,6 +14,7 @@ from reconciler.records.migrations import MIGRATIONS, schema
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
+from reconciler.records.tables.commands import Commands
 from reconciler.records.tables.conditions import Conditions
 from reconciler.records.tables.deletions import Deletions
 from reconciler.records.tables.desired import Desired
@@ -25,8 +26,7 @@ from reconciler.records.tables.heal_counts import HealCounts
 from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
 from reconciler.records.tables.pins import Pins
-from reconciler.records.tables.requests import Requests
-from reconciler.records.tables.restarts import Restarts
+from reconciler.records.tables.requests import Requests, Restarts
 from reconciler.records.tables.runs import Runs
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
@@ -60,6 +60,7 @@ class Records:
         self.events = Events(database, now)
         self.runs = Runs(database, now)
         self.requests = Requests(database, now)
+        self.commands = Commands(database, now)
         self.approvals = Approvals(database, now)
         self.status_queue = StatusQueue(database)
         self.conditions = Conditions(database, now)

@@ -11,7 +11,16 @@ import msgspec
 
 from docs.generate import database_schema
 from reconciler.pipeline.report import Report, decode_reports
-from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED, SCHEMA_FILE, TRAFFIC_HOLDS, schema
+from reconciler.records.migrations import (
+    COMMANDS,
+    FIELDS,
+    MIGRATIONS,
+    REASONS,
+    RENAMED,
+    SCHEMA_FILE,
+    TRAFFIC_HOLDS,
+    schema,
+)
 from reconciler.records.store import Records
 
 RETAINED = "workload/shop/kept"
@@ -183,6 +192,14 @@ def test_older_records_take_holds_of_requests(path: Path) -> None:
         records.traffic_holds.put(PLAIN, "a migration", "ada", 160.0)
         [hold] = records.traffic_holds.all()
         assert (str(hold.key), hold.reason, hold.by, hold.at, hold.until) == (PLAIN, "a migration", "ada", 100.0, 160.0)
+
+
+def test_older_records_take_commands_on_resources(path: Path) -> None:
+    older(path, MIGRATIONS.index(COMMANDS), {})
+    with closing(Records.open(path, clock_now=lambda: 100.0)) as records:
+        name = records.commands.add(PLAIN, "here", "runCronWorkload", {"location": "here"}, "ada")
+        [command] = records.commands.open()
+        assert (command.id, str(command.key), command.stage, command.created) == (name, PLAIN, "pending", 100.0)
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from reconciler.model.key import Key
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
-from reconciler.records.tables import requests, runs
+from reconciler.records.tables import commands, requests, runs
+from reconciler.records.tables.commands import CommandStage
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
@@ -194,6 +195,20 @@ def test_requests_that_are_long_done_are_forgotten_and_open_ones_never(
         records.requests.add("sync", {}, "ann")
     assert records.requests.get(waiting) is not None
     assert records.requests.get(answered) is None
+
+
+def test_commands_that_ended_are_forgotten_by_number_and_by_age(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "KEEP", 3)
+    waiting, *ended = [records.commands.add("workload/shop/a", "here", "run", {}, "ann") for _ in range(5)]
+    for name in ended:
+        records.commands.finish(name, CommandStage.COMPLETED, ["done"], {})
+    assert [one.id for one in records.commands.list("workload/shop/a")] == [*ended[:0:-1], waiting]
+    monkeypatch.setattr(commands, "KEEP_SECONDS", -1.0)
+    records.commands.finish(ended[-1], CommandStage.FAILED, ["late"], {})
+    assert [one.id for one in records.commands.list("workload/shop/a")] == [waiting]
+    assert [one.id for one in records.commands.open("workload/shop/a")] == [waiting]
 
 
 def test_an_approval_holds_until_it_is_used_or_expires(records: Records) -> None:

@@ -47,6 +47,7 @@ def backup(tmp_path: Path) -> Path:
     made.applied.put(record("gvc/kept"))
     made.approvals.approve("main/abc", "ann")
     made.requests.add("apply", {}, "ann")
+    made.commands.add("volumeset/shop/data", "here", "deleteVolume", {}, "ann")
     made.journal.begin(1, [NewStep("gvc/kept", "", "delete", b"step")])
     made.suspensions.put("gvc/kept", "a look", "ann", None)
     made.runs.start("main", "main@sha1:1", "poll")
@@ -111,12 +112,13 @@ def test_without_force_only_an_empty_place_is_filled(path: Path, records: Record
     assert keys(path) == ["gvc/kept"]
 
 
-def test_a_restore_drops_approvals_requests_and_open_steps(path: Path, backup: Path) -> None:
+def test_a_restore_drops_approvals_requests_commands_and_open_steps(path: Path, backup: Path) -> None:
     path.parent.mkdir()
     restore(backup, path, force=False)
     restored = Records.open(path)
     assert restored.approvals.valid(0.0) == frozenset()
     assert restored.requests.open() == []
+    assert restored.commands.open() == []
     assert restored.journal.open() == []
     assert restored.suspensions.get("gvc/kept") is not None
     restored.close()

@@ -161,6 +161,7 @@ async def _run_here(
 
 async def _first_round(runner: Runner, plans: Plans) -> list[Report]:
     await runner.open()
+    await runner.commands.advance()
     await runner.drift_monitor.check()
     return await _round(runner, plans)
 

@@ -1,4 +1,4 @@
-"""Requests of operators to the daemon: rows that any command may write, with or without a running daemon."""
+"""Requests of operators to the daemon, and restarts: rows that any command may write, with or without a daemon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.records.database import Database
-from reconciler.records.sql import stored_row
+from reconciler.records.sql import AnyKey, stored_row
 
 KEEP = 1000
 """The number of completed requests that are remembered."""
@@ -66,6 +66,30 @@ class Requests:
         """One request, None if it never existed or was done long ago."""
         row = self._db.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", (number,))
         return None if row is None else _request(row)
+
+
+class Restarts:
+    """Restarts of workloads that operators requested: counted for each key, so that pending restarts still happen."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def request(self, key: AnyKey, by: str) -> None:
+        """Count one more restart of ``key``."""
+        self._db.write(
+            """INSERT INTO restarts VALUES (?1, 1, ?2, ?3) ON CONFLICT (key)
+            DO UPDATE SET count = count + 1, "by" = ?2, at = ?3""",
+            (str(key), by, self._now()),
+        )
+
+    def count(self, key: AnyKey) -> int:
+        """The number of requested restarts of ``key``."""
+        return int(self._db.value("SELECT count FROM restarts WHERE key = ?", (str(key),)) or 0)
+
+    def sweep(self) -> None:
+        """Forget the restarts of workloads that are no longer recorded."""
+        self._db.write("DELETE FROM restarts WHERE key NOT IN (SELECT key FROM applied)")
 
 
 def _request(row: tuple[Any, ...]) -> Request:

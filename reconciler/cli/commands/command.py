@@ -1,0 +1,148 @@
+"""`reconciler command`: perform a command on a workload or a volume set."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.options import load, operator, parse_key, settings_option
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.operations.resource_commands import ResourceCommands
+    from reconciler.records.store import Records
+    from reconciler.records.tables.commands import StoredCommand
+    from reconciler.settings import Settings
+
+POLL_SECONDS = 0.05
+
+
+@click.command(epilog="Example: reconciler command volumeset/shop/data createVolumeSnapshot volumeIndex=0 "
+               "snapshotName=nightly")  # fmt: skip
+@click.argument("key", callback=parse_key)
+@click.argument("name", metavar="[TYPE]", required=False, default="")
+@click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
+@click.option("--spec", metavar="FILE", default="", help="The fields as YAML; - reads standard input.")
+@click.option("--yes", is_flag=True, help="Do not ask before data is destroyed.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it ended; default: wait.")
+@click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; 300.")
+@click.option("--cancel", metavar="ID", default="", help="Cancel a command that is pending.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@settings_option
+def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], **options: Any) -> int:
+    """Perform a command on the workload or volume set KEY; without TYPE, list its commands.
+
+    Workloads take runCronWorkload; volume sets take expandVolume, deleteVolume, createVolumeSnapshot,
+    deleteVolumeSnapshot, restoreVolume. `location` may be left out if there is one; runCronWorkload is then for all.
+    Secret values belong into a --spec FILE. Exits with 1 if a command failed or --wait ran out of time.
+    """
+    from reconciler.clock import SystemClock
+    from reconciler.operations.commands import open_existing
+    from reconciler.operations.resource_commands import ResourceCommands, parse_fields
+
+    spec = _read_spec(options["spec"])
+    if (options["cancel"] and name) or (not name and (fields or spec)):
+        raise click.UsageError("name the TYPE of a command, or the ID of one with --cancel")
+    spec = {**spec, **parse_fields(key.kind, name, fields)}
+    settings = load(settings_file)
+    with open_existing(settings, SystemClock()) as records:
+        commands = ResourceCommands(settings, records, operator())
+        if options["cancel"]:
+            click.echo(commands.cancel(key, options["cancel"]))
+            return 0
+        if not name:
+            _show(list(records.commands.list(key)), options["output"])
+            return 0
+        specs = commands.prepare(key, name, spec)
+        if not options["yes"]:
+            _confirm(key, name, specs)
+        ids = commands.request(key, name, specs)
+        woken = _wake(settings)
+        if woken and options["wait"]:
+            _wait(settings, records, ids, time.monotonic() + options["timeout"])
+        made = [each for each in map(records.commands.get, ids) if each is not None]
+        return _report(commands, made, options["output"], woken=woken)
+
+
+def _read_spec(file: str) -> dict[str, Any]:
+    """The mapping in ``file``; {} if there is none. Raises UsageError."""
+    from reconciler.documents.limits import read_within
+    from reconciler.documents.reader import read
+
+    if not file:
+        return {}
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else read_within(Path(file))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    reading = read(raw)
+    for fault in reading.faults:
+        raise UsageError(f"{file}:{fault.line}:{fault.column}: {fault.message}")
+    values = [each.value for each in reading.documents]
+    if len(values) != 1 or not isinstance(values[0], dict):
+        raise UsageError(f"{file}: a spec is one mapping of fields, such as volumeIndex: 0")
+    found: dict[str, Any] = values[0]
+    return found
+
+
+def _confirm(key: Key, name: str, specs: Sequence[dict[str, Any]]) -> None:
+    """Let the operator confirm what is destroyed. Raises RefusedError without a terminal, Abort after a no."""
+    from reconciler.engines.command_types import destroys
+
+    for spec in specs:
+        what = destroys(name, spec)
+        if not what:
+            continue
+        if not sys.stdin.isatty():
+            raise RefusedError(f"{name} destroys {what} of {key} at {spec['location']}; to do it, add --yes")
+        click.confirm(f"{name} destroys {what} of {key} at {spec['location']}. Go on?", abort=True, err=True)
+
+
+def _wake(settings: Settings) -> bool:
+    from reconciler.daemon.wake import COMMANDS, wake
+
+    return wake(settings.state, COMMANDS, "command")
+
+
+def _wait(settings: Settings, records: Records, ids: Sequence[str], deadline: float) -> None:
+    """Return when all have ended. Raises RefusedError after ``deadline``, or when the daemon has ended."""
+    from reconciler.daemon.lock import holder
+
+    while any(each is not None and each.is_open for each in map(records.commands.get, ids)):
+        if holder(settings.state) is None:
+            raise RefusedError("the daemon ended before the command did; it goes on with it when it runs again")
+        if time.monotonic() >= deadline:
+            raise RefusedError(f"the command has not ended in time, and goes on: {', '.join(ids)}")
+        time.sleep(POLL_SECONDS)
+
+
+def _report(commands: ResourceCommands, made: list[StoredCommand], output: str, *, woken: bool) -> int:
+    """Show what was requested and what became of it; returns the exit code."""
+    from reconciler.records.tables.commands import CommandStage
+    from reconciler.render.commands import command_line
+
+    if output == "json":
+        _show(made, output)
+    for each in made if output == "text" else ():
+        click.echo(f"{each.id}  {command_line(each)}")
+    if not woken:
+        waits = "it waits for one: reconciler run" if any(map(commands.needs_daemon, made)) else ""
+        click.echo(f"no daemon runs; {waits or 'the next `reconciler apply` performs it'}", err=output == "json")
+    return int(any(each.stage in (CommandStage.FAILED, CommandStage.CANCELLED) for each in made))
+
+
+def _show(found: list[StoredCommand], output: str) -> None:
+    from reconciler.cli.output.printing import coloured, echo_json
+    from reconciler.clock import SystemClock
+    from reconciler.render.commands import command_document, command_table
+
+    if output == "json":
+        echo_json({"items": [command_document(each) for each in found]})
+    elif found:
+        click.echo(command_table(found, SystemClock().now(), coloured(sys.stdout)))

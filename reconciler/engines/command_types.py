@@ -1,0 +1,82 @@
+"""The commands that each kind of resource takes, what they destroy, and what people may read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.run_command import RUN, RunCronWorkload, check_run, parse_run
+from reconciler.engines.volume_commands import VOLUME_COMMANDS, parse_volume_command
+from reconciler.engines.volumes import rejection
+from reconciler.manifests.secret_values import MASK
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import read_specification
+from reconciler.model.record import Record
+
+COMMANDS: Mapping[Kind, Mapping[str, type[msgspec.Struct]]] = {
+    Kind.WORKLOAD: {RUN: RunCronWorkload},
+    Kind.VOLUMESET: VOLUME_COMMANDS,
+}
+"""The commands of each kind, with the form of their spec."""
+
+DESTROYS: Mapping[str, str] = {
+    "deleteVolume": "the data of volume {volumeIndex}",
+    "deleteVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex}",
+    "restoreVolume": "what was written to volume {volumeIndex} since the snapshot {snapshotName}",
+}
+"""What a command destroys; an operator confirms it."""
+
+_DONE: Mapping[str, str] = {
+    RUN: "the execution {name}",
+    "expandVolume": "volume {volumeIndex} has {newStorageCapacity} GB",
+    "deleteVolume": "the data of volume {volumeIndex} is deleted",
+    "createVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is taken",
+    "deleteVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is deleted",
+    "restoreVolume": "volume {volumeIndex} is restored from the snapshot {snapshotName}",
+}
+
+
+def check_command(record: Record, name: str, spec: Mapping[str, Any]) -> None:
+    """Check what can be known before the command ``name`` is performed on ``record``. Raises EngineError."""
+    if record.key.kind is Kind.WORKLOAD:
+        check_run(record.key, read_specification(record.body), parse_run(name, spec))
+    elif record.key.kind is Kind.VOLUMESET:
+        parse_volume_command(name, spec)
+    else:
+        raise rejection(f"a {record.key.kind} takes no commands")
+
+
+def is_text(kind: Kind, name: str, path: Sequence[str]) -> bool:
+    """Whether the field ``path`` of a spec holds text, whatever it looks like."""
+    form = COMMANDS.get(kind, {}).get(name)
+    fields = msgspec.structs.fields(form) if form is not None else ()
+    types = [field.type for field in fields if field.encode_name == path[0]]
+    return types == [str] if len(path) == 1 else types == [dict[str, str]]
+
+
+def destroys(name: str, spec: Mapping[str, Any]) -> str:
+    """What the command destroys, "" if nothing."""
+    return DESTROYS.get(name, "").format_map(spec)
+
+
+def result_message(name: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """What a completed command has done, from the answer of the engine."""
+    return _DONE[name].format_map({**result, **spec})
+
+
+def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """``spec`` with the values of variables masked."""
+    plain = dict(spec)
+    overrides = plain.get("containerOverrides")
+    if isinstance(overrides, list | tuple):
+        plain["containerOverrides"] = [_masked(each) for each in overrides]
+    return plain
+
+
+def _masked(override: Any) -> Any:
+    if not isinstance(override, dict) or "env" not in override:
+        return override
+    variables = [{"name": each.get("name", ""), "value": MASK} for each in override["env"] or () if each]
+    return {**override, "env": variables}

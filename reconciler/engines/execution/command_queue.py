@@ -1,0 +1,129 @@
+"""Performs the commands that operators request, in their order, one at a time for each volume."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from reconciler.bugs import internal_error
+from reconciler.engines.command_types import result_message, without_secrets
+from reconciler.engines.protocol import Engine
+from reconciler.errors import EngineError, InternalError, RecordsError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.records.store import Records
+from reconciler.records.tables.commands import CommandStage, StoredCommand
+from reconciler.tasks import cancel_and_wait
+
+Work: TypeAlias = asyncio.Task[dict[str, Any]]
+
+
+class _Target(NamedTuple):
+    """What no two commands may change at once: the ``volume`` with an index, or a workload, at a location."""
+
+    key: Key
+    location: str
+    volume: object
+
+
+class CommandQueue:
+    """The open commands in the records, and the tasks that perform some of them.
+
+    A command is ``running`` in the records before its engine begins, and ends in the transaction that records its
+    outcome: whatever stops the program in between, it is performed again with the same id. The records are written
+    only in ``advance``, since other threads use them between two calls.
+    """
+
+    def __init__(self, records: Records, engines: Mapping[str, Engine]) -> None:
+        self._records = records
+        self._engines = engines
+        self._tasks: dict[str, tuple[StoredCommand, Work]] = {}
+
+    async def advance(self, on_end: Callable[[], None] | None = None) -> None:
+        """Record the commands that have ended, and begin those that can begin.
+
+        ``on_end`` is called when one that takes longer has ended, and ``advance`` is due again. Without it, only
+        engines that never wait perform commands. Raises RecordsError; nothing is lost then.
+        """
+        for name, (command, task) in list(self._tasks.items()):
+            if task.done():
+                del self._tasks[name]
+                self._record(command, task)
+        busy = {_target(command) for command, _ in self._tasks.values()}
+        for command in self._records.commands.open():
+            target, engine = _target(command), self._engines.get(command.location)
+            if command.id in self._tasks or target in busy:
+                continue
+            if engine is None:
+                self._fail(command, EngineError(f"this host does not bind {command.location}", reason=Reason.NOT_FOUND))
+            elif engine.immediate:
+                await self._perform(command, engine)
+            else:
+                busy.add(target)
+                if on_end is not None and self._count(command.location) < engine.parallel:
+                    self._begin(command, engine, on_end)
+
+    async def close(self) -> None:
+        """Cancel what is being performed; the next daemon performs it again."""
+        await cancel_and_wait([task for _, task in self._tasks.values()], "commands")
+        self._tasks.clear()
+
+    def _count(self, location: str) -> int:
+        return sum(command.location == location for command, _ in self._tasks.values())
+
+    async def _perform(self, command: StoredCommand, engine: Engine) -> None:
+        """Perform a command whose engine writes the records: its effect and its end are one transaction."""
+        try:
+            with self._records.transaction():
+                if self._records.commands.start(command.id):
+                    self._complete(command, await _run(command, engine))
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the operator gets an answer, and other commands go on
+            self._fail(command, error)
+
+    def _begin(self, command: StoredCommand, engine: Engine, on_end: Callable[[], None]) -> None:
+        if not self._records.commands.start(command.id):
+            return
+        task = asyncio.create_task(_run(command, engine), name=f"{command.type} {command.key}")
+        task.add_done_callback(lambda _: on_end())
+        self._tasks[command.id] = command, task
+
+    def _record(self, command: StoredCommand, task: Work) -> None:
+        if task.cancelled():
+            return  # it is still open, and is performed again
+        error = task.exception()
+        if error is None:
+            with self._records.transaction():
+                self._complete(command, task.result())
+        elif isinstance(error, RecordsError):
+            raise error
+        else:
+            self._fail(command, error)
+
+    def _complete(self, command: StoredCommand, result: Mapping[str, Any]) -> None:
+        message = result_message(command.type, command.spec, result)
+        self._finish(command, CommandStage.COMPLETED, message)
+
+    def _fail(self, command: StoredCommand, error: BaseException) -> None:
+        known: EngineError | InternalError
+        known = error if isinstance(error, EngineError) else internal_error(error, f"command {command.type}")
+        self._finish(command, CommandStage.FAILED, f"{known.reason}: {known}")
+
+    def _finish(self, command: StoredCommand, stage: CommandStage, message: str) -> None:
+        reason = Reason.COMMAND_COMPLETED if stage is CommandStage.COMPLETED else Reason.COMMAND_FAILED
+        key, records = str(command.key), self._records
+        with records.transaction():
+            records.commands.finish(command.id, stage, [message], without_secrets(command.spec))
+            records.events.append(key, reason, f"{command.by}: {command.type}: {message}", location=command.location)
+            for record in records.applied.get(command.key)[:1]:
+                records.status_queue.add_many(record.source, [key])
+
+
+async def _run(command: StoredCommand, engine: Engine) -> dict[str, Any]:
+    return await engine.command(command.key, command.type, command.spec, command.id)
+
+
+def _target(command: StoredCommand) -> _Target:
+    return _Target(command.key, command.location, command.spec.get("volumeIndex"))

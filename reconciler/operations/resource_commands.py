@@ -1,0 +1,125 @@
+"""Commands on workloads and volume sets, as operators request them: rows in the records, which the daemon performs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.documents.scalars import Problem, plain
+from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
+from reconciler.errors import EngineError, NotFoundError, RefusedError, UsageError
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
+from reconciler.queries.existence import check_present, did_you_mean
+from reconciler.reasons import Reason
+from reconciler.records.store import Records
+from reconciler.records.tables.commands import CommandStage, StoredCommand
+from reconciler.settings import Settings
+
+MAX_OPEN = 100
+"""The most open commands on one resource: more are a program that repeats itself."""
+EVERYWHERE = "runCronWorkload"
+"""The command that is for all locations if it names none."""
+
+_QUOTES = "\"'"
+
+
+def parse_fields(kind: Kind, name: str, words: Sequence[str]) -> dict[str, Any]:
+    """The spec in ``words``: ``key=value``, with dots between nested keys and YAML scalars as values.
+
+    Raises UsageError for a word of another form.
+    """
+    spec: dict[str, Any] = {}
+    for word in words:
+        path, sign, text = word.partition("=")
+        keys = path.split(".", 1)
+        if not sign or not all(keys):
+            raise UsageError("write each field of the command as key=value, such as volumeIndex=0")
+        place = spec
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        if not isinstance(place, dict) or keys[-1] in place:
+            raise UsageError(f"{path} is written twice")
+        place[keys[-1]] = _scalar(path, text, text_field=is_text(kind, name, keys))
+    return spec
+
+
+def _scalar(path: str, text: str, *, text_field: bool) -> Any:
+    if len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]:
+        return text[1:-1]
+    if text_field:
+        return text
+    value = plain(text)
+    if isinstance(value, Problem):
+        raise UsageError(f"{path}: {value.message}; {value.suggestion}")
+    return value
+
+
+class ResourceCommands:
+    """Commands on one set of records; ``by`` names the operator. All raise RefusedError and RecordsError."""
+
+    def __init__(self, settings: Settings, records: Records, by: str) -> None:
+        self._settings = settings
+        self._records = records
+        self._by = by
+
+    def prepare(self, key: Key, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Check the command ``name`` on ``key``; returns its spec for each location that it is for."""
+        known = COMMANDS.get(key.kind)
+        if known is None:
+            kinds = " and ".join(f"{kind}s" for kind in COMMANDS)
+            raise RefusedError(f"a {key.kind} takes no commands; {kinds} do")
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+            raise RefusedError(f"a {key.kind} has no command {name}{hint}")
+        check_present(self._records, key)
+        specs = []
+        for record in self._targets(key, name, spec.get("location")):
+            each = {"location": record.location, **spec}
+            try:
+                check_command(record, name, each)
+            except EngineError as error:
+                raise RefusedError(str(error)) from None
+            specs.append(each)
+        return specs
+
+    def request(self, key: Key, name: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Add a command for each of ``specs``; returns their ids."""
+        with self._records.transaction():
+            if len(self._records.commands.open(key)) + len(specs) > MAX_OPEN:
+                raise RefusedError(f"{MAX_OPEN} commands on {key} are still to be performed; wait for them")
+            return [self._records.commands.add(key, each["location"], name, each, self._by) for each in specs]
+
+    def cancel(self, key: Key, name: str) -> str:
+        """Cancel the pending command with the id ``name``; returns the message for the operator."""
+        with self._records.transaction():
+            command = self._records.commands.get(name)
+            if command is None or command.key != key:
+                raise NotFoundError(f"{key} has no command {name}; see: reconciler command {key}")
+            if command.stage is not CommandStage.PENDING:
+                raise RefusedError(f"the command {name} is {command.stage}; only a pending one can be cancelled")
+            spec = without_secrets(command.spec)
+            self._records.commands.finish(name, CommandStage.CANCELLED, [f"{self._by} cancelled it"], spec)
+            message = f"{self._by}: {command.type}"
+            self._records.events.append(key, Reason.COMMAND_CANCELLED, message, location=command.location)
+        return f"the command {name} is cancelled"
+
+    def needs_daemon(self, command: StoredCommand) -> bool:
+        """Whether only a daemon performs it, and no `reconciler apply`."""
+        bound = self._settings.locations.get(command.location)
+        return bound is not None and bound.engine != "recorded"
+
+    def _targets(self, key: Key, name: str, location: object) -> list[Record]:
+        """The records of ``key`` that the command is for: at ``location``, at the only one, or at all."""
+        here = [each for each in self._records.applied.get(key) if each.location in self._settings.locations]
+        places = [each.location for each in here]
+        if not here:
+            raise RefusedError(f"{key} is not applied at a location of this host; see: reconciler describe {key}")
+        if location is None:
+            if len(here) > 1 and name != EVERYWHERE:
+                raise RefusedError(f"{key} is at {', '.join(places)}; name one with location=NAME")
+            return here
+        if location not in places:
+            hint = did_you_mean(str(location), places) or f"; it is at {', '.join(places)}"
+            raise RefusedError(f"{key} is not at {location} on this host{hint}")
+        return [each for each in here if each.location == location]

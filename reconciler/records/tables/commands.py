@@ -1,0 +1,131 @@
+"""Commands on resources that operators request: what the daemon has to perform, and what became of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Key
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey, stored_row
+
+KEEP = 1000
+"""The number of finished commands that are remembered."""
+KEEP_SECONDS = 30 * 86_400.0
+"""How long a finished command is remembered."""
+
+_COLUMNS = 'id, key, location, type, spec, stage, messages, "by", created, started, finished'
+_OPEN = "stage IN ('pending', 'running')"
+
+
+class CommandStage(StrEnum):
+    """The ``lifecycleStage`` of a command (docs/platform/fields.md#http-api)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class StoredCommand(msgspec.Struct, frozen=True):
+    """A command ``type`` on ``key`` at ``location``. Times are seconds since the epoch, None until then.
+
+    ``spec`` is as requested while the command is open, and without secret values afterwards.
+    """
+
+    id: str
+    key: Key
+    location: str
+    type: str
+    spec: dict[str, Any]
+    stage: CommandStage
+    messages: tuple[str, ...]
+    by: str
+    created: float
+    started: float | None
+    finished: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be performed, or is being performed."""
+        return self.stage in (CommandStage.PENDING, CommandStage.RUNNING)
+
+
+class Commands:
+    """Commands in the order of their requests. One that runs while the daemon is killed stays ``running``."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def add(self, key: AnyKey, location: str, type_: str, spec: Mapping[str, Any], by: str) -> str:
+        """Add a pending command; ``spec`` must be JSON. Returns its id, which no other command ever had.
+
+        A number that is counted on would be used again after a backup is restored.
+        """
+        name = secrets.token_hex(6)
+        self._db.write(
+            """INSERT INTO commands (id, key, location, type, spec, stage, messages, "by", created)
+            VALUES (?, ?, ?, ?, ?, 'pending', x'5b5d', ?, ?)""",
+            (name, str(key), location, type_, msgspec.json.encode(dict(spec)), by, self._now()),
+        )
+        return name
+
+    def open(self, key: AnyKey | None = None) -> Sequence[StoredCommand]:
+        """The commands that have not ended, of ``key`` or of all, oldest first."""
+        where, args = ("", ()) if key is None else (" AND key = ?", (str(key),))
+        rows = self._db.all(f"SELECT {_COLUMNS} FROM commands WHERE {_OPEN}{where} ORDER BY number", args)
+        return [_command(row) for row in rows]
+
+    def list(self, key: AnyKey, limit: int = KEEP) -> Sequence[StoredCommand]:
+        """The last ``limit`` commands on ``key``, newest first."""
+        sql = f"SELECT {_COLUMNS} FROM commands WHERE key = ? ORDER BY number DESC LIMIT ?"
+        return [_command(row) for row in self._db.all(sql, (str(key), limit))]
+
+    def get(self, name: str) -> StoredCommand | None:
+        """The command with the id ``name``, None if it never existed or ended long ago."""
+        row = self._db.one(f"SELECT {_COLUMNS} FROM commands WHERE id = ?", (name,))
+        return None if row is None else _command(row)
+
+    def start(self, name: str) -> bool:
+        """Record that it is being performed; returns False if it was cancelled before."""
+        sql = f"UPDATE commands SET stage = 'running', started = ? WHERE id = ? AND {_OPEN}"
+        return self._db.write(sql, (self._now(), name)).rowcount > 0
+
+    def finish(self, name: str, stage: CommandStage, messages: Sequence[str], spec: Mapping[str, Any]) -> None:
+        """Record its end, with a ``spec`` that has no secret values, and forget commands that ended long ago."""
+        now = self._now()
+        packed = (msgspec.json.encode(list(messages)), msgspec.json.encode(dict(spec)))
+        with self._db.transaction():
+            self._db.write(
+                "UPDATE commands SET stage = ?, finished = ?, messages = ?, spec = ? WHERE id = ?",
+                (stage.value, now, *packed, name),
+            )
+            self._db.write(
+                f"""DELETE FROM commands WHERE NOT {_OPEN} AND (finished < ?
+                OR number <= (SELECT max(number) FROM commands) - ?)""",
+                (now - KEEP_SECONDS, KEEP),
+            )
+
+
+def _command(row: tuple[Any, ...]) -> StoredCommand:
+    name, key, location, type_, spec, stage, messages, by, created, started, finished = row
+    with stored_row("commands", name):
+        return StoredCommand(
+            name,
+            Key.parse(key),
+            location,
+            type_,
+            msgspec.json.decode(spec, type=dict[str, Any]),
+            CommandStage(stage),
+            msgspec.json.decode(messages, type=tuple[str, ...]),
+            by,
+            created,
+            started,
+            finished,
+        )

@@ -1,0 +1,134 @@
+"""`reconciler command`: what it answers, what it lists, and what becomes of a command without a daemon."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.model.key import Key
+from reconciler.records.store import FILE, Records
+from tests.support.desk import SHOP, CommandResult, Desk, golden
+from tests.support.terminal import terminal
+
+DATA, JOB = "volumeset/shop/data", "workload/shop/job"
+SECRET = "hunter2"
+CRON = """kind: workload
+name: job
+spec:
+  type: cron
+  containers: [{name: main, image: //image/job:1}]
+  job: {schedule: 0 0 29 2 *}
+"""
+OVERRIDES = {"containerOverrides": [{"name": "main", "env": [{"name": "TOKEN", "value": SECRET}]}]}
+HERE = ("location=here", "volumeIndex=0")
+
+COMMANDS = (
+    ("command", "gvc/shop", "deleteVolume"),
+    ("command", DATA, "deleteVolumes"),
+    ("command", DATA, "shrink"),
+    ("command", JOB, "expandVolume"),
+    ("command", "volumeset/shop/date", "deleteVolume"),
+    ("command", "workload/shop/web", "runCronWorkload"),
+    ("command", DATA, "expandVolume", "volumeIndex=0", "newStorageCapacity=20"),
+    ("command", DATA, "expandVolume", "location=hree", "volumeIndex=0", "newStorageCapacity=20"),
+    ("command", DATA, "expandVolume", *HERE),
+    ("command", DATA, "expandVolume", *HERE, "newStorageCapacity=much"),
+    ("command", DATA, "expandVolume", *HERE, "newStorageCapacity=010"),
+    ("command", DATA, "expandVolume", *HERE, "capacity=20"),
+    ("command", DATA, "expandVolume", *HERE, "newStorageCapacity"),
+    ("command", DATA, "expandVolume", *HERE, "volumeIndex=1"),
+    ("command", DATA, "deleteVolume", *HERE),
+    ("command", DATA, "restoreVolume", *HERE, "snapshotName=1.10"),
+    ("command", DATA, "--spec", "spec.yaml"),
+    ("command", DATA),
+    ("command", DATA, "createVolumeSnapshot", *HERE, "snapshotName=1.10", "tags.team=shop", "tags.year=2026"),
+    ("command", DATA, "expandVolume", *HERE, "newStorageCapacity=5"),
+    ("command", DATA, "deleteVolume", *HERE, "--yes"),
+    ("command", JOB, "runCronWorkload", "--spec", "spec.yaml"),
+    ("command", JOB),
+    ("apply",),
+    ("command", DATA),
+    ("command", JOB),
+    ("command", DATA, "restoreVolume", *HERE, "snapshotName=1.10", "--yes"),
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk whose shop is applied, with a cron workload."""
+    desk = Desk(tmp_path, {**SHOP, "shop/job.yaml": CRON})
+    desk.applied()
+    (tmp_path / "spec.yaml").write_text(json.dumps(OVERRIDES))
+    return desk
+
+
+def shown(words: tuple[str, ...], result: CommandResult) -> str:
+    """A command and its answer, without what differs each time."""
+    text = re.sub(r"\b\d+(s|m)\b", "<age>", result.out + result.err).replace(OPERATOR, "ann")
+    return f"$ reconciler {' '.join(words)}\n{text}"
+
+
+OPERATOR = "root"
+
+
+def test_commands_are_checked_wait_for_a_run_and_are_listed(desk: Desk) -> None:
+    results = [desk.run(*words, SUDO_USER=OPERATOR) for words in COMMANDS]
+    golden("command.txt", "".join(map(shown, COMMANDS, results)))
+    assert SECRET not in str(results)
+    with closing(Records.open(desk.state / FILE, read_only=True)) as records:
+        states = {each.location: each.state.decode() for each in records.applied.get(Key.parse(DATA))}
+    assert '"name":"1.10"' in states["here"]
+    assert '"name"' not in states["there"].replace('"name":"there"', "")
+
+
+def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(desk: Desk) -> None:
+    asked = desk.run("command", JOB, "runCronWorkload", "location=there", "--spec", "spec.yaml", "-o", "json")
+    assert asked.err == "no daemon runs; the next `reconciler apply` performs it\n"
+    [made] = asked.json["items"]
+    assert made == {
+        "id": made["id"],
+        "type": "runCronWorkload",
+        "lifecycleStage": "pending",
+        "spec": {
+            "location": "there",
+            "containerOverrides": [{"name": "main", "env": [{"name": "TOKEN", "value": "***"}]}],
+        },
+        "status": {"messages": []},
+        "created": made["created"],
+    }
+    assert re.fullmatch(r"20\S+Z", made["created"])
+    other = desk.run("command", DATA, "--cancel", made["id"])
+    assert (other.code, other.err) == (
+        1, f"error: {DATA} has no command {made['id']}; see: reconciler command {DATA}\n",
+    )  # fmt: skip
+    assert desk.run("command", JOB, "--cancel", made["id"]).out == f"the command {made['id']} is cancelled\n"
+    assert desk.run("command", JOB, "--cancel", made["id"]).err == (
+        f"error: the command {made['id']} is cancelled; only a pending one can be cancelled\n"
+    )
+    desk.applied()
+    assert [each["lifecycleStage"] for each in desk.run("command", JOB, "-o", "json").json["items"]] == ["cancelled"]
+    assert "CommandCancelled" in desk.run("events", JOB).out
+
+
+def test_commands_that_no_daemon_performs_have_a_limit(desk: Desk) -> None:
+    with closing(Records.open(desk.state / FILE)) as records:
+        for _ in range(100):
+            records.commands.add(JOB, "here", "runCronWorkload", {"location": "here"}, "ann")
+    refused = desk.run("command", JOB, "runCronWorkload")
+    assert refused.err == f"error: 100 commands on {JOB} are still to be performed; wait for them\n"
+
+
+@pytest.mark.parametrize(("answer", "stage"), [(b"y\n", ["pending"]), (b"n\n", [])])
+def test_a_terminal_asks_before_data_is_destroyed(desk: Desk, answer: bytes, stage: list[str]) -> None:
+    words = [sys.executable, "-m", "reconciler.cli", "command", DATA, "deleteVolume", *HERE]
+    with terminal(words, desk.environ) as screen:
+        screen.type(answer)
+        screen.ended()
+        assert screen.process.stderr is not None
+        assert b"destroys the data of volume 0 of volumeset/shop/data at here. Go on?" in screen.process.stderr.read()
+    assert [each["lifecycleStage"] for each in desk.run("command", DATA, "-o", "json").json["items"]] == stage

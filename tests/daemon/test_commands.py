@@ -1,0 +1,42 @@
+"""Commands on resources and a running daemon: it performs them at once, and those that waited when it starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.desk import DB
+from tests.support.sandbox import GVC, Site, eventually
+
+DATA = "volumeset/shop/data"
+
+
+def snapshot(name: str) -> tuple[str, ...]:
+    return ("command", DATA, "createVolumeSnapshot", "location=here", "volumeIndex=0", f"snapshotName={name}")
+
+
+def snapshots(site: Site) -> list[str]:
+    """The names of the snapshots of the volume, as recorded."""
+    [volume] = json.loads(site.recorded()[f"{DATA}@here"].state)["volumes"]
+    return [each["name"] for each in volume["volumeSnapshots"]]
+
+
+def test_the_daemon_performs_commands_while_others_wait_for_it(tmp_path: Path) -> None:
+    site = Site(tmp_path, {"shop/gvc.yaml": GVC, "shop/db.yaml": DB})
+    site.configure(sources=[site.source(interval="1h")])
+    with site.daemon() as daemon:
+        eventually(lambda: f"{DATA}@here" in site.recorded(), "the volume set is applied")
+        runs = len(daemon.logged("reconciled"))
+        done = site.run(*snapshot("first"))
+        assert done.returncode == 0, done
+        assert "createVolumeSnapshot at here: completed: the snapshot first of volume 0 is taken" in done.stdout
+        taken = site.run(*snapshot("first"))
+        assert (taken.returncode, "failed: SnapshotExists: volume 0 has a snapshot first" in taken.stdout) == (1, True)
+        assert snapshots(site) == ["first"]
+        assert len(daemon.logged("reconciled")) == runs, "a command runs no source"
+    waiting = site.run(*snapshot("second"), "--timeout", "0.1")
+    assert (waiting.returncode, "no daemon runs" in waiting.stdout) == (0, True)
+    with site.daemon():
+        eventually(lambda: snapshots(site) == ["first", "second"], "the new daemon performs it")
+    listed = json.loads(site.run("command", DATA, "-o", "json").stdout)["items"]
+    assert [each["lifecycleStage"] for each in listed] == ["completed", "failed", "completed"]

@@ -1,0 +1,249 @@
+"""The queue of commands: their order, their ends, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.engines.execution.command_queue import CommandQueue
+from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.errors import EngineError, RecordsError
+from reconciler.model.key import Key
+from reconciler.records.store import FILE
+from reconciler.records.tables.commands import StoredCommand
+from tests.support.clock import FakeClock
+from tests.support.engines import LedgerEngine
+from tests.support.plans import Bench
+from tests.support.records import record
+
+DATA, OTHER, JOB = "volumeset/shop/data", "volumeset/shop/other", "workload/shop/job"
+SECRET = "hunter2"
+OVERRIDES = [{"name": "main", "env": [{"name": "TOKEN", "value": SECRET}]}]
+
+
+class CommandLedger(LedgerEngine):
+    """Writes down each command that it performs, after ``gate`` is open; ``errors`` are by the id of the snapshot."""
+
+    def __init__(self, path: Path, parallel: int = 4) -> None:
+        super().__init__(path, parallel=parallel)
+        self._file = path / "commands.jsonl"
+        self.errors: dict[str, BaseException] = {}
+        self.running: list[str] = []
+
+    @property
+    def done(self) -> list[dict[str, Any]]:
+        """The commands that took effect."""
+        return [json.loads(line) for line in self._file.read_text().splitlines()] if self._file.exists() else []
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
+        """Perform it."""
+        label = spec.get("snapshotName", name)
+        self.running.append(label)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            if label in self.errors:
+                raise self.errors[label]
+            with self._file.open("a") as file:
+                file.write(json.dumps({"key": str(key), "label": label, "id": command_id, "spec": spec}) + "\n")
+        finally:
+            self.running.remove(label)
+        return {"name": f"{key.name}-1"}
+
+
+class World(Bench):
+    """Records, and one engine that takes commands."""
+
+    def __init__(self, path: Path, parallel: int = 4) -> None:
+        super().__init__(path, FakeClock())
+        self.engine = CommandLedger(path / "here", parallel)
+        self.engines["here"] = self.engine
+        self.ended = asyncio.Event()
+
+    def queue(self) -> CommandQueue:
+        """A queue as a newly started daemon makes it."""
+        return CommandQueue(self.records, self.engines)
+
+    def snapshot(self, name: str, key: str = DATA, index: int = 0, location: str = "here") -> str:
+        """Request a snapshot."""
+        spec = {"location": location, "volumeIndex": index, "snapshotName": name}
+        return self.records.commands.add(key, location, "createVolumeSnapshot", spec, "ann")
+
+    async def finish(self, queue: CommandQueue) -> None:
+        """Perform all that there is."""
+        await queue.advance(self.ended.set)
+        while any(each.is_open for each in self.records.commands.open()):
+            await self.ended.wait()
+            self.ended.clear()
+            await queue.advance(self.ended.set)
+
+    def get(self, name: str) -> StoredCommand:
+        """A command that is there."""
+        found = self.records.commands.get(name)
+        assert found is not None
+        return found
+
+    def events(self, key: str = DATA) -> list[tuple[str, str]]:
+        """Reasons and messages."""
+        return [(each.reason, each.message) for each in self.records.events.list(key)]
+
+
+def play(path: Path, story: Callable[[World], Coroutine[Any, Any, None]], parallel: int = 4) -> None:
+    async def run() -> None:
+        world = World(path, parallel)
+        with closing(world.records):
+            await story(world)
+
+    asyncio.run(run())
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engine.gate = asyncio.Event()
+        for name, key, index in (("a", DATA, 0), ("b", DATA, 0), ("c", DATA, 1), ("d", OTHER, 0), ("e", DATA, 0)):
+            world.snapshot(name, key, index)
+        queue = world.queue()
+        await queue.advance(world.ended.set)
+        await turns()
+        assert world.engine.running == ["a", "c", "d"]
+        assert [each.stage.value for each in world.records.commands.open()] == [
+            "running", "pending", "running", "running", "pending",
+        ]  # fmt: skip
+        world.engine.gate.set()
+        await world.finish(queue)
+        labels = [each["label"] for each in world.engine.done]
+        assert sorted(labels) == ["a", "b", "c", "d", "e"]
+        assert [each for each in labels if each in "abe"] == ["a", "b", "e"]
+        assert world.events()[0] == (
+            "CommandCompleted",
+            "ann: createVolumeSnapshot: the snapshot a of volume 0 is taken",
+        )
+
+    play(tmp_path, story)
+
+
+def test_a_location_performs_no_more_commands_at_once_than_its_engine_does_steps(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engine.gate = asyncio.Event()
+        for index in range(5):
+            world.snapshot(str(index), index=index)
+        await (queue := world.queue()).advance(world.ended.set)
+        await turns()
+        assert world.engine.running == ["0", "1"]
+        await queue.close()
+
+    play(tmp_path, story, parallel=2)
+
+
+def test_a_command_that_a_crash_interrupted_is_performed_again_with_its_id(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engine.gate = asyncio.Event()
+        first, second = world.snapshot("a"), world.snapshot("b")
+        queue = world.queue()
+        await queue.advance(world.ended.set)
+        await turns()
+        await queue.close()
+        assert (world.get(first).stage, world.get(second).stage) == ("running", "pending")
+        world.engine.gate = None
+        # It takes effect, and the program ends before that is recorded.
+        lost = world.queue()
+        await lost.advance(world.ended.set)
+        await turns()
+        assert world.get(first).stage == "running"
+        await world.finish(world.queue())
+        assert [(each["label"], each["id"]) for each in world.engine.done] == [
+            ("a", first),
+            ("a", first),
+            ("b", second),
+        ]
+        assert {world.get(each).stage for each in (first, second)} == {"completed"}
+
+    play(tmp_path, story)
+
+
+FAILURES: Sequence[tuple[str, BaseException, str]] = (
+    ("refused", EngineError("there is no volume 7", retry=False), "EngineFailed: there is no volume 7"),
+    ("bug", ValueError(SECRET), "InternalError: ValueError at tests"),
+)
+
+
+def test_a_failure_or_a_bug_ends_one_command_and_the_others_go_on(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engine.errors = {label: error for label, error, _ in FAILURES}
+        ids = [world.snapshot(label) for label, *_ in FAILURES]
+        good, nowhere = world.snapshot("good"), world.snapshot("far", location="mars")
+        await world.finish(world.queue())
+        for name, (_, _, message) in zip(ids, FAILURES, strict=True):
+            [text] = world.get(name).messages
+            assert text.startswith(message.split(" at tests")[0])
+        assert [world.get(name).stage.value for name in (*ids, good, nowhere)] == [
+            "failed", "failed", "completed", "failed",
+        ]  # fmt: skip
+        assert world.get(nowhere).messages == ("NotFound: this host does not bind mars",)
+        assert SECRET not in str(world.events())
+        assert [reason for reason, _ in world.events()].count("CommandFailed") == 3
+
+    play(tmp_path, story)
+
+
+def test_secret_values_reach_the_engine_and_are_nowhere_afterwards(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        spec = {"location": "here", "containerOverrides": OVERRIDES}
+        name = world.records.commands.add(JOB, "here", "runCronWorkload", spec, "ann")
+        await world.finish(world.queue())
+        assert world.engine.done[0]["spec"] == spec
+        ended = world.get(name)
+        assert ended.messages == ("the execution job-1",)
+        assert ended.spec["containerOverrides"] == [{"name": "main", "env": [{"name": "TOKEN", "value": "***"}]}]
+        assert SECRET not in str(world.events(JOB))
+
+    play(tmp_path, story)
+
+
+def test_a_cancelled_command_is_not_performed(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        name = world.snapshot("a")
+        [command] = world.records.commands.open()
+        world.records.commands.finish(name, command.stage.CANCELLED, ["ann cancelled it"], command.spec)
+        assert not world.records.commands.start(name)
+        await world.queue().advance(world.ended.set)
+        assert world.engine.done == []
+
+    play(tmp_path, story)
+
+
+def test_the_effect_and_the_end_of_a_recorded_command_are_one_transaction(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engines["here"] = RecordedEngine(world.records, "here", "acme", "example.net", world.clock)
+        volume = {"index": 0, "lifecycle": "bound", "currentSize": 10}
+        state = json.dumps({"name": "here", "volumes": [volume]}).encode()
+        world.records.applied.put_many([record(DATA, {"spec": {"initialCapacity": 10}}, "here", state=state)])
+        name = world.snapshot("a")
+        queue = world.queue()
+        with closing(sqlite3.connect(tmp_path / FILE)) as other:
+            other.execute("CREATE TRIGGER full BEFORE UPDATE ON commands WHEN new.stage = 'completed' "
+                          "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
+            with pytest.raises(RecordsError, match="no room"):
+                await queue.advance()
+            other.execute("DROP TRIGGER full")
+        assert b'"a"' not in world.records.applied.get(DATA)[0].state
+        assert world.get(name).stage == "pending"
+        await queue.advance()
+        assert (world.get(name).stage, world.get(name).started) == ("completed", world.clock.now())
+        [volume] = json.loads(world.records.applied.get(DATA)[0].state)["volumes"]
+        assert [each["name"] for each in volume["volumeSnapshots"]] == ["a"]
+        assert world.records.status_queue.take("main").keys == [DATA]
+
+    play(tmp_path, story)
