@@ -363,6 +363,10 @@ class Reason(StrEnum):
     SECRET_UNAVAILABLE = "SecretUnavailable", _workload("The values of a secret cannot be read on this host.")
     SECRET_UNUSABLE = "SecretUnusable", _workload("A secret has no such key, or its value is not text.")
     MOUNT_REFUSED = "MountRefused", _workload("A volume names nothing that can be mounted, or lies inside another one.")
+    VOLUME_IN_USE = "VolumeInUse", _workload("A volume is attached to another replica; the message names it.")
+    VOLUME_UNAVAILABLE = ("VolumeUnavailable",
+        _workload("A volume cannot be attached on this host; the message names what is missing."))
+    VOLUME_DAMAGED = "VolumeDamaged", _workload("The data or the record of a volume cannot be read.")
     STORE_MOUNT_FAILED = ("StoreMountFailed",
         _workload("An object store cannot be read, so it is not mounted."),
         _container("The mount of an object store was lost, so it was killed."))
@@ -439,4 +443,7 @@ class Reason(StrEnum):
     VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
+    SNAPSHOT_DAMAGED = "SnapshotDamaged", _other("The data of a snapshot do not match its checksum.")
+    HOST_DISK_LOW = ("HostDiskLow",
+        _other("The disk of the volumes has less free than `host.diskReserve`; the message names what makes room."))
     # fmt: on

@@ -36,6 +36,31 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
             raise write_error(f"{path} cannot be written", error) from None
 
 
+def write_durable(path: Path, content: bytes) -> None:
+    """Replace the content of our ``path`` so that it survives a power cut, or change nothing. Raises OSError."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Write the entries of a directory to the disk: files that were created, renamed or removed. Raises OSError."""
+    found = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(found)
+    finally:
+        os.close(found)
+
+
 def _overwrite(path: Path, content: bytes) -> bool:
     """Write ``content`` into the blocks that the file already has; return whether that succeeded."""
     try:

@@ -69,6 +69,20 @@ def chown_tree(path: Path, owner: Owner) -> None:
     make(path, owner, 0o700)
 
 
+def make_shared(path: Path, owner: Owner) -> Path:
+    """A directory that workloads write to: created if missing, and changed to ``owner`` if it has another owner.
+
+    Returns it. Raises OSError.
+    """
+    if owner.of_image:
+        make_for_images(path, owner, 0o700)
+        return path
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    chown_tree(path, owner)
+    return path
+
+
 def make_for_images(path: Path, owner: Owner, mode: int) -> None:
     """Create a directory for users that are not known yet; one that is in use keeps its owner and its mode.
 

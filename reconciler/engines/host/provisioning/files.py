@@ -19,7 +19,7 @@ from reconciler.engines.host.disk.directories import (
     remove_empty,
     replace_directory,
 )
-from reconciler.engines.host.disk.ownership import Owner, allow_traversal, chown_tree, make_for_images, make_readable
+from reconciler.engines.host.disk.ownership import Owner, allow_traversal, make_for_images, make_readable, make_shared
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
@@ -125,7 +125,8 @@ class Files:
                     mounts.append(Mount(_make_scratch(scratch / file_name(folder), owner), path, read_only=False))
                 case VolumeMount(path=path, volumeset=name):
                     source = self.volume(place.key.gvc, name, index)
-                    mounts.append(Mount(_make_shared(source, owner), path, read_only=False))
+                    make_traversable(source.parent)
+                    mounts.append(Mount(make_shared(source, owner), path, read_only=False))
         return tuple(mounts)
 
     def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
@@ -170,25 +171,14 @@ def _of_replica(base: Path, key: Key, replica: str) -> Path:
     return base / file_name(key.gvc) / file_name(key.name) / file_name(replica)
 
 
-def _make_shared(path: Path, owner: Owner) -> Path:
-    """A directory that workloads write to: created if missing, and changed to ``owner`` if it has another owner."""
-    make_traversable(path.parent)
-    if owner.of_image:
-        make_for_images(path, owner, 0o700)
-        return path
-    with suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    chown_tree(path, owner)
-    return path
-
-
 def _make_scratch(path: Path, owner: Owner) -> Path:
     """A scratch volume; containers of images share it whatever their users are.
 
     It has no sticky bit: with it the kernel denies root to open files of other users for writing and creation.
     """
     if not owner.of_image:
-        return _make_shared(path, owner)
+        make_traversable(path.parent)
+        return make_shared(path, owner)
     make_for_images(path, owner, 0o777)
     return path
 

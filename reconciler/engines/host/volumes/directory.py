@@ -1,0 +1,79 @@
+"""Volumes that are plain directories: nothing limits their size, and every host can have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.engines.host.disk.directories import make_traversable
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord
+from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
+
+
+class DirectoryBackend:
+    """The backend ``directory``. The data are in ``files.path``, attached or not."""
+
+    enforced = False
+    freezes = False
+
+    def storage(self, files: VolumeFiles) -> Path:
+        """The path of the volume's data."""
+        return files.path
+
+    def file_system(self, wanted: str) -> str:  # noqa: ARG002
+        """That of the host."""
+        return ""
+
+    def create(self, files: VolumeFiles, record: VolumeRecord) -> None:  # noqa: ARG002
+        """Create the directory."""
+        make_traversable(files.path.parent)
+        files.path.mkdir(mode=0o700)
+
+    def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Do nothing: the directory is at its path."""
+
+    def detach(self, files: VolumeFiles) -> None:
+        """Do nothing."""
+
+    def is_attached(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Always: only the lock decides."""
+        return True
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:  # noqa: ARG002
+        """Succeed: there is no limit."""
+        return True
+
+    def copy(self, files: VolumeFiles, target: Path) -> None:
+        """Copy the directory, with shared blocks if possible."""
+        copy_tree(files.path, target)
+
+    def replace(self, files: VolumeFiles, source: Path) -> None:
+        """Exchange the directory for a copy of ``source``."""
+        fresh = files.partial / "restored"
+        remove(fresh)
+        copy_tree(source, fresh)
+        if files.path.is_dir():
+            exchange(fresh, files.path)
+            remove(fresh)
+        else:
+            fresh.rename(files.path)
+
+    def remove(self, stored: Path) -> None:
+        """Remove a directory."""
+        remove(stored)
+
+    def digest(self, stored: Path) -> str:
+        """A checksum of the tree."""
+        return digest_tree(stored)
+
+    def copy_size(self, stored: Path) -> int:
+        """All of it: whether blocks can be shared is not known before."""
+        return tree_size(stored)
+
+    def usage(self, files: VolumeFiles) -> int:
+        """Bytes of all files on the disk."""
+        return tree_size(files.path)
+
+    def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """Do nothing: every change is one system call."""
+        return ()

@@ -1,0 +1,125 @@
+"""The files of a volume: its data at ``volumes/GVC/SET/INDEX``, all else beside it in ``INDEX.d``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_durable
+from reconciler.engines.host.disk.directories import file_name
+from reconciler.errors import EngineError
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+
+GIB = 1 << 30
+"""Bytes of a GB of capacity."""
+VOLUMES = "volumes"
+"""The directory of all volumes of a location."""
+T = TypeVar("T")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class VolumeState(StrEnum):
+    """The state of a volume on the disk; of ``creating`` and ``deleted`` there are no data."""
+
+    CREATING = "creating"
+    READY = "ready"
+    DELETED = "deleted"
+
+
+class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The file ``volume.json``; ``capacity`` is in GB. ``recreated``: the volume was deleted before it is created."""
+
+    backend: str
+    capacity: float
+    state: VolumeState
+    file_system: str = ""
+    recreated: bool = False
+
+
+class VolumeLock(msgspec.Struct, frozen=True):
+    """The file ``lock`` of an attached volume. It means nothing after a boot."""
+
+    holder: str
+    boot: str
+
+
+class VolumeFiles:
+    """The paths of one volume, and its small files. All methods raise EngineError for a file that cannot be read."""
+
+    def __init__(self, root: Path, gvc: str, volumeset: str, index: str) -> None:
+        self.path = root / VOLUMES / file_name(gvc) / file_name(volumeset) / file_name(index)
+        self.folder = self.path.with_name(f"{self.path.name}.d")
+        self.image = self.folder / "image"
+        self.partial = self.folder / "partial"
+        self.final = self.folder / "final"
+        self._record = self.folder / "volume.json"
+        self._lock = self.folder / "lock"
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything of the volume is on the disk."""
+        return self.path.is_dir() or self.folder.is_dir()
+
+    def snapshot(self, name: str) -> Path:
+        """The directory of the snapshot ``name``. Raises EngineError if no directory can have that name."""
+        try:
+            return self.folder / "snapshots" / file_name(name)
+        except OSError as error:
+            raise EngineError(
+                f"a snapshot cannot have this name: {error.strerror}", reason=Reason.INVALID_COMMAND, retry=False
+            ) from None
+
+    def read_record(self) -> VolumeRecord | None:
+        """The record; None if there is none: then the volume is a directory, or does not exist."""
+        return read_json(self._record, VolumeRecord)
+
+    def write_record(self, record: VolumeRecord) -> None:
+        """Replace the record."""
+        make_directory(self.folder)
+        write_durable(self._record, msgspec.json.encode(record))
+
+    def leftovers(self) -> tuple[Path, ...]:
+        """Files that an interrupted write may have left."""
+        return tuple(path.with_name(f".{path.name}.part") for path in (self._record, self._lock))
+
+    def read_lock(self) -> VolumeLock | None:
+        """The lock; None if the volume is detached, or was attached before this host booted."""
+        found = read_json(self._lock, VolumeLock)
+        return found if found is not None and found.boot == boot_id() else None
+
+    def write_lock(self, holder: str) -> None:
+        """Lock the volume for ``holder``."""
+        make_directory(self.folder)
+        write_durable(self._lock, msgspec.json.encode(VolumeLock(holder, boot_id())))
+
+    def remove_lock(self) -> None:
+        """Remove the lock, if there is one. Raises OSError."""
+        self._lock.unlink(missing_ok=True)
+
+
+@cache
+def boot_id() -> str:
+    """The identity of this run of the kernel."""
+    return _BOOT.read_text().strip()
+
+
+def read_json(path: Path, form: type[T]) -> T | None:
+    """The file ``path``; None if it does not exist. Raises EngineError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=form)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise EngineError(
+            f"{path} cannot be read ({error}), and nothing is changed there: restore this file, or move it and its "
+            "directory away",
+            reason=Reason.VOLUME_DAMAGED,
+        ) from None

@@ -1,0 +1,134 @@
+"""What the volumes on this host are, and what a backend does for them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
+from reconciler.model.key import Key
+
+
+class BackendName(StrEnum):
+    """How a volume is stored; a volume keeps its backend for as long as it exists."""
+
+    DIRECTORY = "directory"
+    IMAGE_EXT4 = "image-ext4"
+    IMAGE_XFS = "image-xfs"
+    BTRFS = "btrfs"
+
+
+class VolumeId(msgspec.Struct, frozen=True, order=True):
+    """The volume of one replica ordinal of a volume set."""
+
+    volumeset: Key
+    index: int
+
+    def __str__(self) -> str:
+        return f"volume {self.index} of {self.volumeset}"
+
+
+class VolumeSpec(NamedTuple):
+    """The manifest's wishes for a new volume; ``capacity`` is in GB, ``file_system`` is ext4 or xfs."""
+
+    capacity: float
+    file_system: str = "ext4"
+
+
+class StoredSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A complete snapshot: ``capacity`` of its volume in GB, ``size`` in bytes on the disk, times as ISO 8601, UTC.
+
+    ``expires`` is empty for a permanent one. ``checksum`` covers all data.
+    """
+
+    name: str
+    created: str
+    capacity: float
+    size: int
+    checksum: str
+    expires: str = ""
+    tags: dict[str, str] = {}
+
+
+class StoredVolume(msgspec.Struct, frozen=True):
+    """A volume on the disk. ``holder`` is what it is attached to, empty if it is detached.
+
+    ``enforced``: the capacity is a limit. ``freezes``: a snapshot can be taken while the volume is attached. ``lost``:
+    it is attached, but its mount vanished; to attach it again mounts it.
+    """
+
+    index: int
+    backend: str
+    file_system: str
+    capacity: float
+    state: VolumeState
+    snapshots: tuple[StoredSnapshot, ...] = ()
+    holder: str = ""
+    enforced: bool = False
+    freezes: bool = False
+    lost: bool = False
+
+
+class DeletedVolume(msgspec.Struct, frozen=True):
+    """The final snapshot of a volume whose volume set is deleted; ``name`` is unique within ``volumeset``."""
+
+    volumeset: Key
+    index: int
+    name: str
+    snapshot: StoredSnapshot
+
+
+class Backend(Protocol):
+    """One way to store volumes. Every method blocks; it raises OSError or EngineError and then has changed nothing.
+
+    The data of a volume, and each copy of them, is one file or one directory. The store prevents two operations on one
+    volume at a time.
+    """
+
+    enforced: bool
+    freezes: bool
+
+    def storage(self, files: VolumeFiles) -> Path:
+        """The path of the volume's data, whether it exists or not."""
+
+    def file_system(self, wanted: str) -> str:
+        """The file system of a new volume for which a manifest wants ``wanted``; empty for that of the host."""
+
+    def create(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Create an empty volume."""
+
+    def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Make the data available at ``files.path``, with the recorded capacity. Does nothing if they are."""
+
+    def detach(self, files: VolumeFiles) -> None:
+        """Undo ``attach``. Does nothing if the volume is not attached; raises EngineError if it is in use."""
+
+    def is_attached(self, files: VolumeFiles) -> bool:
+        """Whether the data are available at ``files.path``."""
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
+        """Give the volume the recorded, larger capacity; return False if that needs a detach first."""
+
+    def copy(self, files: VolumeFiles, target: Path) -> None:
+        """Copy the data as they are at one moment to ``target``, which does not exist."""
+
+    def replace(self, files: VolumeFiles, source: Path) -> None:
+        """Replace the data of a detached volume with a copy of ``source``, at once or not at all."""
+
+    def remove(self, stored: Path) -> None:
+        """Remove the data of a detached volume, or a copy, if it exists."""
+
+    def digest(self, stored: Path) -> str:
+        """A checksum of all data of a detached volume or of a copy."""
+
+    def copy_size(self, stored: Path) -> int:
+        """Bytes of the disk that one more copy of ``stored`` needs."""
+
+    def usage(self, files: VolumeFiles) -> int:
+        """Bytes that the files in the volume take."""
+
+    def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
+        """Finish or undo what a crash interrupted; return what an operator must know."""

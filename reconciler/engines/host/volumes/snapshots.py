@@ -1,0 +1,109 @@
+"""The snapshots of a volume: each is a directory that gets its name when it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import sync_directory, write_durable
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
+from reconciler.engines.host.volumes.protocol import Backend, StoredSnapshot
+from reconciler.engines.volumes import rejection
+from reconciler.errors import EngineError
+from reconciler.listing import list_paths
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+
+_RECORD = "snapshot.json"
+_DATA = "data"
+
+
+def list_snapshots(files: VolumeFiles) -> tuple[StoredSnapshot, ...]:
+    """The snapshots of a volume, the oldest first. Raises EngineError."""
+    found = (read_snapshot(path) for path in list_paths(files.folder, "snapshots/*"))
+    return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.created, each.name)))
+
+
+def read_snapshot(folder: Path) -> StoredSnapshot | None:
+    """The record of a snapshot; None if there is none. Raises EngineError."""
+    return read_json(folder / _RECORD, StoredSnapshot)
+
+
+def write_snapshot(folder: Path, snapshot: StoredSnapshot) -> None:
+    """Write the record of a snapshot, whose data are complete. Raises OSError."""
+    write_durable(folder / _RECORD, msgspec.json.encode(snapshot))
+
+
+def snapshot_data(folder: Path) -> Path:
+    """The data of a snapshot: a file or a directory."""
+    return folder / _DATA
+
+
+def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+    """Take a snapshot; size and checksum are filled in. Raises OSError and EngineError: then there is none."""
+    folder = files.snapshot(planned.name)
+    if folder.exists():
+        raise rejection(f"{files} has a snapshot {planned.name} already", Reason.SNAPSHOT_EXISTS)
+    with staging(backend, files, "snapshot") as staged:
+        data = snapshot_data(staged)
+        backend.copy(files, data)
+        size, checksum = backend.copy_size(data), backend.digest(data)
+        complete = msgspec.structs.replace(planned, size=size, checksum=checksum)
+        write_snapshot(staged, complete)
+        make_directory(folder.parent)
+        staged.rename(folder)
+        sync_directory(folder.parent)
+    return complete
+
+
+def delete(backend: Backend, files: VolumeFiles, name: str) -> None:
+    """Delete a snapshot. Raises EngineError if there is none, and OSError."""
+    folder = files.snapshot(name)
+    find(files, name)
+    with staging(backend, files, "deleted") as staged:
+        # An empty directory is replaced; afterwards no half of the snapshot has its name.
+        folder.rename(staged)
+
+
+def find(files: VolumeFiles, name: str) -> StoredSnapshot:
+    """The snapshot ``name``. Raises EngineError if there is none."""
+    found = read_snapshot(files.snapshot(name))
+    if found is None:
+        raise rejection(f"{files} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
+    return found
+
+
+def verified(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSnapshot, Path]:
+    """The snapshot ``name`` and its data, which match its checksum. Raises EngineError and OSError."""
+    snapshot = find(files, name)
+    data = snapshot_data(files.snapshot(name))
+    if not data.exists() or backend.digest(data) != snapshot.checksum:
+        raise EngineError(
+            f"the data of the snapshot {name} of {files} were changed after it was taken, so it is not restored: "
+            "restore another one",
+            reason=Reason.SNAPSHOT_DAMAGED,
+            retry=False,
+        )
+    return snapshot, data
+
+
+@contextmanager
+def staging(backend: Backend, files: VolumeFiles, name: str) -> Iterator[Path]:
+    """An empty directory for a snapshot that is not complete or not wanted; it is removed at the end."""
+    path = files.partial / name
+    remove_staged(backend, path)
+    make_directory(path)
+    try:
+        yield path
+    finally:
+        remove_staged(backend, path)
+
+
+def remove_staged(backend: Backend, path: Path) -> None:
+    """Remove the directory of a snapshot, with its data. Raises OSError."""
+    backend.remove(snapshot_data(path))
+    remove(path)

@@ -1,0 +1,53 @@
+"""The room on the disk of the volumes, of which a part is reserved: images promise more than the disk has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.engines.host.volumes.layout import GIB
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+_SUGGESTIONS = 3
+
+
+class Reserve(NamedTuple):
+    """The part of the disk that growth and snapshots leave free: a percentage, and bytes at least."""
+
+    percent: float = 5
+    least: int = 2 * GIB
+
+
+RESERVE = Reserve()
+"""The default."""
+
+
+class Saving(NamedTuple):
+    """What would make room, and how much: ``size`` bytes at most."""
+
+    size: int
+    action: str
+
+
+def check_space(path: Path, reserve: Reserve, needed: int, savings: Callable[[], Iterable[Saving]]) -> None:
+    """Raise EngineError unless the disk of ``path`` has ``needed`` bytes beside the reserve; it names ``savings``."""
+    found = os.statvfs(path)
+    free = found.f_bavail * found.f_frsize
+    least = max(int(found.f_blocks * found.f_frsize * reserve.percent / 100), reserve.least)
+    if free - needed >= least:
+        return
+    largest = sorted(savings(), reverse=True)[:_SUGGESTIONS]
+    remedy = "; ".join(f"{each.action} frees up to {_gib(each.size)}" for each in largest)
+    wanted = f" and {_gib(needed)} are needed" if needed else ""
+    raise EngineError(
+        f"the disk of {path} has {_gib(free)} free, {_gib(least)} are reserved{wanted}: "
+        f"{remedy or 'make room on it, or reserve less with host.diskReserve'}",
+        reason=Reason.HOST_DISK_LOW,
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / (1 << 20):.1f} MiB"

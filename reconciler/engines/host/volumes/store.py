@@ -1,0 +1,250 @@
+"""The volumes of one location: created when they are first attached, exclusive, and the same after any crash."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.disk.ownership import Owner, make_shared
+from reconciler.engines.host.volumes import snapshots
+from reconciler.engines.host.volumes.backends import Backends
+from reconciler.engines.host.volumes.final import FinalSnapshots
+from reconciler.engines.host.volumes.layout import VOLUMES, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.protocol import (
+    DeletedVolume,
+    StoredSnapshot,
+    StoredVolume,
+    VolumeId,
+    VolumeSpec,
+)
+from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space
+from reconciler.engines.host.volumes.volume import Volume
+from reconciler.errors import EngineError
+from reconciler.listing import list_paths
+from reconciler.model.key import Key, Kind
+from reconciler.reasons import Reason
+from reconciler.times import iso
+
+
+class VolumeStore:
+    """The volumes below ``root``, the directory of a location. Every method blocks and may be called in any thread.
+
+    ``setting`` is auto or a BackendName, for new volumes. Methods raise EngineError; the volume is then as before.
+    Every method can be repeated after a crash.
+    """
+
+    def __init__(self, root: Path, setting: str, clock: Clock, reserve: Reserve = RESERVE) -> None:
+        self._root = root
+        self._clock = clock
+        self._reserve = reserve
+        self._backends = Backends(root, setting)
+        self._final = FinalSnapshots(root)
+        self._locks: defaultdict[VolumeId, Lock] = defaultdict(Lock)
+        self._all = Lock()
+
+    def open(self) -> tuple[str, ...]:
+        """Find out what this host can do, and repair what a crash left; return sentences for the operator."""
+        reports = [*self._backends.probe()]
+        for found in self._ids():
+            try:
+                with self._exclusive(found, "cannot be repaired") as volume:
+                    self._final.recover(volume.files)
+                    reports += volume.recover()
+            except EngineError as error:
+                reports.append(str(error))
+        return tuple(reports)
+
+    def list(self, volumeset: Key) -> tuple[StoredVolume, ...]:
+        """The volumes of a volume set, by their indexes."""
+        found = (Volume(each, self._root, self._backends) for each in self._ids() if each.volumeset == volumeset)
+        return tuple(described for volume in found if (described := volume.describe()) is not None)
+
+    def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> Path:
+        """Attach a volume to ``holder`` alone and return its directory; it is created if it has no data.
+
+        The directory is given to ``owner``. Does nothing if it is attached. Raises EngineError VolumeInUse for another
+        holder.
+        """
+        with self._exclusive(volume, "cannot be attached") as found:
+            found.find()  # nothing is locked if the record cannot be read
+            locked = found.lock(holder)
+            try:
+                record = found.create_missing(wanted)
+                found.backend(record).attach(found.files, record)
+                make_shared(found.files.path, owner)
+            except (OSError, EngineError):
+                if locked:
+                    found.release()
+                raise
+            return found.files.path
+
+    def detach(self, volume: VolumeId, holder: str) -> None:
+        """Detach a volume from ``holder``. Does nothing if it is not attached to it. Raises EngineError VolumeBusy."""
+        with self._exclusive(volume, "cannot be detached") as found:
+            if found.holder == holder:
+                found.release()
+
+    def grow(self, volume: VolumeId, capacity: float) -> bool:
+        """Expand a volume to ``capacity`` GB; return False, with nothing changed, if it must be detached for that.
+
+        Does nothing if the volume is as large. Raises EngineError HostDiskLow.
+        """
+        with self._exclusive(volume, "cannot be expanded") as found:
+            record = found.ready()
+            if record.capacity >= capacity:
+                return True
+            backend = found.backend(record)
+            if backend.enforced:
+                self._check_space(0)
+            expanded = msgspec.structs.replace(record, capacity=capacity)
+            # A crash from here on makes the next `open` finish it.
+            found.files.write_record(expanded)
+            done = False
+            try:
+                done = backend.grow(found.files, expanded)
+            finally:
+                if not done:
+                    found.files.write_record(record)
+            return done
+
+    def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: dict[str, str]) -> StoredSnapshot:
+        """Take a snapshot; ``expires`` is ISO 8601, UTC, or empty.
+
+        Raises EngineError SnapshotExists, HostDiskLow, and VolumeInUse for an attached volume that cannot be frozen.
+        """
+        with self._exclusive(volume, "has no new snapshot") as found:
+            record = found.ready()
+            if found.holder and not found.backend(record).freezes:
+                raise EngineError(
+                    f"{volume} is a directory, which cannot be frozen while {found.holder} uses it: stop that first",
+                    reason=Reason.VOLUME_IN_USE,
+                )
+            return self._take(found, record, name, expires, tags)
+
+    def delete_snapshot(self, volume: VolumeId, name: str) -> None:
+        """Delete a snapshot. Raises EngineError SnapshotNotFound."""
+        with self._exclusive(volume, "still has the snapshot") as found:
+            snapshots.delete(found.backend(found.record()), found.files, name)
+
+    def restore(self, volume: VolumeId, name: str, keep_as: str) -> None:
+        """Replace the data of a detached volume with those of a snapshot; a snapshot ``keep_as`` keeps the former ones.
+
+        Raises EngineError VolumeInUse, SnapshotNotFound, SnapshotDamaged and HostDiskLow.
+        """
+        with self._exclusive(volume, "cannot be restored") as found:
+            found.check_detached()
+            record = found.record()
+            backend = found.backend(record)
+            snapshot, data = snapshots.verified(backend, found.files, name)
+            self._check_space(backend.copy_size(data))
+            if record.state is VolumeState.READY:
+                self._keep(found, record, snapshot, keep_as)
+            backend.replace(found.files, data)
+            capacity = max(record.capacity, snapshot.capacity)
+            found.files.write_record(msgspec.structs.replace(record, state=VolumeState.READY, capacity=capacity))
+
+    def clear(self, volume: VolumeId) -> None:
+        """Delete the data of a detached volume; its record and snapshots stay, and a later attach creates it anew."""
+        with self._exclusive(volume, "cannot be deleted") as found:
+            found.check_detached()
+            record = found.record()
+            found.files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
+            found.remove_data(record)
+
+    def drop(self, volumeset: Key, keep_final_snapshot: bool) -> None:
+        """Delete a volume set, its volumes and snapshots; ``keep_final_snapshot`` keeps the data of each volume.
+
+        Does nothing if there is none. Raises EngineError VolumeInUse, with nothing changed, if one is attached.
+        """
+        ids = [each for each in self._ids() if each.volumeset == volumeset]
+        for each in ids:
+            Volume(each, self._root, self._backends).check_detached()
+        for each in ids:
+            with self._exclusive(each, "cannot be deleted") as found:
+                found.check_detached()
+                record = found.find()
+                if keep_final_snapshot and record is not None and record.state is VolumeState.READY:
+                    self._final.keep(found.backend(record), found.files, record, self._clock.now())
+                found.remove()
+
+    def usage(self, volume: VolumeId) -> int:
+        """Bytes that the files in a volume take; 0 if it has no data."""
+        with self._exclusive(volume, "cannot be measured") as found:
+            record = found.find()
+            if record is None or record.state is not VolumeState.READY:
+                return 0
+            return found.backend(record).usage(found.files)
+
+    def deleted(self) -> tuple[DeletedVolume, ...]:
+        """The final snapshots of volumes whose volume sets are deleted."""
+        return tuple(self._final.list())
+
+    def delete_final_snapshot(self, volume: DeletedVolume) -> None:
+        """Delete a final snapshot. Does nothing if there is none."""
+        with _failures(f"the final snapshot {volume.name} of {volume.volumeset} cannot be deleted"):
+            record = self._final.record(volume)
+            if record is not None:
+                self._final.delete(self._backends.of(record), volume)
+
+    def _ids(self) -> Iterator[VolumeId]:
+        """All volumes on the disk."""
+        top = self._root / VOLUMES
+        found = {path.relative_to(top).with_suffix("").parts for path in list_paths(top, "*/*/*")}
+        for gvc, volumeset, index in sorted(found):
+            if index.isdecimal():
+                yield VolumeId(Key(Kind.VOLUMESET, gvc, volumeset), int(index))
+
+    @contextmanager
+    def _exclusive(self, volume: VolumeId, failure: str) -> Iterator[Volume]:
+        """A volume for one operation at a time; an OSError becomes an EngineError."""
+        with self._all:
+            lock = self._locks[volume]
+        with lock, _failures(f"{volume} {failure}"):
+            yield Volume(volume, self._root, self._backends)
+
+    def _take(
+        self, volume: Volume, record: VolumeRecord, name: str, expires: str, tags: dict[str, str]
+    ) -> StoredSnapshot:
+        backend = volume.backend(record)
+        self._check_space(backend.copy_size(backend.storage(volume.files)))
+        planned = StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "", expires, tags)
+        return snapshots.take(backend, volume.files, planned)
+
+    def _keep(self, volume: Volume, record: VolumeRecord, replacement: StoredSnapshot, keep_as: str) -> None:
+        """Snapshot the data before they are replaced, unless an interrupted restore did so and they are the same."""
+        name = keep_as
+        for number in count(2):
+            former = snapshots.read_snapshot(volume.files.snapshot(name))
+            if former is None:
+                self._take(volume, record, name, "", {})
+                return
+            backend = volume.backend(record)
+            if backend.digest(backend.storage(volume.files)) in (former.checksum, replacement.checksum):
+                return
+            name = f"{keep_as}-{number}"
+
+    def _check_space(self, needed: int) -> None:
+        check_space(self._root, self._reserve, needed, self._savings)
+
+    def _savings(self) -> Iterator[Saving]:
+        for each in self._ids():
+            for snapshot in snapshots.list_snapshots(Volume(each, self._root, self._backends).files):
+                yield Saving(snapshot.size, f"deleting the snapshot {snapshot.name} of {each}")
+        for final in self.deleted():
+            yield Saving(final.snapshot.size, f"deleting the final snapshot {final.name} of {final.volumeset}")
+
+
+@contextmanager
+def _failures(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise write_error(what, error) from None

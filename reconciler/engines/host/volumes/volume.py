@@ -1,0 +1,172 @@
+"""One volume on the disk: its record, its lock, its data."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.directories import remove_empty
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.volumes import snapshots
+from reconciler.engines.host.volumes.backends import Backends
+from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.protocol import Backend, BackendName, StoredVolume, VolumeId, VolumeSpec
+from reconciler.engines.volumes import rejection
+from reconciler.errors import EngineError
+from reconciler.listing import list_paths
+from reconciler.reasons import Reason
+
+
+class Volume:
+    """A volume that may or may not exist. Methods raise OSError and EngineError; the caller excludes other threads."""
+
+    def __init__(self, volume: VolumeId, root: Path, backends: Backends) -> None:
+        self.id = volume
+        self.files = VolumeFiles(root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
+        self._top = root / VOLUMES
+        self._backends = backends
+
+    @property
+    def holder(self) -> str:
+        """What the volume is attached to; empty if it is detached."""
+        lock = self.files.read_lock()
+        return lock.holder if lock is not None else ""
+
+    def backend(self, record: VolumeRecord) -> Backend:
+        """The backend that stores the volume."""
+        return self._backends.named(BackendName(record.backend))
+
+    def find(self) -> VolumeRecord | None:
+        """The record; a volume without one is a directory from before there were records, or does not exist."""
+        record = self.files.read_record()
+        if record is None and self.files.path.is_dir():
+            return VolumeRecord(BackendName.DIRECTORY, 0, VolumeState.READY)
+        return record
+
+    def record(self) -> VolumeRecord:
+        """The record of a volume that exists. Raises EngineError VolumeNotFound."""
+        record = self.find()
+        if record is None or record.state is VolumeState.CREATING:
+            raise rejection(f"there is no {self.id}", Reason.VOLUME_NOT_FOUND)
+        return record
+
+    def ready(self) -> VolumeRecord:
+        """The record of a volume with data. Raises EngineError for any other."""
+        record = self.record()
+        if record.state is VolumeState.DELETED:
+            raise rejection(f"the data of {self.id} are deleted: restore a snapshot, or let a replica use it")
+        return record
+
+    def describe(self) -> StoredVolume | None:
+        """The volume as users see it; None if it does not exist."""
+        record = self.find()
+        if record is None:
+            return None
+        backend = self.backend(record)
+        found, holder = snapshots.list_snapshots(self.files), self.holder
+        return StoredVolume(
+            self.id.index, record.backend, record.file_system, record.capacity, record.state, found, holder,
+            backend.enforced, backend.freezes, lost=bool(holder) and not backend.is_attached(self.files),
+        )  # fmt: skip
+
+    def lock(self, holder: str) -> bool:
+        """Lock the volume for ``holder``; return False if it was. Raises EngineError VolumeInUse for another holder."""
+        former = self.holder
+        if former and former != holder:
+            raise EngineError(
+                f"{self.id} is attached to {former}: it is free when that has ended", reason=Reason.VOLUME_IN_USE
+            )
+        if not former:
+            self.files.write_lock(holder)
+        return not former
+
+    def check_detached(self) -> None:
+        """Raise EngineError VolumeInUse if the volume is attached."""
+        if self.holder:
+            raise EngineError(f"{self.id} is attached to {self.holder}: stop that first", reason=Reason.VOLUME_IN_USE)
+
+    def release(self) -> None:
+        """Detach and unlock the volume."""
+        record = self.find()
+        if record is not None:
+            self.backend(record).detach(self.files)
+        self.files.remove_lock()
+        if record is None:
+            remove_empty(self.files.folder, self._top)
+
+    def create_missing(self, wanted: VolumeSpec) -> VolumeRecord:
+        """The record of the volume, which is created if it has no data."""
+        record = self.find()
+        if record is not None and record.state is VolumeState.READY:
+            return record if record.capacity else self._adopt(record, wanted)
+        recreated = record is not None and (record.state is VolumeState.DELETED or record.recreated)
+        name = BackendName(record.backend) if record is not None and recreated else self._backends.choose(wanted)
+        backend = self._backends.named(name)
+        file_system = backend.file_system(wanted.file_system)
+        creating = VolumeRecord(name, wanted.capacity, VolumeState.CREATING, file_system, recreated)
+        ready = VolumeRecord(name, wanted.capacity, VolumeState.READY, file_system)
+        try:
+            self.files.write_record(creating)
+            backend.remove(backend.storage(self.files))
+            backend.create(self.files, creating)
+            self.files.write_record(ready)
+        except (OSError, EngineError):
+            self._undo_creation(creating)
+            raise
+        return ready
+
+    def _adopt(self, record: VolumeRecord, wanted: VolumeSpec) -> VolumeRecord:
+        """Write the record of a directory from before there were records."""
+        complete = msgspec.structs.replace(record, capacity=wanted.capacity)
+        self.files.write_record(complete)
+        return complete
+
+    def _undo_creation(self, record: VolumeRecord) -> None:
+        self.remove_data(record)
+        if record.recreated:
+            self.files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED, recreated=False))
+        else:
+            self.remove()
+
+    def remove_data(self, record: VolumeRecord) -> None:
+        """Remove the data of the detached volume, but neither its record nor its snapshots."""
+        backend = self.backend(record)
+        backend.remove(backend.storage(self.files))
+        with suppress(FileNotFoundError):
+            self.files.path.rmdir()  # the mount point of an image
+
+    def remove(self) -> None:
+        """Remove the detached volume with all its snapshots."""
+        record = self.find()
+        if record is not None:
+            deleted = msgspec.structs.replace(record, state=VolumeState.DELETED)
+            self.files.write_record(deleted)
+            self.remove_data(record)
+            for folder in list_paths(self.files.folder, "[sp]*/*"):
+                snapshots.remove_staged(self.backend(record), folder)
+        remove(self.files.folder)
+        remove_empty(self.files.path.parent, self._top)
+
+    def recover(self) -> tuple[str, ...]:
+        """Finish or undo what a crash interrupted; return what an operator must know."""
+        record = self.find()
+        if record is None:
+            self.files.remove_lock()
+            remove_empty(self.files.folder, self._top)
+            return ()
+        backend = self.backend(record)
+        for part in list_paths(self.files.folder, "partial/*"):
+            snapshots.remove_staged(backend, part)
+            backend.remove(part)
+        for name in self.files.leftovers():
+            name.unlink(missing_ok=True)
+        if not self.holder:
+            self.files.remove_lock()
+        reports = backend.recover(self.files, record, locked=bool(self.holder))
+        if record.state is VolumeState.CREATING:
+            self._undo_creation(record)
+        elif record.state is VolumeState.DELETED:
+            self.remove_data(record)
+        return reports
