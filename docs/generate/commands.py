@@ -19,9 +19,9 @@ wrong. Results go to standard output, errors and the log to standard error. `NO_
 terminal there are none. [convert.md](convert.md) describes `convert` and `import` field by field.
 
 For members of the group in the setting `readers` who cannot read the records, a running daemon executes `get`,
-`describe`, `plan`, `events`, `logs`, `top` and `history`. All other commands are for root and the daemon's user. A
-reader may run 4 commands at once, all readers together 16. Above 16, the oldest command of the user with the most
-commands ends. A command without `--follow` ends after 5 minutes.
+`describe`, `plan`, `events`, `logs`, `top`, `snapshots` and `history`. All other commands are for root and the daemon's
+user. A reader may run 4 commands at once, all readers together 16. Above 16, the oldest command of the user with the
+most commands ends. A command without `--follow` ends after 5 minutes.
 
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.

@@ -12,6 +12,7 @@ READING = {
     "events": {"key", "follow", "last", "output"},
     "logs": {"query", "follow", "since", "until", "limit", "location", "output"},
     "top": {"gvc", "once", "interval", "output"},
+    "snapshots": {"key", "output"},
     "history": {"source", "last", "output"},
     "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
 }

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.errors import EngineError
+from reconciler.model.key import Key
 from reconciler.reasons import Reason
 
 MOST_CAPACITY = 16384
@@ -51,6 +52,15 @@ class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     volumes: tuple[Volume, ...] = ()
     used_by_workload: str = ""
+
+
+class VolumeSnapshot(msgspec.Struct, frozen=True):
+    """A snapshot of the volume ``index`` of the volume set ``key`` at ``location``."""
+
+    key: Key
+    location: str
+    index: int
+    snapshot: Snapshot
 
 
 _decoder = msgspec.json.Decoder(VolumeSetState)

@@ -1,0 +1,82 @@
+"""`reconciler snapshots`: the snapshots of volumes, as recorded."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from reconciler.model.key import Key, Kind
+from reconciler.records.store import FILE, Records
+from reconciler.times import iso
+from tests.support.desk import SETTINGS, CommandResult, here
+from tests.support.records import record
+
+DAY = 86_400.0
+
+
+def volume(index: int, *snapshots: dict[str, Any]) -> dict[str, Any]:
+    return {"index": index, "lifecycle": "bound", "currentSize": 10, "volumeSnapshots": snapshots}
+
+
+def shop(path: Path) -> None:
+    """A shop with snapshots of two volume sets, one with a hostile name, and a set without any."""
+    now = time.time()
+    old = {"name": "old", "created": iso(now - 3.5 * DAY), "size": 10.0, "expires": iso(now + 2.5 * DAY)}
+    new = {"name": "new", "created": iso(now - 100), "size": 12.5, "tags": {"team": "shop", "env": "prod"}}
+    due = {"name": "due\n\x1b[2J", "created": "no time", "size": 1.0, "expires": iso(now - 1)}
+    states = {
+        ("data", "here"): [volume(0, old, new), volume(1, due)],
+        ("data", "there"): [],
+        ("other", "here"): [volume(0, new)],
+    }
+    (path / "settings.yaml").write_text(SETTINGS)
+    with closing(Records.open(path / "state" / FILE)) as records:
+        for (name, place), volumes in states.items():
+            state = json.dumps({"name": place, "volumes": volumes}).encode()
+            records.applied.put_many([record(f"volumeset/shop/{name}", {}, place, state=state)])
+        assert len(records.applied.get(Key(Kind.VOLUMESET, "shop", "data"))) == 2
+
+
+def run(path: Path, *words: str) -> CommandResult:
+    return here("snapshots", *words, cwd=path)
+
+
+def test_snapshots_are_listed_from_the_newest(tmp_path: Path) -> None:
+    shop(tmp_path)
+    assert run(tmp_path, "volumeset/shop/data").out == (
+        "KEY                  LOCATION  VOLUME  NAME      AGE  SIZE     EXPIRES  TAGS\n"
+        "volumeset/shop/data  here      0       new       1m   12.5 GB  never    env=prod team=shop\n"
+        "volumeset/shop/data  here      0       old       3d   10 GB    in 2d    -\n"
+        "volumeset/shop/data  here      1       due  [2J  -    1 GB     due      -\n"
+    )
+    everything = json.loads(run(tmp_path, "-o", "json").out)["items"]
+    assert [(each["key"], each["volumeIndex"], each["name"]) for each in everything] == [
+        ("volumeset/shop/data", 0, "new"),
+        ("volumeset/shop/data", 0, "old"),
+        ("volumeset/shop/data", 1, "due\n\x1b[2J"),
+        ("volumeset/shop/other", 0, "new"),
+    ]
+    assert everything[0] | {"created": ""} == {
+        "key": "volumeset/shop/data",
+        "location": "here",
+        "volumeIndex": 0,
+        "name": "new",
+        "created": "",
+        "size": 12.5,
+        "expires": None,
+        "tags": {"team": "shop", "env": "prod"},
+    }
+
+
+def test_only_volume_sets_that_exist_have_snapshots(tmp_path: Path) -> None:
+    shop(tmp_path)
+    for words, message in (
+        ("workload/shop/api", "workload/shop/api is no volume set; only volume sets have snapshots"),
+        ("volumeset/shop/date", "there is no volumeset/shop/date, neither in Git nor in the records; did you mean "
+         "volumeset/shop/data?"),
+    ):  # fmt: skip
+        refused = run(tmp_path, words)
+        assert (refused.code, refused.err) == (1, f"error: {message}\n")
