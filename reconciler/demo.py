@@ -144,14 +144,19 @@ async def announce(state: Path, show: Callable[[str], None]) -> None:
 
 
 def answering(state: Path) -> dict[str, str]:
-    """The address of each workload that has ready replicas, with their number, by ``GVC/WORKLOAD at LOCATION``."""
-    found = {}
+    """The address of each workload that has ready replicas, with their number, by ``GVC/WORKLOAD at LOCATION``.
+
+    HAProxy may serve it later than the first replica is ready.
+    """
+    from reconciler.engines.host.dataplane.ports import listening_ports
+
+    found, served = {}, listening_ports()
     for file in list_paths(state, "host/*/endpoints/*/*.json"):
         root, name = file.parents[2], f"{file.parent.name}/{file.stem}"
         with suppress(FileNotFoundError, KeyError):
             replicas = len(json.loads(file.read_bytes())["replicas"])
             port = json.loads((root / "dataplane" / "ports.json").read_bytes())[name]
-            if replicas:
+            if replicas and port in served:
                 count = "1 replica" if replicas == 1 else f"{replicas} replicas"
                 found[f"{name} at {root.name}"] = f"http://127.0.0.1:{port} ({count})"
     return found
@@ -181,12 +186,15 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
 
 
 async def end(settings: Settings, location: str) -> None:
-    """Stop and forget all replicas at a location; the next start creates them again. Raises EngineError."""
+    """Stop the proxy and all replicas at a location; the next start creates them again. Raises EngineError."""
     from reconciler.clock import SystemClock
+    from reconciler.engines.host.dataplane.choice import proxy_directory
+    from reconciler.engines.host.dataplane.haproxy.discovery import retire
     from reconciler.engines.host.provisioning.files import Files
     from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
 
     root = settings.state / "host" / location
+    retire(proxy_directory(root), signal.SIGTERM)
     for name in runtimes_in_use(root):
         await end_all(runtime_plugin(name).make(root, location, SystemClock(), settings))
     Files(root, _unopened).prune(())

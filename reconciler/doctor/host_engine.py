@@ -10,10 +10,11 @@ from pathlib import Path
 
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity
-from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of, proxy_directory
+from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of, proxy_directory, unused_program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
+from reconciler.engines.host.dataplane.ports import listening_ports
 from reconciler.engines.host.provisioning.files import MEMORY
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.settings import Settings
@@ -24,7 +25,6 @@ FILES, PROCESSES = 1024, 1024
 FULL = 0.9
 """The used part of the ports from which on there is a warning."""
 _OUTGOING = "sys/net/ipv4/ip_local_port_range"
-_LISTENS = "0A"
 
 
 def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
@@ -41,7 +41,11 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
 
 
 def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
-    """Check the HAProxy of the locations that use it."""
+    """Check the HAProxy of the locations that use it, or could."""
+    passed_over = [place for place in places if unused_program(settings, place)]
+    if passed_over:
+        message = f"{unused_program(settings, passed_over[0])}; at {', '.join(passed_over)} the daemon takes its place"
+        yield warning(ABOUT, message, "install a newer one that was built with Lua, or set `dataplane: builtin`")
     named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
     program = find_program() if named else None
     where, oldest = ", ".join(named), ".".join(map(str, OLDEST))
@@ -96,7 +100,7 @@ def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
     replicas = range(host.first_port, host.last_port + 1)
     endpoints = range(host.first_service_port, host.last_service_port + 1)
     lowest, highest = _outgoing(proc)
-    listening = _listening(proc)
+    listening = listening_ports(proc)
     for ours, users, first, last in (
         (replicas, "replicas", "host.firstPort", "host.lastPort"),
         (endpoints, "endpoints", "host.firstServicePort", "host.lastServicePort"),
@@ -124,7 +128,7 @@ def _metrics(settings: Settings, pid: int | None, proc: Path) -> Iterator[Check]
     if host.first_port <= port <= host.last_port or host.first_service_port <= port <= host.last_service_port:
         message = f"the port of host.metrics.address, {port}, is among those for replicas or endpoints"
         yield warning(ABOUT, message, "set a port outside of these ranges")
-    if pid is None and port in _listening(proc):
+    if pid is None and port in listening_ports(proc):
         message = f"another program listens at port {port} of host.metrics.address"
         yield warning(ABOUT, message, "end it, or set another port")
 
@@ -140,18 +144,6 @@ def _outgoing(proc: Path) -> tuple[int, int]:
     except OSError:
         return 0, -1
     return int(lowest), int(highest)
-
-
-def _listening(proc: Path) -> set[int]:
-    """TCP ports that a process listens on."""
-    found = set()
-    for name in ("tcp", "tcp6"):
-        path = proc / "self" / "net" / name
-        for line in path.read_text().splitlines()[1:] if path.exists() else ():
-            fields = line.split()
-            if fields[3] == _LISTENS:
-                found.add(int(fields[1].rpartition(":")[2], 16))
-    return found
 
 
 def _limits(pid: int | None, proc: Path) -> Iterator[Check]:

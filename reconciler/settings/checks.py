@@ -126,9 +126,9 @@ def _ingress_faults(locations: dict[str, Any]) -> Iterator[SettingsFault]:
         if (ingress := location.get("ingress")) is None:
             continue
         at: Pointer = ("locations", name, "ingress")
-        if location.get("dataplane", "builtin") == "builtin":
+        if location.get("dataplane") == "builtin":
             message = f"the location `{name}` has an ingress, and its data plane knows no host names"
-            yield SettingsFault("ingress", message, at, "install HAProxy, and set `dataplane: haproxy`")
+            yield SettingsFault("ingress", message, at, "install HAProxy, and remove `dataplane: builtin`")
         yield from _invalid(ingress, at)
         yield from _shared(ingress, at, name, taken)
 

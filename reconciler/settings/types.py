@@ -103,7 +103,7 @@ class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
 
     engine: str
     runtime: str = "process"
-    dataplane: str = "builtin"
+    dataplane: str = "auto"
     ingress: IngressSettings | None = None
 
 

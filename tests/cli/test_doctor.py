@@ -140,12 +140,21 @@ def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
         (
             "",
             "problem",
-            "HAProxy is not installed, and the endpoints of here need 2.6 or newer -> apt-get install haproxy",
+            "HAProxy of an unknown version is installed, and the endpoints of here need 2.6 or newer -> apt",
         ),
     ):
         program.write_text(f"#!/bin/sh\nprintf '{version}'\n")
         program.chmod(0o755)
         assert expected in reported(desk, "host engine", verdict)
+    hosted(desk, dataplane="auto")
+    passed_over = "HAProxy of an unknown version is installed and not used: 2.6 or newer is needed; at here the"
+    assert passed_over in reported(desk, "host engine", "warning")
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setattr("reconciler.engines.host.dataplane.haproxy.program.SEARCH", "")
+    assert reported(desk, "host engine", "problem") == ""
+    hosted(desk, dataplane="haproxy")
+    missing = "HAProxy is not installed, and the endpoints of here need 2.6 or newer -> apt-get install haproxy"
+    assert missing in reported(desk, "host engine", "problem")
 
 
 def test_doctor_checks_the_limits_of_the_daemon(desk: Desk) -> None:

@@ -21,6 +21,7 @@ from reconciler.demo import STEPS, end
 from reconciler.settings import Settings
 from tests.docs.shell import blocks, environment, typed, until
 from tests.project.tree import ROOT
+from tests.support.programs import tool
 
 SERVED = {
     f"shop/{name} at {location}" for name in ("api", "db", "web") for location in ("aws-us-west-2", "gcp-us-east1")
@@ -28,6 +29,9 @@ SERVED = {
 LONG = 60.0
 """Seconds for what takes one or two on a machine with nothing else to do."""
 
+BOTH = pytest.mark.parametrize("dataplane", ["builtin", pytest.param("haproxy", marks=pytest.mark.slow)])
+PROXY: dict[str, list[bytes]] = {"builtin": [], "haproxy": [b"/usr/sbin/haproxy"]}
+"""The programs of a data plane."""
 
 VARIES = ((r"-[0-9a-z]{5}\b", "-#"), (r"\d+(\.\d+)?[smh]?", "#"), (r" +", " "))
 """Names of replicas, numbers and the width of columns."""
@@ -63,11 +67,22 @@ class Trial(NamedTuple):
 
 
 @contextmanager
-def trial(place: Path, log: Path) -> Iterator[Trial]:
-    """What `make run` starts, writing to ``log``; everything answers when this begins, and nothing runs after it."""
+def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]:
+    """What `make run` starts, writing to ``log``; everything answers when this begins, and nothing runs after it.
+
+    The data plane is that of a machine with a HAProxy, or with one that does not run.
+    """
     command = [sys.executable, "-m", "reconciler.demo", str(place)]
+    found = {"PATH": os.environ["PATH"]}
+    if dataplane == "builtin":
+        (broken := log.parent / "bin" / "haproxy").parent.mkdir(exist_ok=True)
+        broken.write_text("#!/bin/sh\nexit 1\n")
+        broken.chmod(0o755)
+        found["PATH"] = f"{broken.parent}:{found['PATH']}"
+    else:
+        tool("haproxy", "haproxy")
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment(log.parent), stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, env=environment(log.parent, **found), stdout=out, stderr=subprocess.STDOUT)
     first = Trial(place, process, log)
     try:
         until(lambda: first.named().keys() >= SERVED or process.poll() is not None, LONG)
@@ -83,11 +98,12 @@ def trial(place: Path, log: Path) -> Iterator[Trial]:
 
 
 def running(place: Path) -> list[bytes]:
-    """Every process of the trial's replicas, by the name of its program."""
-    found = []
+    """Every process of the trial's replicas and of its HAProxy, by the name of its program."""
+    found, root = [], place / "state" / "host"
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if os.fsencode(place / "state" / "host") in (folder / "environ").read_bytes():
+            environ = (folder / "environ").read_bytes()
+            if (folder / "cwd").readlink().is_relative_to(root) or os.fsencode(root) in environ:
                 found.append((folder / "cmdline").read_bytes().split(b"\0")[0].split()[0])
     return found
 
@@ -106,9 +122,11 @@ def fetched(url: str, body: bytes | None = None) -> str:
     return text
 
 
-def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path) -> None:
-    with trial(tmp_path / "a trial", tmp_path / "log") as first:
-        assert sorted(set(running(first.place))) == [b"/usr/bin/python3", b"reconciler:"]
+@BOTH
+def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path, dataplane: str) -> None:
+    with trial(tmp_path / "a trial", tmp_path / "log", dataplane) as first:
+        programs = {b"/usr/bin/python3", b"reconciler:", *PROXY[dataplane]}
+        assert {*running(first.place)} == programs
         assert first.page().count("<h1>Shop in") == 2
         assert len(first.printed()) == sum(len(lines) for _, lines in STEPS)
         output = typed("\n".join(first.printed()), tmp_path, tmp_path)
@@ -137,11 +155,11 @@ def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_trial_goes_on_where_it_was(tmp_path: Path) -> None:
-    with trial(tmp_path / "trial", tmp_path / "log") as first:
+    with trial(tmp_path / "trial", tmp_path / "log", "haproxy") as first:
         fetched(first.named()["shop/api at gcp-us-east1"] + "/orders", b"two cups")
         assert first.ended(signal.SIGTERM) == 0
         assert running(first.place) == []
-    with trial(first.place, first.log) as again:
+    with trial(first.place, first.log, "haproxy") as again:
         assert "two cups" in again.page()
         happened = typed("\n".join([*again.printed()[:2], "reconciler events"]), tmp_path, tmp_path)
         table = typed("\n".join([*again.printed()[:2], "reconciler top -o json"]), tmp_path, tmp_path)
@@ -165,12 +183,14 @@ def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None
         assert first.named()["shop/web at gcp-us-east1"] == page
 
 
-def test_the_documented_command_ends_the_programs_of_a_killed_trial(tmp_path: Path) -> None:
+@BOTH
+def test_the_documented_command_ends_the_programs_of_a_killed_trial(tmp_path: Path, dataplane: str) -> None:
     (script,) = [block for block in blocks((ROOT / "docs/host.md").read_text(), "sh") if "xargs" in block]
-    with trial(tmp_path / "trial", tmp_path / "log") as first:
+    with trial(tmp_path / "trial", tmp_path / "log", dataplane) as first:
         first.process.kill()
         first.process.wait()
-        assert len(running(first.place)) == 16
+        # A master and a worker at each location.
+        assert len(running(first.place)) == 16 + 4 * len(PROXY[dataplane])
         mine = script.replace("/var/lib/reconciler", str(first.place / "state")).replace("sleep 10", "sleep 0.1")
         subprocess.run(["bash", "-c", mine], check=True, timeout=LONG)
         assert running(first.place) == []

@@ -66,13 +66,21 @@ def served(name: str = "web", *, replicas: int = 2, command: str = "python3", ar
 
 
 class HostSite(Site):
-    """A site whose location ``here`` is this machine."""
+    """A site whose location ``here`` is this machine; without another setting, it has the built-in data plane."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
         # Tests lie where no other user gets to.
         host = {"defaultUser": "root", "terminationScale": 0.005, **settings.pop("host", {})}
         combined = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
         super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **combined)
+
+    def configure(self, **settings: Any) -> None:
+        """Change the settings. The start of a HAProxy costs more than most tests."""
+        if "locations" in settings:
+            bound = settings["locations"].items()
+            plain = {"dataplane": "builtin"}
+            settings["locations"] = {at: (plain if each["engine"] == "host" else {}) | each for at, each in bound}
+        super().configure(**settings)
 
     def replicas(self, name: str, location: str = "here") -> dict[str, Replica]:
         """The replicas of a workload as they are on disk, by name."""

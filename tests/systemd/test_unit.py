@@ -26,7 +26,7 @@ org: acme
 sources:
   - {name: main, url: /srv/git/manifests, branch: main, interval: 1s, status: {interval: 1s}}
 locations:
-  here: {engine: host}
+  here: {engine: host, dataplane: builtin}
 host: {terminationScale: 0.02}
 """
 DAEMON, REPLICAS = "reconciler.service", "reconciler-replicas.service"

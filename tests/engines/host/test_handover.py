@@ -124,7 +124,7 @@ def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None
 
 def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.05)
-    bound = {"here": LocationSettings(engine="host", runtime=AUTO)}
+    bound = {"here": LocationSettings("host", runtime=AUTO, dataplane="builtin")}
     settings = Settings("acme", (), tmp_path, locations=bound, podman=PodmanSettings(tmp_path / "no.sock"))
     assert runtime_of(settings, "here") == "process", "nothing is in use, and Podman does not answer"
     replica = tmp_path / "host" / "here" / "podman" / "shop" / "web" / "web-x"

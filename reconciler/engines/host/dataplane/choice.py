@@ -12,10 +12,11 @@ from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
+from reconciler.logs import log
 from reconciler.settings import Settings
 
 AUTO = "auto"
-"""In the settings of a location: HAProxy if the installed one does all that the built-in data plane does."""
+"""In the settings of a location, the default: HAProxy if the installed one does all that the built-in one does."""
 
 HAPROXY = HaproxyDataPlane.name
 
@@ -33,13 +34,24 @@ def dataplane_of(settings: Settings, location: str) -> str:
     if name != AUTO:
         return name
     program = find_program()
-    return HAPROXY if program is not None and program.complete else BuiltinDataPlane.name
+    return HAPROXY if program is not None and not program.defect else BuiltinDataPlane.name
+
+
+def unused_program(settings: Settings, location: str) -> str:
+    """Why ``auto`` does not use the installed HAProxy at ``location``; "" if it does, or if none is installed."""
+    bound = settings.locations.get(location)
+    program = find_program() if bound is not None and bound.dataplane == AUTO else None
+    if program is None or not program.defect:
+        return ""
+    return f"HAProxy {program.text} is installed and not used: {program.defect}"
 
 
 def make_dataplane(settings: Settings, location: str, root: Path, context: PlaneContext) -> DataPlane:
     """The data plane of ``location``, whose directory is ``root``."""
     if dataplane_of(settings, location) == HAPROXY:
         return HaproxyDataPlane(proxy_directory(root), Setup(location, _user(settings.host.default_user)), context)
+    if found := unused_program(settings, location):
+        log().warning("the built-in data plane is used", location=location, why=found)
     return BuiltinDataPlane(context)
 
 

@@ -23,6 +23,7 @@ REPLICA_PORTS = range(20000, 32000)
 """Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
 
 _decode = msgspec.json.Decoder(dict[str, int]).decode
+_LISTENS = "0A"
 _ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
 
 
@@ -60,6 +61,18 @@ def bindable(port: int, *, new: bool = False) -> bool:
     free even of those.
     """
     return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
+
+
+def listening_ports(proc: Path = Path("/proc")) -> set[int]:
+    """TCP ports of this host that a process listens on."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        path = proc / "self" / "net" / name
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            fields = line.split()
+            if fields[3] == _LISTENS:
+                found.add(int(fields[1].rpartition(":")[2], 16))
+    return found
 
 
 def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:

@@ -27,7 +27,7 @@ WEB = "workload/shop/web"
 async def daemon(bench: Bench, root: Path) -> AsyncIterator[HostEngine]:
     """One life of a daemon; what runs goes on after it."""
     host = HostSettings(termination_scale=0.0, default_user="root")
-    settings = Settings("acme", (), root, locations={"here": LocationSettings("host")}, host=host)
+    settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
     context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", ProcessRuntime(root / "here", "here", SystemClock(), limited=False))
     bench.engines["here"] = engine

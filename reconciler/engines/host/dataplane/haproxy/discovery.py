@@ -129,8 +129,8 @@ def find_master(directory: Path) -> int | None:
     return _at_socket(directory) or _in_file(directory)
 
 
-def retire(directory: Path) -> None:
-    """Let the HAProxy of a location end after its last connection, because another data plane takes its place.
+def retire(directory: Path, number: int = signal.SIGUSR1) -> None:
+    """Let the HAProxy of a location end after its last connection, or at once with the signal SIGTERM.
 
     Without its configuration, its unit does not start it again.
     """
@@ -140,7 +140,7 @@ def retire(directory: Path) -> None:
     if pid is not None:
         with suppress(ProcessLookupError):
             found = MasterProcess(pid)
-            found.signal(signal.SIGUSR1)
+            found.signal(number)
             found.close()
 
 

@@ -251,7 +251,7 @@ class HaproxyDataPlane:
         program = find_program()
         if program is None or not program.usable:
             oldest = ".".join(map(str, OLDEST))
-            found = f"only {program.text} is" if program is not None else "it is not"
+            found = f"only HAProxy {program.text} is" if program is not None else "it is not"
             message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
             raise EngineError(message, reason=Reason.PROXY_FAILED)
         location, user = self._setup.location, self._setup.user

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 
 import msgspec
@@ -40,29 +41,35 @@ class Program(msgspec.Struct, frozen=True):
         return self.version >= OLDEST
 
     @property
-    def complete(self) -> bool:
-        """Whether it does everything that the built-in data plane does."""
-        return self.usable and self.lua
+    def defect(self) -> str:
+        """What keeps it from all that the built-in data plane does; "" if nothing does."""
+        if not self.usable:
+            return f"{'.'.join(map(str, OLDEST))} or newer is needed"
+        return "" if self.lua else "it lacks Lua, so no request waits for the first replica"
 
 
 def find_program() -> Program | None:
-    """The installed HAProxy; None if there is none. Blocks for some milliseconds at the first call for a file."""
-    path = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:{SEARCH}")
+    """The installed HAProxy; None if there is none. One that does not run has version 0.0.
+
+    Blocks for some milliseconds at the first call for a file.
+    """
+    # An empty entry would be the working directory.
+    path = shutil.which("haproxy", path=":".join(filter(None, (os.environ.get("PATH"), SEARCH))))
     return _inspect(path, os.stat(path).st_mtime_ns) if path else None
 
 
 @cache
-def _inspect(path: str, _changed: int) -> Program | None:
-    try:
-        done = subprocess.run([path, "-vv"], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = _VERSION.search(done.stdout)
+def _inspect(path: str, _changed: int) -> Program:
+    printed = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        words = [path, "-vv"]
+        printed = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False).stdout
+    match = _VERSION.search(printed)
     if match is None:
-        return None
+        return Program(path, (0, 0), "of an unknown version", lua=False, tls=False)
     version = (int(match[1]), int(match[2]))
-    text, tls = f"{match[1]}.{match[2]}{match[3]}", re.search(r"Built with \S*SSL", done.stdout) is not None
-    return Program(path, version, text, "Built with Lua" in done.stdout, tls)
+    text, tls = f"{match[1]}.{match[2]}{match[3]}", re.search(r"Built with \S*SSL", printed) is not None
+    return Program(path, version, text, "Built with Lua" in printed, tls)
 
 
 def limitations(service: Service, program: Program | None, *, outside: bool) -> Iterator[str]:

@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
-from reconciler.engines.host.dataplane.choice import dataplane_of, end_former
+from reconciler.engines.host.dataplane.choice import dataplane_of, end_former, make_dataplane, unused_program
+from reconciler.engines.host.dataplane.haproxy import program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.program import find_program, limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
@@ -43,28 +46,70 @@ def versioned(path: Path, text: str) -> None:
     script(path, f"cat <<'END'\n{text}END")
 
 
+def settings_in(path: Path) -> Settings:
+    """A location for each data plane; ``here`` names none."""
+    bound = {name: LocationSettings("host", dataplane=name) for name in ("auto", "haproxy", "builtin")}
+    return Settings("acme", (), path, locations={"here": LocationSettings("host"), **bound})
+
+
 @pytest.mark.parametrize(
-    ("text", "chosen"), [(NEW, "haproxy"), (OLD, "builtin"), (PLAIN, "builtin"), ("something else\n", "builtin")]
+    ("text", "chosen", "why"),
+    [
+        (NEW, "haproxy", ""),
+        (OLD, "builtin", "HAProxy 2.4.3 is installed and not used: 2.6 or newer is needed"),
+        (
+            PLAIN,
+            "builtin",
+            "HAProxy 2.6.12-1+deb12u4 is installed and not used: it lacks Lua, so no request waits for the first "
+            "replica",
+        ),
+        (
+            "something else\n",
+            "builtin",
+            "HAProxy of an unknown version is installed and not used: 2.6 or newer is needed",
+        ),
+    ],
 )
-def test_auto_takes_haproxy_if_it_does_all_that_is_needed(
-    tmp_path: Path, install: Path, text: str, chosen: str
+def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
+    tmp_path: Path, install: Path, text: str, chosen: str, why: str
 ) -> None:
     versioned(install, text)
-    bound = {name: LocationSettings("host", dataplane=name) for name in ("auto", "haproxy", "builtin")}
-    settings = Settings("acme", (), tmp_path, locations=bound)
-    assert dataplane_of(settings, "auto") == chosen
-    assert dataplane_of(settings, "haproxy") == "haproxy"
-    assert dataplane_of(settings, "builtin") == "builtin"
+    settings = settings_in(tmp_path)
+    names = ("here", "auto", "haproxy", "builtin")
+    assert [dataplane_of(settings, name) for name in names] == [chosen, chosen, "haproxy", "builtin"]
+    assert [unused_program(settings, name) for name in names] == [why, why, "", ""]
+    ports = ServicePorts(tmp_path / "ports.json", settings.host)
+    context = PlaneContext(ports, settings.host.hold, SystemClock(), list, list, list)
+    with capture_logs() as lines:
+        assert make_dataplane(settings, "here", tmp_path, context).name == chosen
+    assert [each["why"] for each in lines] == [why] * bool(why)
+
+
+@pytest.mark.parametrize("broken", ["exit 1", "kill -SEGV $$"])
+def test_auto_passes_over_a_haproxy_that_does_not_run(tmp_path: Path, install: Path, broken: str) -> None:
+    script(install, broken)
+    assert dataplane_of(settings_in(tmp_path), "here") == "builtin"
+    assert unused_program(settings_in(tmp_path), "here").startswith("HAProxy of an unknown version is installed")
+
+
+def test_auto_without_haproxy_is_the_built_in_data_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(program, "SEARCH", "")
+    assert find_program() is None
+    assert dataplane_of(settings_in(tmp_path), "here") == "builtin"
+    assert unused_program(settings_in(tmp_path), "here") == ""
 
 
 def test_facts_of_the_program_are_read(install: Path) -> None:
     versioned(install, NEW)
     found = find_program()
     assert found is not None
-    assert (found.version, found.text, found.lua, found.complete) == ((3, 0), "3.0.1-1", True, True)
+    assert (found.version, found.text, found.lua, found.defect) == ((3, 0), "3.0.1-1", True, "")
 
 
-@pytest.mark.parametrize(("text", "why"), [(OLD, "only 2.4.3 is installed"), ("", "it is not installed")])
+@pytest.mark.parametrize(
+    ("text", "why"), [(OLD, "only HAProxy 2.4.3 is"), ("", "only HAProxy of an unknown version is installed")]
+)
 def test_without_a_usable_haproxy_workloads_have_the_reason(tmp_path: Path, install: Path, text: str, why: str) -> None:
     versioned(install, text)
 
