@@ -10,7 +10,7 @@ READING = {
     "get": {"kind", "name", "gvc", "output"},
     "describe": {"key"},
     "events": {"key", "follow", "last", "output"},
-    "logs": {"query", "follow", "since", "until", "limit", "location", "output"},
+    "logs": {"query", "follow", "since", "until", "limit", "location", "replica", "output"},
     "top": {"gvc", "once", "interval", "output"},
     "snapshots": {"key", "output"},
     "history": {"source", "last", "output"},

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.records.store import Records
 
 _NAMED = 10
-"""The most workloads, or locations, named when the query matches no stream."""
+"""The most workloads, replicas, or locations, named when the query matches no stream."""
 
 
 class LogOptions(NamedTuple):
@@ -31,6 +31,14 @@ class LogOptions(NamedTuple):
     until: float | None = None
     limit: int = 100
     location: str | None = None
+    replica: str | None = None
+
+    @property
+    def selection(self) -> LogQuery:
+        """The query, of one replica only if that is wanted."""
+        if self.replica is None:
+            return self.query
+        return LogQuery((*self.query.matchers, Matcher("replica", "=", self.replica)), self.query.filters)
 
 
 class Bounds(NamedTuple):
@@ -72,7 +80,7 @@ class LogReader:
         def lines_of(block: Block) -> Sequence[bytes]:
             return select(options.query, block)
 
-        self._search = Search(self._places, bounds.streams(options.query.selects), bounds.lines(lines_of))
+        self._search = Search(self._places, bounds.streams(options.selection.selects), bounds.lines(lines_of))
 
     def newest(self) -> list[Line]:
         """The newest lines, at most as many as the limit."""
@@ -132,6 +140,8 @@ class LogReader:
             return "there are no logs on this host"
         if location is not None and location not in {stream.location for stream in there}:
             found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
+        elif replicas := {each.replica for each in there if self._options.query.selects(each.labels())}:
+            found, begin = replicas, f"the query selects no logs of {self._options.replica}"
         else:
             found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query selects no logs"
         return f"{begin}; there are logs of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"

@@ -36,6 +36,7 @@ _HEALTH_COLOURS = {
     "Unhealthy": "red",
     "Unknown": "grey",
 }
+_EXECUTION_COLOURS = {"Active": "yellow", "Success": "green", "Failure": "red", "Invalid": "red", "Removed": "grey"}
 
 
 def resource_table(found: Iterable[ResourceFacts], colour: bool) -> str:
@@ -81,6 +82,8 @@ def resource_sections(facts: ResourceFacts, events: Iterable[Event], colour: boo
     yield "Locations", _indented(list(_places(facts)), colours)
     replicas = [row for record in facts.records for row in _replicas(record)]
     yield "Replicas", _indented(replicas, {"ready": "green", "not ready": "yellow"} if colour else None)
+    executions = [row for record in facts.records for row in _executions(record)]
+    yield "Executions", _indented(executions, _EXECUTION_COLOURS if colour else None)
     yield "No effect", _indented(lacking)
     yield "Failures", _indented(list(_failures(facts)))
     fields = {name: value for name, value in _body(facts).items() if name not in ("kind", "name", "gvc")}
@@ -158,6 +161,22 @@ def _replicas(record: Record) -> Iterator[tuple[str, ...]]:
             f"{restarts} restart{'' if restarts == 1 else 's'}",
             ports,
             " ".join(each["message"].split()),
+        )
+
+
+def _executions(record: Record) -> Iterator[tuple[str, ...]]:
+    """A row for each execution of a cron workload: name, place, version, status, begin, end, message."""
+    status = msgspec.json.decode(record.state).get("status")
+    for each in status.get("jobExecutions", ()) if isinstance(status, dict) else ():
+        messages = (condition["message"] or condition["reason"] for condition in each["conditions"])
+        yield (
+            each["name"],
+            record.location,
+            f"version {each['workloadVersion']}",
+            each["status"],
+            each["startTime"],
+            each["completionTime"] or "-",
+            " ".join("; ".join(messages).split()),
         )
 
 

@@ -180,6 +180,23 @@ def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     assert places[1].endswith("no longer bound here, so not observed")
 
 
+def test_describe_shows_the_executions_of_a_cron_workload(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    times = {"startTime": "2026-01-01T00:01:00Z", "completionTime": "2026-01-01T00:01:30Z"}
+    failed = {"type": "Failed", "status": "True", "message": "main ended with 3 (Error)", "reason": "Error"}
+    ended = {"name": "api-29453761", "workloadVersion": 1, "status": "Failure", **times, "conditions": [failed]}
+    runs = {"name": "api-29453762", "workloadVersion": 2, "status": "Active", **times, "conditions": []}
+    state = {"status": {"jobExecutions": [ended, runs | {"completionTime": ""}]}}
+    with records.transaction():
+        records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))
+    output = here("describe", "workload/shop/api", cwd=tmp_path).out
+    begin, end = times["startTime"], times["completionTime"]
+    assert output.partition("\nExecutions\n")[2].partition("\n\n")[0].splitlines() == [
+        f"  api-29453761  aws-us-west-2  version 1  Failure  {begin}  {end}  main ended with 3 (Error)",
+        f"  api-29453762  aws-us-west-2  version 2  Active   {begin}  -",
+    ]
+
+
 def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
     shop(tmp_path).close()
     result = here("describe", "workload/shop/wep", cwd=tmp_path)

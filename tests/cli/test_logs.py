@@ -36,6 +36,9 @@ def location(tmp_path: Path) -> Location:
     return location
 
 
+REPLICAS = ("api-2", "web-1")
+
+
 def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
     result = here("logs", '{gvc="shop"}', cwd=tmp_path)
     assert (result.code, result.err) == (0, "")
@@ -55,6 +58,8 @@ def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
         (['{gvc="shop"}', "--since", "1h"], []),
         (['{gvc="shop"}', "--until", "1h", "--limit", "2"], ["GET / 200", "GET /x 404"]),
         (["workload/shop/web", "--location", "here", "--limit", "1"], ["GET /x 404"]),
+        (["gvc/shop", "--replica", "api-2"], ["connected", "error: no such table"]),
+        (['{gvc="shop"} |= "error"', "--replica", "api-2"], ["error: no such table"]),
         (['{container="side"}'], []),
     ],
     ids=" ".join,
@@ -101,6 +106,8 @@ def test_a_query_without_a_match_names_the_logs_that_exist(location: Location, t
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
     assert result == (1, "", f"{missing}; {there}")
     assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (0, "", there)
+    result = here("logs", "gvc/shop", "--replica", "web-9", cwd=tmp_path)
+    assert result == (0, "", f"the query selects no logs of web-9; there are logs of {', '.join(REPLICAS)}\n")
     result = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)
     assert result == (1, "", "error: there is no location 'hree'; did you mean here?\n")
     result = here("logs", "gvc/shop", "--location", "aws-us-west-2", cwd=tmp_path)
