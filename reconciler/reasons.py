@@ -102,6 +102,11 @@ class ConditionType(StrEnum):
         "only while it is true.")
     SCALING_UNKNOWN = ("ScalingUnknown",
         "The metric that a workload is scaled by has had no value for 30 s. Present only while it is true.")
+    EXECUTIONS_FAILING = ("ExecutionsFailing",
+        "At least the last three executions of a cron workload failed. Present only while it is true.")
+    EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
+        "An execution of a cron workload runs for so long that three scheduled times were skipped, or the last three "
+        "executions were replaced before they ended. Present only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -305,6 +310,17 @@ class Reason(StrEnum):
     EXECUTIONS_MISSED = ("ExecutionsMissed",
         _warning("Scheduled times passed while the daemon or the machine did not run, or the clock was set forward. "
                  "The newest one runs, and the message counts the others."))
+    EXECUTIONS_FAILING = ("ExecutionsFailing",
+        _resource("At least the last three executions of the cron workload failed, could not be started, or ran longer "
+                  "than their deadline.", "`reconciler logs KEY --replica NAME`, with the name in the message."),
+        _warning("The third execution in a row of a cron workload failed; the message has its failure."))
+    EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
+        _resource("An execution does not end: scheduled times are skipped, or each execution is replaced before that.",
+                  "See what it does; set `activeDeadlineSeconds`, or a schedule with longer intervals."),
+        _warning("Three scheduled times in a row of a cron workload were skipped, or three executions replaced before "
+                 "they ended."))
+    EXECUTIONS_RECOVERED = ("ExecutionsRecovered",
+        _normal("An execution of a cron workload succeeded after at least three that failed in a row."))
     DEADLINE_EXCEEDED = "DeadlineExceeded", _replica("The execution ran longer than `activeDeadlineSeconds`.")
     POST_START_FAILED = ("PostStartFailed",
         _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))

@@ -18,6 +18,7 @@ from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
 from reconciler.engines.host.decisions.availability import is_being_deleted
+from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
 from reconciler.engines.host.ephemeral_storage import EphemeralStorage
@@ -374,13 +375,13 @@ class HostEngine:
             address,
             self._scaling.unknown(key),
             self._publisher.domain_endpoints(key),
-            self._executions(key),
+            *self._executions(key),
         )
 
-    def _executions(self, key: Key) -> tuple[Execution, ...]:
+    def _executions(self, key: Key) -> tuple[tuple[Execution, ...], tuple[ExecutionCondition, ...]]:
         controller = self._controller.workloads.get(key)
         found = controller.executions if controller is not None else None
-        return found.status() if found is not None else ()
+        return (found.status(), found.conditions()) if found is not None else ((), ())
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)

@@ -17,6 +17,7 @@ from reconciler.engines.deployment import (
     WorkloadStatus,
 )
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
+from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
@@ -62,7 +63,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
     set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload,
     ``scaling_unknown`` why nothing scales it, ``domain_endpoints`` its addresses by domains. ``images`` are None where
-    nothing runs from images. ``executions`` are those of a cron workload.
+    nothing runs from images. ``executions`` are those of a cron workload, with ``execution_conditions``.
     """
 
     place: DeploymentTarget
@@ -78,6 +79,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     scaling_unknown: str = ""
     domain_endpoints: tuple[str, ...] = ()
     executions: tuple[Execution, ...] = ()
+    execution_conditions: tuple[ExecutionCondition, ...] = ()
 
 
 def workload_status(
@@ -218,6 +220,8 @@ def _conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
         yield DeploymentCondition(
             ConditionType.SCALING_UNKNOWN, "True", Reason.SCALING_UNKNOWN, context.scaling_unknown
         )
+    for each in context.execution_conditions:
+        yield DeploymentCondition(each.type, "True", each.reason, each.message)
 
 
 def _memory(amount: int) -> str:

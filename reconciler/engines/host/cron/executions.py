@@ -14,16 +14,12 @@ from msgspec.structs import replace
 
 from reconciler.engines.deployment import Execution
 from reconciler.engines.host.decisions.actions import Decision, soonest
-from reconciler.engines.host.decisions.cron import (
-    Events,
-    ExecutionEntry,
-    ExecutionLog,
-    ExecutionState,
-    add_due,
-    add_run,
-    next_due,
+from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
+from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
+from reconciler.engines.host.decisions.execution_results import (
+    ExecutionCondition,
+    execution_conditions,
     record_results,
-    record_start,
 )
 from reconciler.engines.host.decisions.executions import decide_executions
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
@@ -118,6 +114,10 @@ class Executions:
     def status(self) -> tuple[Execution, ...]:
         """The executions for the status of the deployment, oldest first."""
         return tuple(map(_shown, self.log.entries))
+
+    def conditions(self) -> tuple[ExecutionCondition, ...]:
+        """What is wrong with the executions."""
+        return execution_conditions(self.log)
 
     def _write(self, log: ExecutionLog, events: Events) -> None:
         if log != self.log:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reconciler.engines.host.decisions.actions import Action, Create, Decision, StopReplica, soonest
-from reconciler.engines.host.decisions.cron import ExecutionLog, ExecutionState, is_finished, restarts
+from reconciler.engines.host.decisions.execution_log import ExecutionLog, ExecutionState
+from reconciler.engines.host.decisions.execution_results import is_finished, restarts
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing

@@ -1,0 +1,79 @@
+"""The log of the executions of one cron workload, as a value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.engines.run_command import ContainerOverride
+from reconciler.reasons import Reason
+
+Events = list[tuple[Reason, str]]
+
+
+class ExecutionState(StrEnum):
+    """The status of an execution (docs/platform/workload.md#executions)."""
+
+    INVALID = "Invalid"
+    ACTIVE = "Active"
+    SUCCESS = "Success"
+    FAILURE = "Failure"
+    REMOVED = "Removed"
+
+
+class ExecutionEntry(msgspec.Struct, frozen=True):
+    """One execution. ``started`` and ``completed`` are in seconds since the epoch, ``completed`` is 0 while it runs.
+
+    ``boot`` is the boot id of the machine when it began. ``on_demand`` executions ignore the concurrency policy;
+    ``command_id`` is the command that requested one. ``due`` is when it should start, in seconds since the epoch.
+    """
+
+    name: str
+    version: int
+    started: float
+    state: ExecutionState = ExecutionState.ACTIVE
+    completed: float = 0.0
+    reason: str = ""
+    message: str = ""
+    boot: str = ""
+    on_demand: bool = False
+    overrides: tuple[ContainerOverride, ...] = ()
+    command_id: str = ""
+    due: float = 0.0
+
+
+class ExecutionLog(msgspec.Struct, frozen=True):
+    """The executions of one workload, oldest first.
+
+    ``checked`` is the last minute since the epoch that was handled under ``schedule``, which is "" while suspended.
+    ``skipped`` counts the times in a row that were skipped because an execution still ran, ``replaced`` the executions
+    in a row that were replaced before their end, ``failures`` those that failed in a row.
+    """
+
+    schedule: str = ""
+    checked: int = 0
+    skipped: int = 0
+    replaced: int = 0
+    failures: int = 0
+    entries: tuple[ExecutionEntry, ...] = ()
+
+    @property
+    def active(self) -> tuple[ExecutionEntry, ...]:
+        """The executions that have not ended."""
+        return tuple(each for each in self.entries if each.state is ExecutionState.ACTIVE)
+
+
+def ended(entry: ExecutionEntry, state: ExecutionState, reason: str, message: str, wall: float) -> ExecutionEntry:
+    """``entry`` after its end; the values of its overrides are not stored any longer."""
+    return replace(
+        entry, state=state, reason=str(reason), message=message, completed=max(wall, entry.started), overrides=()
+    )
+
+
+def trimmed(entries: tuple[ExecutionEntry, ...], limit: int) -> tuple[ExecutionEntry, ...]:
+    """``entries`` without the oldest ended ones beyond ``limit``."""
+    past = [each for each in entries if each.state is not ExecutionState.ACTIVE]
+    dropped = past[: max(0, len(past) - limit)]
+    return tuple(each for each in entries if each not in dropped)

@@ -1,0 +1,71 @@
+"""When executions of cron workloads are due, and how they end: a case for each transition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.decisions.cron import add_due
+from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog, ExecutionState
+from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
+from reconciler.engines.host.replica import Container, Ended, Phase, Replica, Run
+from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.run_command import ContainerOverride
+from reconciler.model.kinds.workload import Job, Options
+from reconciler.times import parse_time
+from tests.engines.host.decisions.reading import KEY
+from tests.support.cases import cases
+
+
+def seconds(text: str) -> float:
+    """``05:00``, ``05:00:10`` or with a date, in seconds since the epoch."""
+    at = text if "T" in text else f"2026-01-01T{text}"
+    return parse_time(f"{at}:00Z" if at.count(":") == 1 else f"{at}Z")
+
+
+def container(name: str, text: str) -> Container:
+    """``PHASE CODE REASON MESSAGE``."""
+    phase, code, reason, message = (*text.split(maxsplit=3), "", "", "")[:4]
+    last = Ended(int(code), 5.0, reason, message) if code else None
+    return Container(name, Phase(phase), started=1.0, last=last)
+
+
+@pytest.mark.parametrize("case", cases("host/executions.yaml"))
+def test_an_execution_ends_as_its_case_expects(case: dict[str, Any]) -> None:
+    entry = ExecutionEntry(
+        "web-1", 1, 100.0, boot=case.get("boot", "boot"), overrides=(ContainerOverride("main", args=("secret",)),)
+    )
+    containers = tuple(container(name, text) for name, text in case.get("containers", {}).items())
+    replica = Replica("web-1", KEY, 1, "", 0.0, containers, run=Run(restart=case.get("restart", False)))
+    if "reason" in case:
+        replica = msgspec.structs.replace(replica, ending=4.0, reason=case["reason"])
+    log = ExecutionLog(failures=case.get("failures", 0), entries=(entry,))
+    log, events = record_results(log, 5, [replica] if containers else [], 160.0, "boot")
+    [found] = log.entries
+    assert {"state": found.state, "reason": found.reason, "message": found.message} == case["result"]
+    assert [str(reason) for reason, _ in events] == case.get("events", [])
+    assert [f"{each.type}: {each.message}" for each in execution_conditions(log)] == case.get("conditions", [])
+    active = found.state is ExecutionState.ACTIVE
+    assert (found.completed, bool(found.overrides)) == ((0.0, True) if active else (160.0, False))
+
+
+@pytest.mark.parametrize("case", cases("host/due.yaml"))
+def test_what_is_due_is_what_its_case_expects(case: dict[str, Any]) -> None:
+    job, suspended = Job(case["schedule"], case.get("policy", "Forbid")), case.get("suspended", False)
+    wanted = WorkloadSpec(KEY, Type.CRON, 1, "d", "s", 0, (), Options(), suspended=suspended, job=job)
+    was = "" if suspended else case.get("was", job.schedule)
+    entries = tuple(ExecutionEntry(name, 1, seconds("00:00"), boot="boot") for name in case.get("active", []))
+    checked = int(seconds(case["checked"]) // 60)
+    log = ExecutionLog(was, checked, case.get("skipped", 0), case.get("replaced", 0), entries=entries)
+    log, events = add_due(log, wanted, seconds(case["now"]), "boot")
+    started = [f"web-{int(seconds(case['starts']) // 60)}"] if "starts" in case else []
+    removed = case.get("removed", [])
+    expected = [each for each in case.get("active", []) if each not in removed] + started
+    assert [each.name for each in log.active] == expected
+    assert [each.name for each in log.entries if each.state is ExecutionState.REMOVED] == removed
+    assert [f"{reason} {message}" for reason, message in events] == case.get("events", [])
+    assert [str(each.type) for each in execution_conditions(log)] == case.get("conditions", [])
+    assert msgspec.json.decode(msgspec.json.encode(log), type=ExecutionLog) == log
+    assert add_due(log, wanted, seconds(case["now"]), "boot") == (log, [])
