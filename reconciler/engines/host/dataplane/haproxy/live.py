@@ -17,6 +17,8 @@ since the time of a lower limit.
 _READY = ("UP", "no check")
 _COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "addr")
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\d+)$", re.MULTILINE)
+_FORMER_WORKERS = "# old workers"
+_WORKER = re.compile(r"^\d+ +worker ", re.MULTILINE)
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
 
 
@@ -111,6 +113,15 @@ class StatReader:
 def read_holds(text: str) -> dict[str, int]:
     """The entries in the output of ``show map``: held backends, each with the end of its hold."""
     return {name: int(end) for name, end in _ENTRY.findall(text)}
+
+
+def count_former_workers(text: str) -> int:
+    """The workers that take no new connections in the output of ``show proc``.
+
+    The master names them: /proc hides the processes of a HAProxy with more capabilities from the daemon.
+    """
+    _, _, rest = text.partition(_FORMER_WORKERS)
+    return len(_WORKER.findall(rest.partition("\n#")[0]))
 
 
 def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:

@@ -63,11 +63,6 @@ class Master:
         return self._found is not None and self._found.alive
 
     @property
-    def former_workers(self) -> int:
-        """The number of workers that take no new connections, and still have some."""
-        return max(len(procfs.children(self._found.pid)) - 1, 0) if self._found is not None else 0
-
-    @property
     def has_socket(self) -> bool:
         """Whether its socket is there."""
         return (self._directory / MASTER_SOCKET).exists()

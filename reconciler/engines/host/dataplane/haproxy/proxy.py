@@ -18,6 +18,7 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     StatReader,
     commands,
+    count_former_workers,
     hold_commands,
     read_holds,
 )
@@ -56,13 +57,15 @@ class _Refusal(NamedTuple):
 class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not run.
 
-    ``due`` is when a reload is permitted that has to wait; None if none waits.
+    ``due`` is when a reload is permitted that has to wait; None if none waits. ``former_workers`` is how many workers
+    take no new connections and still have some.
     """
 
     def __init__(self, master: Master, clock: Clock) -> None:
         self.live: dict[str, LiveBackend] = {}
         self.read_at = float("-inf")
         self.due: float | None = None
+        self.former_workers = 0
         self._lost = False
         self._refused: _Refusal | None = None
         self._failure: EngineError | None = None
@@ -99,10 +102,10 @@ class LiveProxy:
             self.live, self._digest, self._process = {}, "", ""
             return
         try:
-            facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS}")
+            facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS};show proc")
             self._silent_since = None
             self._master.trim_output()
-            self._holds = read_holds(facts)
+            self._holds, self.former_workers = read_holds(facts), count_former_workers(facts)
             info = dict(map(_parts, facts.splitlines()))
             self._digest, process = info.get("description", ""), info.get("pid", "")
             known = process == self._process and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
@@ -172,7 +175,7 @@ class LiveProxy:
 
         A failure is remembered until the next attempt. What else is wanted is brought to the process that runs.
         """
-        self.due = self._loaded_at + reload_pause(self._master.former_workers)
+        self.due = self._loaded_at + reload_pause(self.former_workers)
         if self._clock.monotonic() < self.due:
             return
         self._failure = None

@@ -10,6 +10,7 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     LiveServer,
     StatReader,
     commands,
+    count_former_workers,
     hold_commands,
     read_holds,
 )
@@ -31,6 +32,19 @@ shop:db,BACKEND,1,10,7,1,0,DOWN,,
 """
 
 
+PROCESSES = """\
+#<PID>          <type>          <reloads>       <uptime>        <version>
+1067            master          3 [failed: 0]   0d00h00m09s     2.6.12
+# workers
+1096            worker          0               0d00h00m01s     2.6.12
+# old workers
+1091            worker          1               0d00h00m05s     2.6.12
+1080            worker          2               0d00h00m07s     2.6.12
+# programs
+1070            worker          0               0d00h00m01s     -
+"""
+
+
 def wanted(*servers: Server) -> list[Backend]:
     """The workload with these servers."""
     return [Backend(Service(WEB, 8080), 18_000, servers)]
@@ -47,6 +61,12 @@ def test_the_state_is_read() -> None:
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(ValueError, match="pxname"):
         StatReader().read("# something,else\n")
+
+
+def test_workers_that_take_no_new_connections_are_counted() -> None:
+    assert count_former_workers(f"Name: HAProxy\n\n{PROCESSES}\n") == 2
+    assert count_former_workers(PROCESSES.replace("# old workers\n", "")) == 0
+    assert count_former_workers("") == 0
 
 
 @pytest.mark.parametrize(

@@ -492,7 +492,7 @@ def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Pa
             pass
         await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
         await plane.ready(await WebReplica("next").start())
-        assert plane.dataplane._master.former_workers >= 1
+        await until(lambda: plane.dataplane._proxy.former_workers)
         client.send(b"still here\n")
         assert await client.answer() == "still here"
         client.close()
