@@ -12,7 +12,7 @@ READING = {
     "events": {"key", "follow", "last", "output"},
     "logs": {"query", "follow", "since", "until", "limit", "location", "replica", "output"},
     "top": {"gvc", "once", "interval", "output"},
-    "snapshots": {"key", "output"},
+    "snapshots": {"key", "deleted", "output"},
     "history": {"source", "last", "output"},
     "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
 }

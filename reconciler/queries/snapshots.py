@@ -1,14 +1,18 @@
-"""The snapshots of volumes, as their volume sets were last observed."""
+"""The snapshots of volumes, as their volume sets were last observed, and the final ones of deleted volumes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.volumes import VolumeSnapshot, read_volumes
+from reconciler.engines.host.volumes.final import FinalSnapshots
+from reconciler.engines.host.volumes.protocol import DeletedVolume
+from reconciler.engines.volumes import Snapshot, VolumeSnapshot, read_volumes
 from reconciler.errors import RefusedError
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_present
 from reconciler.records.store import Records
+from reconciler.settings import Settings
 
 
 def list_snapshots(records: Records, key: Key | None) -> Sequence[VolumeSnapshot]:
@@ -16,9 +20,8 @@ def list_snapshots(records: Records, key: Key | None) -> Sequence[VolumeSnapshot
 
     Raises RefusedError if ``key`` is no volume set, and NotFoundError if there is no such volume set.
     """
+    _check_kind(key)
     if key is not None:
-        if key.kind is not Kind.VOLUMESET:
-            raise RefusedError(f"{key} is no volume set; only volume sets have snapshots")
         check_present(records, key)
     found = records.applied.items(Kind.VOLUMESET) if key is None else records.applied.get(key)
     return [
@@ -28,3 +31,28 @@ def list_snapshots(records: Records, key: Key | None) -> Sequence[VolumeSnapshot
         for volume in state.volumes
         for snapshot in sorted(volume.volume_snapshots, key=lambda each: each.created, reverse=True)
     ]
+
+
+def list_final_snapshots(settings: Settings, key: Key | None) -> Sequence[VolumeSnapshot]:
+    """The final snapshots of deleted volumes of ``key``, or of all, from the newest to the oldest.
+
+    Raises RefusedError if ``key`` is no volume set, and EngineError if a snapshot on this host cannot be read.
+    """
+    _check_kind(key)
+    found = [
+        VolumeSnapshot(each.volumeset, root.name, each.index, _final(each))
+        for root in list_paths(settings.state / "host", "*")
+        for each in FinalSnapshots(root).list()
+        if key in (None, each.volumeset)
+    ]
+    return sorted(found, key=lambda each: each.snapshot.created, reverse=True)
+
+
+def _final(volume: DeletedVolume) -> Snapshot:
+    stored = volume.snapshot
+    return Snapshot(volume.name, stored.created, stored.capacity, stored.expires, stored.tags)
+
+
+def _check_kind(key: Key | None) -> None:
+    if key is not None and key.kind is not Kind.VOLUMESET:
+        raise RefusedError(f"{key} is no volume set; only volume sets have snapshots")

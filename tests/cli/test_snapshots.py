@@ -8,9 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import FILE, Records
 from reconciler.times import iso
+from tests.support.clock import FakeClock
 from tests.support.desk import SETTINGS, CommandResult, here
 from tests.support.records import record
 
@@ -69,6 +73,23 @@ def test_snapshots_are_listed_from_the_newest(tmp_path: Path) -> None:
         "expires": None,
         "tags": {"team": "shop", "env": "prod"},
     }
+
+
+def test_final_snapshots_of_deleted_volumes_are_listed(tmp_path: Path) -> None:
+    shop(tmp_path)
+    store = VolumeStore(tmp_path / "state" / "host" / "here", "directory", FakeClock(time.time() - 2.5 * DAY))
+    store.open()
+    gone = Key(Kind.VOLUMESET, "shop", "gone")
+    attached = store.attach(VolumeId(gone, 1), VolumeSpec(20.0), "db-1", Owner())
+    (attached / "file").write_text("data")
+    store.detach(VolumeId(gone, 1), "db-1")
+    store.drop(gone, keep_final_snapshot=True)
+    [listed] = json.loads(run(tmp_path, "--deleted", "-o", "json").out)["items"]
+    assert (listed["key"], listed["location"], listed["volumeIndex"]) == ("volumeset/shop/gone", "here", 1)
+    table = run(tmp_path, "volumeset/shop/gone", "--deleted").out
+    line = f"volumeset/shop/gone here 1 {listed['name']} 2d 20 GB never -"
+    assert table.splitlines()[1].split() == line.split()
+    assert run(tmp_path, "volumeset/shop/data", "--deleted").err == "there are no snapshots\n"
 
 
 def test_only_volume_sets_that_exist_have_snapshots(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.desk import DB
+from tests.support.host_sandbox import host_site
 from tests.support.sandbox import GVC, Site, eventually
 
 DATA = "volumeset/shop/data"
@@ -25,18 +26,47 @@ def test_the_daemon_performs_commands_while_others_wait_for_it(tmp_path: Path) -
     site = Site(tmp_path, {"shop/gvc.yaml": GVC, "shop/db.yaml": DB})
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
-        eventually(lambda: f"{DATA}@here" in site.recorded(), "the volume set is applied")
-        runs = len(daemon.logged("reconciled"))
+        eventually(lambda: daemon.logged("reconciled"), "the volume set is applied, and its run has ended")
         done = site.run(*snapshot("first"))
         assert done.returncode == 0, done
         assert "createVolumeSnapshot at here: completed: the snapshot first of volume 0 is taken" in done.stdout
         taken = site.run(*snapshot("first"))
         assert (taken.returncode, "failed: SnapshotExists: volume 0 has a snapshot first" in taken.stdout) == (1, True)
         assert snapshots(site) == ["first"]
-        assert len(daemon.logged("reconciled")) == runs, "a command runs no source"
+        assert len(daemon.logged("reconciled")) == 1, "a command runs no source"
     waiting = site.run(*snapshot("second"), "--timeout", "0.1")
     assert (waiting.returncode, "no daemon runs" in waiting.stdout) == (0, True)
     with site.daemon():
         eventually(lambda: snapshots(site) == ["first", "second"], "the new daemon performs it")
     listed = json.loads(site.run("command", DATA, "-o", "json").stdout)["items"]
     assert [each["lifecycleStage"] for each in listed] == ["completed", "failed", "completed"]
+
+
+CRON = {
+    "kind": "workload",
+    "name": "job",
+    "gvc": "shop",
+    "spec": {
+        "type": "cron",
+        "containers": [{"name": "main", "image": "none", "command": "sh", "args": ["-c", "test ${#TOKEN} = 7"]}],
+        "job": {"schedule": "0 0 29 2 *"},
+    },
+}
+
+
+def test_an_execution_on_demand_gets_its_variables_and_no_list_shows_them(tmp_path: Path) -> None:
+    job = "workload/shop/job"
+    (tmp_path / "spec.yaml").write_text("containerOverrides: [{name: main, env: [{name: TOKEN, value: hunter2}]}]")
+    with host_site(tmp_path, {"shop/job.yaml": json.dumps(CRON)}) as site, site.daemon():
+        eventually(lambda: f"{job}@here" in site.recorded(), "the workload is applied")
+        started = site.run("command", job, "runCronWorkload", "--spec", str(tmp_path / "spec.yaml"))
+        assert started.returncode == 0, started
+        name = started.stdout.split()[-1]
+
+        def execution() -> str:
+            status = json.loads(site.recorded()[f"{job}@here"].state)["status"]
+            return next((each["status"] for each in status["jobExecutions"] if each["name"] == name), "")
+
+        eventually(lambda: execution() == "Success", "the execution ends well and is recorded")
+        shown = [site.run(*words).stdout for words in (("command", job), ("events", job), ("describe", job))]
+        assert "hunter2" not in "".join([*shown, (tmp_path / "daemon.log").read_text()])

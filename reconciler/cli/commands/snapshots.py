@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: reconciler snapshots volumeset/shop/data")
 @click.argument("key", required=False, callback=parse_key)
+@click.option("--deleted", is_flag=True, help="The final snapshots of deleted volumes instead.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
-def command(settings_file: Path, key: Key | None, output: str) -> None:
+def command(settings_file: Path, key: Key | None, deleted: bool, output: str) -> None:
     """List the snapshots of the volume set KEY, or of all volume sets, as they were last observed.
 
-    `reconciler command` takes, deletes and restores them.
+    `reconciler command` takes, deletes and restores them. --deleted lists what `createFinalSnapshot` retained of
+    volumes that were deleted on this host.
     """
     from reconciler.cli.output.printing import echo_json
     from reconciler.clock import SystemClock
-    from reconciler.queries.snapshots import list_snapshots
+    from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
     from reconciler.render.snapshots import snapshot_document, snapshot_table
 
-    found = list_snapshots(read_records(load(settings_file)), key)
+    settings = load(settings_file)
+    records = read_records(settings)
+    found = list_final_snapshots(settings, key) if deleted else list_snapshots(records, key)
     if output == "json":
         echo_json({"items": [snapshot_document(each) for each in found]})
         return
