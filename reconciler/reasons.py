@@ -460,6 +460,8 @@ class Reason(StrEnum):
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
     SNAPSHOT_DAMAGED = "SnapshotDamaged", _other("The data of a snapshot do not match its checksum.")
+    FREEZE_TIMEOUT = ("FreezeTimeout",
+        _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
     HOST_DISK_LOW = ("HostDiskLow",
         _other("The disk of the volumes has less free than `host.diskReserve`; the message names what makes room."))
     # fmt: on

@@ -53,6 +53,9 @@ tools)
     need haproxy command_exists haproxy
     need pebble command_exists pebble
     need fuse3 command_exists fusermount3
+    need e2fsprogs command_exists mke2fs
+    need xfsprogs command_exists mkfs.xfs
+    need btrfs-progs command_exists mkfs.btrfs
     # A Podman of a user who is not root needs them, and such a user.
     need uidmap command_exists newuidmap
     need slirp4netns command_exists slirp4netns

@@ -31,8 +31,6 @@ EXCEPTIONS = {
     "reconciler/decode/worker.py": "a program of its own, which has to replace classes before it imports the rest",
     "reconciler/engines/host/decisions/rollout.py": "one pure decision a module, tested by itself",
     "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",
-    "reconciler/engines/host/volumes/directory.py": "one backend a module",
-    "reconciler/engines/host/volumes/programs.py": "every backend runs programs",
     "reconciler/engines/host/volumes/trees.py": "two backends store trees",
     "reconciler/engines/host/runtimes/process/launcher.py": "a program of its own, run by its path",
 }

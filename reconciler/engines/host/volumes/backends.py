@@ -2,33 +2,119 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from reconciler.engines.host.disk.directories import make_traversable
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.directory import DirectoryBackend
-from reconciler.engines.host.volumes.layout import VolumeRecord
+from reconciler.engines.host.volumes.image import ImageBackend
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.programs import find_program
 from reconciler.engines.host.volumes.protocol import Backend, BackendName, VolumeSpec
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+_AUTO = "auto"
+_PROGRAMS = {
+    BackendName.IMAGE_EXT4: ("mke2fs", "e2fsck", "resize2fs", "e2undo"),
+    BackendName.IMAGE_XFS: ("mkfs.xfs",),
+}
+_PROBE = "volume-probe"
+_PROBE_CAPACITY = 1 / 512
+_IMAGES = (BackendName.IMAGE_EXT4, BackendName.IMAGE_XFS)
 
 
 class Backends:
     """All backends. ``setting`` is auto or the BackendName for new volumes."""
 
     def __init__(self, root: Path, setting: str) -> None:
-        self._all: dict[BackendName, Backend] = {BackendName.DIRECTORY: DirectoryBackend()}
+        self._images = (ImageBackend("ext4"), ImageBackend("xfs"))
+        images = zip(_IMAGES, self._images, strict=True)
+        self._all: dict[str, Backend] = {BackendName.DIRECTORY: DirectoryBackend(), **dict(images)}
         self._setting = setting
         self._root = root
+        self._missing = dict.fromkeys(map(str, _IMAGES), "it was not tried")
 
     def probe(self) -> tuple[str, ...]:
         """Find out which backends work on this host; return what an operator must know."""
-        return ("volumes are directories, which do not enforce their capacity",)
+        refusal = "" if self._setting == BackendName.DIRECTORY else self._find_refusal()
+        self._missing = {str(name): refusal or _lacking_programs(name) for name in _IMAGES}
+        lacking = {name: reason for name, reason in self._missing.items() if reason}
+        if self._setting == _AUTO:
+            return tuple(
+                f"new volumes that would be {name} are directories, which do not enforce their capacity: {reason}"
+                for name, reason in lacking.items()
+            )
+        return (f"no volume can be created: {lacking[self._setting]}",) if self._setting in lacking else ()
 
-    def choose(self, wanted: VolumeSpec) -> BackendName:  # noqa: ARG002
-        """The backend of a new volume."""
-        return BackendName.DIRECTORY
+    def choose(self, wanted: VolumeSpec) -> str:
+        """The backend of a new volume. Raises EngineError if the one of the setting does not work on this host."""
+        if self._setting != _AUTO:
+            if reason := self._missing.get(self._setting, ""):
+                raise EngineError(
+                    f"host.volumes is {self._setting}, which does not work on this host: {reason}",
+                    reason=Reason.VOLUME_UNAVAILABLE,
+                )
+            return self._setting
+        name = f"image-{wanted.file_system}"
+        return BackendName.DIRECTORY if self._missing[name] else name
 
-    def named(self, name: BackendName) -> Backend:
-        """The backend ``name``."""
-        return self._all[name]
+    def named(self, name: str) -> Backend:
+        """The backend ``name``. Raises EngineError if there is none."""
+        try:
+            return self._all[name]
+        except KeyError:
+            raise EngineError(
+                f"the volume has the backend {name!r}, which this version does not have: install the version that "
+                "created it",
+                reason=Reason.VOLUME_UNAVAILABLE,
+            ) from None
 
     def of(self, record: VolumeRecord) -> Backend:
-        """The backend of a volume with ``record``."""
-        return self.named(BackendName(record.backend))
+        """The backend of a volume with ``record``. Raises EngineError."""
+        return self.named(record.backend)
+
+    def _find_refusal(self) -> str:
+        """Why no image can be mounted on this host; empty if that works."""
+        if os.geteuid() != 0:
+            return "the daemon is not root, so it cannot mount images"
+        if not _sees_mounts_of_host():
+            return (
+                "the daemon has a mount namespace of its own, so containers would not see its mounts: remove what "
+                "gives it one from its systemd unit"
+            )
+        return _lacking_programs(BackendName.IMAGE_EXT4) or self._try()
+
+    def _try(self) -> str:
+        """Mount a small ext4; what stands in its way is in the way of XFS too, whose images cannot be small."""
+        top = self._root / _PROBE
+        files = VolumeFiles(top, "probe", "probe", "0")
+        record = VolumeRecord(BackendName.IMAGE_EXT4, _PROBE_CAPACITY, VolumeState.CREATING, "ext4")
+        tested = self._images[0]
+        try:
+            tested.detach(files)
+            remove(top)
+            make_traversable(top)
+            for each in self._images:
+                each.probe(top)
+            tested.create(files, record)
+            tested.detach(files)
+            remove(top)
+        except (OSError, EngineError) as error:
+            return f"an image cannot be mounted: {error}"
+        return ""
+
+
+def _lacking_programs(name: BackendName) -> str:
+    lacking = [each for each in _PROGRAMS[name] if find_program(each) is None]
+    return f"these programs are not installed: {', '.join(lacking)}" if lacking else ""
+
+
+def _sees_mounts_of_host() -> bool:
+    """Whether this process is in the mount namespace of process 1: a copy of that has other ids of mounts."""
+    try:
+        return kernel.mount_ids("1").get("/") == kernel.mount_ids("self").get("/")
+    except OSError:
+        return False

@@ -39,6 +39,10 @@ class DirectoryBackend:
         """Always: only the lock decides."""
         return True
 
+    def is_in_use(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Always, while it is locked."""
+        return True
+
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:  # noqa: ARG002
         """Succeed: there is no limit."""
         return True
@@ -65,6 +69,10 @@ class DirectoryBackend:
     def digest(self, stored: Path) -> str:
         """A checksum of the tree."""
         return digest_tree(stored)
+
+    def size(self, stored: Path) -> int:
+        """Bytes of all files on the disk."""
+        return tree_size(stored)
 
     def copy_size(self, stored: Path) -> int:
         """All of it: whether blocks can be shared is not known before."""

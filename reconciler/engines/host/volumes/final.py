@@ -38,7 +38,7 @@ class FinalSnapshots:
     def keep(self, backend: Backend, files: VolumeFiles, record: VolumeRecord, now: float) -> None:
         """Make the data of a detached volume its final snapshot. Raises OSError and EngineError."""
         data = backend.storage(files)
-        snapshot = StoredSnapshot("final", iso(now), record.capacity, backend.copy_size(data), backend.digest(data))
+        snapshot = StoredSnapshot("final", iso(now), record.capacity, backend.size(data), backend.digest(data))
         make_directory(files.final)
         write_durable(files.final / _VOLUME, msgspec.json.encode(record))
         write_snapshot(files.final, snapshot)

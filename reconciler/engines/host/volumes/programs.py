@@ -1,4 +1,4 @@
-"""Runs the programs that volumes need, none of which outlives the daemon."""
+"""Runs the programs that volumes need, which do not outlive the daemon."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -15,7 +15,7 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the programs are; PATH of the daemon need not have the directories of root."""
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C"}
 _NO_SPACE = os.strerror(errno.ENOSPC)
-DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 """A program that outlived a killed daemon would change files which the next daemon repairs."""
 
 
@@ -24,19 +24,28 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=_PATH)
 
 
-def start_program(command: Sequence[str | os.PathLike[str]], **streams: int) -> subprocess.Popen[bytes]:
-    """Start a program that dies with the calling thread. Raises EngineError if this host does not have it."""
+def start_program(
+    command: Sequence[str | os.PathLike[str]], *, survives: bool = False, **streams: int
+) -> subprocess.Popen[bytes]:
+    """Start a program that dies with the calling thread, or ``survives`` it.
+
+    Raises EngineError if this host does not have it.
+    """
     if find_program(os.fspath(command[0])) is None:
         raise EngineError(f"the program {command[0]} is not installed", reason=Reason.VOLUME_UNAVAILABLE)
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
-    return subprocess.Popen([*DIES_WITH_US, *command], env=_ENVIRONMENT, **options)  # type: ignore[call-overload,no-any-return]
+    begin = () if survives else _DIES_WITH_US
+    return subprocess.Popen([*begin, *command], env=_ENVIRONMENT, **options)  # type: ignore[call-overload,no-any-return]
 
 
-def run_program(*command: str | os.PathLike[str]) -> str:
-    """Run a program to its end and return its output. Raises OSError for a full disk, otherwise EngineError."""
+def run_program(*command: str | os.PathLike[str], accepted: Collection[int] = (0,)) -> str:
+    """Run a program to its end and return its output.
+
+    Raises OSError for a full disk, otherwise EngineError, for exit codes that are not ``accepted``.
+    """
     with start_program(command, stdout=subprocess.PIPE) as program:
         output, errors = program.communicate()
-    check_program(command[0], program.returncode, errors)
+    check_program(command[0], 0 if program.returncode in accepted else program.returncode, errors)
     return output.decode(errors="replace")
 
 

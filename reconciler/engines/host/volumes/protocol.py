@@ -109,6 +109,9 @@ class Backend(Protocol):
     def is_attached(self, files: VolumeFiles) -> bool:
         """Whether the data are available at ``files.path``."""
 
+    def is_in_use(self, files: VolumeFiles) -> bool:
+        """Whether anything, in any mount namespace, may use the data of a locked volume."""
+
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
         """Give the volume the recorded, larger capacity; return False if that needs a detach first."""
 
@@ -123,6 +126,9 @@ class Backend(Protocol):
 
     def digest(self, stored: Path) -> str:
         """A checksum of all data of a detached volume or of a copy."""
+
+    def size(self, stored: Path) -> int:
+        """Bytes of the disk that ``stored`` takes."""
 
     def copy_size(self, stored: Path) -> int:
         """Bytes of the disk that one more copy of ``stored`` needs."""

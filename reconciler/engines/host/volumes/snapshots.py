@@ -51,7 +51,7 @@ def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> Store
     with staging(backend, files, "snapshot") as staged:
         data = snapshot_data(staged)
         backend.copy(files, data)
-        size, checksum = backend.copy_size(data), backend.digest(data)
+        size, checksum = backend.size(data), backend.digest(data)
         complete = msgspec.structs.replace(planned, size=size, checksum=checksum)
         write_snapshot(staged, complete)
         make_directory(folder.parent)

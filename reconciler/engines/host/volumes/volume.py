@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -36,7 +35,7 @@ class Volume:
 
     def backend(self, record: VolumeRecord) -> Backend:
         """The backend that stores the volume."""
-        return self._backends.named(BackendName(record.backend))
+        return self._backends.of(record)
 
     def find(self) -> VolumeRecord | None:
         """The record; a volume without one is a directory from before there were records, or does not exist."""
@@ -102,7 +101,7 @@ class Volume:
         if record is not None and record.state is VolumeState.READY:
             return record if record.capacity else self._adopt(record, wanted)
         recreated = record is not None and (record.state is VolumeState.DELETED or record.recreated)
-        name = BackendName(record.backend) if record is not None and recreated else self._backends.choose(wanted)
+        name = record.backend if record is not None and recreated else self._backends.choose(wanted)
         backend = self._backends.named(name)
         file_system = backend.file_system(wanted.file_system)
         creating = VolumeRecord(name, wanted.capacity, VolumeState.CREATING, file_system, recreated)
@@ -133,9 +132,9 @@ class Volume:
     def remove_data(self, record: VolumeRecord) -> None:
         """Remove the data of the detached volume, but neither its record nor its snapshots."""
         backend = self.backend(record)
+        backend.detach(self.files)
         backend.remove(backend.storage(self.files))
-        with suppress(FileNotFoundError):
-            self.files.path.rmdir()  # the mount point of an image
+        remove(self.files.path)  # the mount point of an image
 
     def remove(self) -> None:
         """Remove the detached volume with all its snapshots."""
@@ -163,8 +162,10 @@ class Volume:
         for name in self.files.leftovers():
             name.unlink(missing_ok=True)
         if not self.holder:
-            self.files.remove_lock()
+            self.files.remove_lock()  # of a former boot
         reports = backend.recover(self.files, record, locked=bool(self.holder))
+        if not backend.is_in_use(self.files):
+            self.files.remove_lock()  # the crash interrupted an attach or a detach
         if record.state is VolumeState.CREATING:
             self._undo_creation(record)
         elif record.state is VolumeState.DELETED:

@@ -3,34 +3,64 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
+from typing import Self
+
+import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from tests.support.clock import FakeClock
+from tests.support.programs import only_root
 
 SET = Key.parse("volumeset/shop/data")
 VOLUME = VolumeId(SET, 0)
 ONE, OTHER = "workload/shop/db replica db-0", "workload/shop/db2 replica db2-0"
 OURS = Owner()
 NO_RESERVE = Reserve(0, 0)
+CAPACITIES = {"directory": 10, "image-ext4": 8 / 1024, "image-xfs": 304 / 1024}
+"""Backend → GB of a small volume; no XFS is smaller."""
+_ROOT = only_root("only root mounts images")
+IMAGES = tuple(pytest.param(name, marks=_ROOT) for name in CAPACITIES if name.startswith("image-"))
+ALL = ("directory", *IMAGES)
+"""For the parameters of fixtures."""
 
 
 class Disk:
     """A store with one ``setting``; its volumes are as small as their file systems allow."""
 
-    def __init__(self, root: Path, setting: str, capacity: float, reserve: Reserve = NO_RESERVE) -> None:
+    def __init__(self, root: Path, setting: str, reserve: Reserve = NO_RESERVE) -> None:
         self.root = root
         self.setting = setting
         self.clock = FakeClock()
         self.reserve = reserve
-        self.capacity = capacity
-        self.spec = VolumeSpec(capacity)
+        self.capacity = CAPACITIES[setting]
+        self.spec = VolumeSpec(self.capacity)
         self.reports: tuple[str, ...] = ()
         self.store = self.reopen()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for line in reversed(self.mounts()):
+            subprocess.run(["umount", "-l", line], check=True)
+
+    def mounts(self) -> list[str]:
+        """The mount points below the root."""
+        points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        return [point for point in points if point.startswith(f"{self.root}/")]
+
+    def leftovers(self) -> list[str]:
+        """Mounts, and images with a loop device."""
+        loops = [path.read_text().strip() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+        return self.mounts() + [path for path in loops if path.startswith(f"{self.root}/")]
 
     def reopen(self) -> VolumeStore:
         """What a new daemon finds."""
@@ -78,3 +108,9 @@ class Disk:
             for folder, folders, files in os.walk(self.root)
             for name in (*folders, *files)
         )
+
+
+def refused(caught: pytest.ExceptionInfo[EngineError], reason: Reason, *words: str) -> None:
+    """Check the reason of an error, and words of its message."""
+    assert caught.value.reason is reason
+    assert all(word in str(caught.value) for word in words), str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,18 +14,15 @@ from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
-from tests.engines.host.volumes.kit import ONE, OTHER, SET, VOLUME, Disk
+from tests.engines.host.volumes.kit import ALL, ONE, OTHER, SET, VOLUME, Disk, refused
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    """A store whose new volumes are directories."""
-    return Disk(tmp_path / "root", "directory", 10)
-
-
-def refused(caught: pytest.ExceptionInfo[EngineError], reason: Reason, *words: str) -> None:
-    assert caught.value.reason is reason
-    assert all(word in str(caught.value) for word in words), str(caught.value)
+@pytest.fixture(params=ALL)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    """A store with each backend."""
+    with Disk(tmp_path / "root", request.param) as disk:
+        yield disk
+    assert disk.leftovers() == []
 
 
 def test_a_volume_is_created_empty_and_its_data_stay(disk: Disk) -> None:

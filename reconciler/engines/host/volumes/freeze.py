@@ -1,0 +1,66 @@
+"""Stops all writes to a mounted file system for a moment."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.engines.host.volumes.programs import find_program, start_program
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+LIMIT = 1.0
+"""Seconds for which programs may be unable to write."""
+
+_SCRIPT = """
+fsfreeze --freeze "$0" || exit 1
+echo
+timeout "$1" cat >/dev/null
+ended=$?
+fsfreeze --unfreeze "$0"
+exit $ended
+"""
+"""It thaws when its input ends, which the end of the daemon causes too, and after the limit whatever happens."""
+_TIMED_OUT = 124
+
+
+@contextmanager
+def frozen(path: Path, limit: float) -> Iterator[float]:
+    """Freeze the file system that is mounted at ``path``; the value is the deadline, of the monotonic clock,
+    ``limit`` seconds from now.
+
+    Raises EngineError if it cannot be frozen, or did not stay frozen to the end.
+    """
+    if find_program("fsfreeze") is None:
+        raise EngineError("the program fsfreeze is not installed", reason=Reason.VOLUME_UNAVAILABLE)
+    with start_program(
+        ("sh", "-c", _SCRIPT, str(path), str(limit)), survives=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdin is not None
+        assert program.stderr is not None
+        deadline = time.monotonic() + limit
+        try:
+            ready = program.stdout.readline()
+            if ready:
+                yield deadline
+        finally:
+            program.stdin.close()
+            errors = program.stderr.read().decode(errors="replace").strip()
+            code = program.wait()
+    if not ready:
+        raise EngineError(f"{path} cannot be frozen: {errors}", reason=Reason.ENGINE_FAILED)
+    if code:
+        raise freeze_timeout(path)
+
+
+def freeze_timeout(path: Path) -> EngineError:
+    """The error for a copy that is not complete when writes must go on."""
+    return EngineError(
+        f"{path} cannot be copied within the {LIMIT:g} s for which its replica may be unable to write: stop the "
+        "replica for the snapshot, or use a disk with XFS or btrfs for the volumes, where files share blocks",
+        reason=Reason.FREEZE_TIMEOUT,
+    )

@@ -1,0 +1,265 @@
+"""Volumes that are image files with file systems of their own: their capacity is a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from reconciler.engines.host.disk.atomic import sync_directory
+from reconciler.engines.host.disk.directories import make_traversable
+from reconciler.engines.host.volumes import freeze, kernel
+from reconciler.engines.host.volumes.layout import GIB, VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.programs import run_program
+from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image
+from reconciler.errors import EngineError
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+
+_PATIENCE = 2.0
+"""Seconds for a loop device to end after its file system was unmounted."""
+_PAUSE = 0.005
+_SUPERBLOCK = 1024
+_REPAIRED = 1
+_FORMAT = {
+    "ext4": ("mke2fs", "-t", "ext4", "-q", "-F", "-m", "0"),
+    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+}
+_OPTIONS = {"ext4": "", "xfs": "nouuid"}
+
+
+class ImageBackend:
+    """The backends ``image-ext4`` and ``image-xfs``: a sparse file, mounted by a loop device at ``files.path``."""
+
+    enforced = True
+    freezes = True
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._clones = False
+
+    def probe(self, folder: Path) -> None:
+        """Find out whether copies in ``folder`` share blocks. Raises OSError."""
+        self._clones = can_clone(folder)
+
+    def storage(self, files: VolumeFiles) -> Path:
+        """The image."""
+        return files.image
+
+    def file_system(self, wanted: str) -> str:  # noqa: ARG002
+        """The one of this backend."""
+        return self._form
+
+    def create(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Format an image and mount it."""
+        part = files.partial / "image"
+        part.unlink(missing_ok=True)
+        make_directory(files.partial)
+        try:
+            with part.open("xb") as file:
+                os.truncate(file.fileno(), _bytes(record))
+            run_program(*_FORMAT[self._form], part)
+            _sync(part)
+            part.rename(files.image)
+            sync_directory(files.folder)
+            self._mount(files)
+            # The user of a container gets it with this mode only as long as it is new.
+            files.path.chmod(0o700)
+        except (OSError, EngineError):
+            self.detach(files)
+            part.unlink(missing_ok=True)
+            raise
+
+    def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Mount the image, grown to its capacity."""
+        if not files.image.exists():
+            raise EngineError(
+                f"{files.image} is missing: put it back, restore a snapshot, or delete the volume to begin with an "
+                "empty one",
+                reason=Reason.VOLUME_DAMAGED,
+            )
+        if not self.is_attached(files):
+            if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
+                self._grow_unmounted(files, record)
+            self._mount(files)
+        self.grow(files, record)
+
+    def detach(self, files: VolumeFiles) -> None:
+        """Unmount the image. Raises EngineError if anything uses it."""
+        busy = False
+        try:
+            if _is_ours(files):
+                kernel.unmount(files.path)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            busy = True
+        deadline = time.monotonic() + _PATIENCE
+        while not busy and kernel.find_loop(files.image) is not None:
+            busy = time.monotonic() > deadline
+            time.sleep(_PAUSE)
+        if busy:
+            raise EngineError(
+                f"{files} is still mounted in another mount namespace, or a process uses its files: stop that first",
+                reason=Reason.VOLUME_IN_USE,
+            )
+
+    def is_attached(self, files: VolumeFiles) -> bool:
+        """Whether the image is mounted. Raises EngineError if something else is mounted there."""
+        if not kernel.is_mounted(files.path):
+            return False
+        if not _is_ours(files):
+            raise EngineError(
+                f"something other than {files.image} is mounted at {files}: unmount it",
+                reason=Reason.VOLUME_UNAVAILABLE,
+            )
+        return True
+
+    def is_in_use(self, files: VolumeFiles) -> bool:
+        """Whether the image has a loop device."""
+        return kernel.find_loop(files.image) is not None
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
+        """Grow the image, and its file system if it is mounted; that of an unmounted one grows when it is attached."""
+        size = _bytes(record)
+        if not self.is_attached(files):
+            _extend(files.image, size)
+            return True
+        if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
+            return _ext4_room(files.image, size) == 0
+        _extend(files.image, size)
+        kernel.update_loop_size(files.image)
+        if self._form == "xfs":
+            kernel.grow_xfs(files.path, size)
+        elif blocks := _ext4_room(files.image, size):
+            kernel.grow_ext4(files.path, blocks)
+        return True
+
+    def copy(self, files: VolumeFiles, target: Path) -> None:
+        """Copy the image; a mounted one is frozen meanwhile. Raises EngineError FreezeTimeout."""
+        _sync(files.image)
+        if self.is_attached(files):
+            run_program("sync", "-f", "--", files.path)
+            _sync(files.image)
+            with freeze.frozen(files.path, freeze.LIMIT) as deadline:
+                copy_image(files.image, target, deadline)
+        else:
+            copy_image(files.image, target)
+        _sync(target)
+
+    def replace(self, files: VolumeFiles, source: Path) -> None:
+        """Rename a copy of ``source`` over the image."""
+        fresh = files.partial / "image"
+        fresh.unlink(missing_ok=True)
+        make_directory(files.partial)
+        try:
+            copy_image(source, fresh)
+            _sync(fresh)
+            fresh.replace(files.image)
+        finally:
+            fresh.unlink(missing_ok=True)
+        sync_directory(files.folder)
+
+    def remove(self, stored: Path) -> None:
+        """Remove an image."""
+        stored.unlink(missing_ok=True)
+
+    def digest(self, stored: Path) -> str:
+        """A checksum of all blocks that are not zero."""
+        return digest_image(stored)
+
+    def size(self, stored: Path) -> int:
+        """The allocated blocks."""
+        return allocated(stored)
+
+    def copy_size(self, stored: Path) -> int:
+        """The allocated blocks, unless copies share them."""
+        return 0 if self._clones else allocated(stored)
+
+    def usage(self, files: VolumeFiles) -> int:
+        """The blocks in use of a mounted file system; the allocated blocks of another image, which are more."""
+        if not self.is_attached(files):
+            return allocated(files.image)
+        found = os.statvfs(files.path)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+    def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
+        """Let programs write to a frozen file system; unmount one that is not locked; finish growth."""
+        if not self.is_attached(files):
+            self._undo_growth(files)
+            lost = locked and self.is_in_use(files)
+            return (f"{files} is no longer mounted, though something uses it: it is mounted again",) if lost else ()
+        kernel.thaw(files.path)
+        if not locked or record.state is not VolumeState.READY:
+            self.detach(files)
+        else:
+            self.grow(files, record)
+        return ()
+
+    def _mount(self, files: VolumeFiles) -> None:
+        make_traversable(files.path.parent)
+        with suppress(FileExistsError):
+            files.path.mkdir(mode=0o700)
+        with kernel.loop_device(files.image) as device:
+            kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
+        with suppress(OSError):
+            # Databases refuse to begin in a directory that is not empty.
+            (files.path / "lost+found").rmdir()
+
+    def _grow_unmounted(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Grow an ext4 that may not grow while it is mounted."""
+        self._undo_growth(files)
+        _extend(files.image, _bytes(record))
+        if _ext4_room(files.image, _bytes(record)):
+            run_program("e2fsck", "-f", "-p", files.image, accepted=(0, _REPAIRED))
+            run_program("resize2fs", "-z", files.undo, files.image)
+            _sync(files.image)
+            files.undo.unlink(missing_ok=True)
+
+    def _undo_growth(self, files: VolumeFiles) -> None:
+        """Restore the blocks that an interrupted growth of an unmounted ext4 has overwritten."""
+        if files.undo.exists():
+            run_program("e2undo", "-f", files.undo, files.image)
+            _sync(files.image)
+            files.undo.unlink()
+
+
+def _is_ours(files: VolumeFiles) -> bool:
+    """Whether the top mount at the path of a volume, if any, is that of its image."""
+    device = kernel.find_loop(files.image)
+    with suppress(FileNotFoundError):
+        return device is not None and os.stat(device).st_rdev == files.path.stat().st_dev
+    return False
+
+
+def _bytes(record: VolumeRecord) -> int:
+    return int(record.capacity * GIB)
+
+
+def _ext4_room(image: Path, size: int) -> int:
+    """The blocks that an ext4 of ``size`` bytes has, if it has fewer, otherwise 0.
+
+    A mounted one may have more than its image says.
+    """
+    with image.open("rb") as file:
+        file.seek(_SUPERBLOCK)
+        superblock = file.read(_SUPERBLOCK)
+    low, scale, high = (struct.unpack_from("<I", superblock, at)[0] for at in (4, 24, 336))
+    blocks = size // (1024 << scale)
+    return int(blocks) if blocks > (high << 32 | low) else 0
+
+
+def _extend(image: Path, size: int) -> None:
+    if image.stat().st_size < size:
+        os.truncate(image, size)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,164 @@
+"""System calls that volumes need and Python lacks: mounts, loop devices, and ioctls of file systems."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_kernel = ctypes.CDLL(None, use_errno=True)
+
+_NOSUID_NODEV = 2 | 4
+_NOFOLLOW = 8
+_LOOP_FREE, _LOOP_CONFIGURE, _LOOP_CAPACITY = 0x4C82, 0x4C0A, 0x4C07
+_AUTOCLEAR = 4
+_CLONE, _THAW, _TRIM = 0x40049409, 0xC0045878, 0xC0185879
+_EXT4_RESIZE, _XFS_GEOMETRY, _XFS_GROW = 0x40086610, 0x80705864, 0x4010586E
+_LOOPS = Path("/sys/block")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ATTEMPTS = 100
+SYS_RESOURCE = 24
+"""The capability to grow a mounted ext4."""
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process has a capability."""
+    (effective,) = re.findall(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.M)
+    return bool(int(effective, 16) >> number & 1)
+
+
+def mount_ids(pid: str) -> dict[str, str]:
+    """Mount points to the ids of their top mounts, as the process ``pid`` has them. Raises OSError."""
+    lines = (line.split(" ", 5) for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
+    return {_unescaped(line[4]): line[0] for line in lines}
+
+
+def is_mounted(path: Path) -> bool:
+    """Whether something is mounted at ``path``. Raises OSError."""
+    return os.path.realpath(path.parent) + f"/{path.name}" in mount_ids("self")
+
+
+def mount(device: str, path: Path, file_system: str, options: str) -> None:
+    """Mount ``device`` at ``path``. Raises OSError."""
+    words = (device.encode(), os.fsencode(path), file_system.encode())
+    _check(_kernel.mount(*words, ctypes.c_ulong(_NOSUID_NODEV), options.encode()), path)
+
+
+def unmount(path: Path) -> None:
+    """Unmount what is mounted at ``path``. Raises OSError."""
+    _check(_kernel.umount2(os.fsencode(path), _NOFOLLOW), path)
+
+
+@contextmanager
+def loop_device(image: Path) -> Iterator[str]:
+    """A loop device for ``image``: the one it has, or a new one. It ends with its last user. Raises OSError."""
+    with _opened(image, os.O_RDWR) as file:
+        for _ in range(_ATTEMPTS):
+            found = find_loop(image)
+            name = found or _free_loop()
+            with _opened(Path(name), os.O_RDWR) as device:
+                # Meanwhile another process may have bound it, or it may have ended.
+                if (found is not None and find_loop(image) == found) or (
+                    found is None and _configure(device, file, image)
+                ):
+                    yield name
+                    return
+    raise OSError(errno.EBUSY, "no loop device is free", str(image))
+
+
+def _free_loop() -> str:
+    with _opened(Path("/dev/loop-control"), os.O_RDWR) as control:
+        return f"/dev/loop{fcntl.ioctl(control, _LOOP_FREE)}"
+
+
+def _configure(device: int, file: int, image: Path) -> bool:
+    """Bind ``file`` to a loop device; return False if it is in use."""
+    name = os.fsencode(image)[-63:]
+    information = struct.pack("=5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
+    try:
+        fcntl.ioctl(device, _LOOP_CONFIGURE, struct.pack("=2I", file, 0) + information + bytes(64))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def find_loop(image: Path) -> str | None:
+    """The loop device of ``image``; None if it has none: then nothing in any mount namespace has it mounted."""
+    path = os.path.realpath(image)
+    for name in os.listdir(_LOOPS):
+        with suppress(OSError):
+            if (_LOOPS / name / "loop" / "backing_file").read_text().rstrip("\n") == path:
+                return f"/dev/{name}"
+    return None
+
+
+def update_loop_size(image: Path) -> None:
+    """Give the loop device of ``image``, if there is one, the size of the file. Raises OSError."""
+    if (name := find_loop(image)) is not None:
+        with _opened(Path(name), os.O_RDWR) as device:
+            fcntl.ioctl(device, _LOOP_CAPACITY, 0)
+
+
+def grow_ext4(path: Path, blocks: int) -> None:
+    """Grow the ext4 that is mounted at ``path`` to ``blocks`` of its blocks. Raises OSError."""
+    with _opened(path, os.O_RDONLY) as folder:
+        fcntl.ioctl(folder, _EXT4_RESIZE, struct.pack("=Q", blocks))
+
+
+def grow_xfs(path: Path, size: int) -> None:
+    """Grow the XFS that is mounted at ``path`` to ``size`` bytes. Raises OSError."""
+    with _opened(path, os.O_RDONLY) as folder:
+        # struct xfs_fsop_geom_v1 begins with the block size; the share of inodes and the blocks follow.
+        block, share, blocks = struct.unpack_from("=I24xIQ", fcntl.ioctl(folder, _XFS_GEOMETRY, bytes(112)))
+        if size // block > blocks:
+            fcntl.ioctl(folder, _XFS_GROW, struct.pack("=QI4x", size // block, share))
+
+
+def thaw(path: Path) -> None:
+    """Let programs write again to the file system that is mounted at ``path``, if it is frozen."""
+    with suppress(OSError), _opened(path, os.O_RDONLY) as folder:
+        fcntl.ioctl(folder, _THAW, 0)
+
+
+def trim(path: Path) -> None:
+    """Free the blocks of the image below ``path`` that its file system does not use. Raises OSError."""
+    with _opened(path, os.O_RDONLY) as folder:
+        fcntl.ioctl(folder, _TRIM, struct.pack("=3Q", 0, (1 << 64) - 1, 0))
+
+
+def clone(source: int, target: int) -> bool:
+    """Make ``target`` share all blocks of ``source``; return False if the file system cannot. Raises OSError."""
+    try:
+        fcntl.ioctl(target, _CLONE, source)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
+            raise
+        return False
+    return True
+
+
+def _unescaped(text: str) -> str:
+    return os.fsdecode(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), text).encode("latin-1", "surrogateescape"))
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    found = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def _check(failed: int, path: Path) -> None:
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))

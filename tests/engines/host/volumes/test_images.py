@@ -1,0 +1,198 @@
+"""Volumes that are images: capacity is a limit, snapshots freeze, mounts get lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.volumes import kernel
+from reconciler.engines.host.volumes.freeze import frozen
+from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from tests.engines.host.volumes.kit import IMAGES, ONE, OTHER, SET, VOLUME, Disk, refused
+
+
+@pytest.fixture(params=IMAGES)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    """A store with each kind of image."""
+    with Disk(tmp_path / "root", request.param) as disk:
+        yield disk
+        disk.store.detach(VOLUME, ONE)
+        assert disk.leftovers() == []
+
+
+def size_of(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
+def test_capacity_is_a_limit(disk: Disk) -> None:
+    path = disk.attach()
+    assert path.is_mount()
+    assert list(path.iterdir()) == []
+    with pytest.raises(OSError, match="No space left"), (path / "file").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, int(disk.capacity * (1 << 30)))
+    assert disk.volume.enforced
+    assert disk.volume.file_system == disk.setting.removeprefix("image-")
+
+
+def test_a_new_volume_belongs_to_its_user(disk: Disk) -> None:
+    path = disk.store.attach(VOLUME, disk.spec, ONE, Owner(1234, 55))
+    assert (path.stat().st_uid, path.stat().st_gid, path.stat().st_mode & 0o777) == (1234, 55, 0o770)
+    image = disk.store.attach(VolumeId(SET, 1), disk.spec, ONE, Owner(group=55, of_image=True))
+    assert (image.stat().st_uid, image.stat().st_gid, image.stat().st_mode & 0o777) == (0, 55, 0o770)
+    disk.store.detach(VolumeId(SET, 1), ONE)
+
+
+def test_an_attached_volume_grows_if_its_file_system_can(disk: Disk) -> None:
+    path = disk.attach()
+    (path / "file").write_text("x")
+    before = size_of(path)
+    can = disk.setting == "image-xfs" or kernel.has_capability(kernel.SYS_RESOURCE)
+    assert disk.store.grow(VOLUME, disk.capacity * 2) is can
+    assert (size_of(path) > before * 1.5) is can
+    assert disk.volume.capacity == disk.capacity * (2 if can else 1)
+    disk.store.detach(VOLUME, ONE)
+    assert disk.store.grow(VOLUME, disk.capacity * 3)
+    disk.attach()
+    assert size_of(path) > before * 2
+    assert (path / "file").read_text() == "x"
+
+
+def test_growth_that_a_crash_interrupted_is_finished(disk: Disk) -> None:
+    path = disk.attach()
+    before = size_of(path)
+    record = disk.root / "volumes/shop/data/0.d/volume.json"
+    record.write_text(record.read_text().replace(f'"capacity":{disk.capacity}', f'"capacity":{disk.capacity * 2}'))
+    disk.reopen()
+    assert disk.volume.holder == ONE
+    disk.store.detach(VOLUME, ONE)
+    disk.attach()
+    assert size_of(path) > before * 1.5
+
+
+def test_an_attached_volume_is_frozen_for_a_snapshot(disk: Disk) -> None:
+    path = disk.attach()
+    (path / "file").write_text("x")
+    disk.snapshot("first")
+    (path / "file").write_text("y")
+    disk.store.detach(VOLUME, ONE)
+    disk.store.restore(VOLUME, "first", "before")
+    assert disk.content() == {"file": "x"}
+
+
+def test_a_snapshot_that_takes_too_long_is_abandoned(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = disk.attach()
+    monkeypatch.setattr("reconciler.engines.host.volumes.freeze.LIMIT", 0.001)
+    with pytest.raises(EngineError) as caught:
+        disk.snapshot("first")
+    refused(caught, Reason.FREEZE_TIMEOUT, "stop the replica")
+    (path / "file").write_text("writes go on")
+    assert disk.names() == []
+    assert list((disk.root / "volumes/shop/data/0.d/partial").iterdir()) == []
+
+
+def test_a_file_system_thaws_without_the_daemon(disk: Disk) -> None:
+    path = disk.attach()
+    with pytest.raises(EngineError) as caught, frozen(path, 0.05) as deadline:
+        (path / "file").write_text("blocked until the limit")
+    refused(caught, Reason.FREEZE_TIMEOUT)
+    assert deadline > 0
+    with pytest.raises(RuntimeError), frozen(path, 1.0):
+        raise RuntimeError
+    (path / "other").write_text("not blocked")
+
+
+def test_the_next_daemon_thaws_what_is_frozen(disk: Disk) -> None:
+    path = disk.attach()
+    subprocess.run(["fsfreeze", "--freeze", path], check=True)
+    with pytest.raises(EngineError, match="cannot be frozen: "):
+        disk.snapshot("first")
+    disk.reopen()
+    (path / "file").write_text("x")
+    assert disk.volume.holder == ONE
+
+
+def test_a_lost_mount_is_noticed_and_mounted_again(disk: Disk) -> None:
+    path = disk.attach()
+    (path / "file").write_text("x")
+    subprocess.run(["umount", path], check=True)
+    assert disk.volume.lost
+    assert disk.attach() == path
+    assert not disk.volume.lost
+    assert (path / "file").read_text() == "x"
+    subprocess.run(["umount", path], check=True)
+    disk.reopen()
+    assert disk.volume.holder == "", "nothing can use it"
+
+
+def test_a_volume_that_a_process_uses_stays_attached(disk: Disk) -> None:
+    path = disk.attach()
+    with (path / "file").open("w"):
+        with pytest.raises(EngineError) as caught:
+            disk.store.detach(VOLUME, ONE)
+        refused(caught, Reason.VOLUME_IN_USE, "a process uses")
+        # Lost behind the back of the daemon, while the process still writes to it.
+        subprocess.run(["umount", "-l", path], check=True)
+        disk.reopen()
+        assert any("no longer mounted" in report for report in disk.reports)
+        with pytest.raises(EngineError) as caught:
+            disk.attach(OTHER)
+        refused(caught, Reason.VOLUME_IN_USE, ONE)
+        disk.attach()
+        (path / "other").write_text("the same file system, by the same device")
+    assert sorted(each.name for each in path.iterdir()) == ["file", "other"]
+
+
+def test_something_else_in_place_of_the_mount_is_refused(disk: Disk) -> None:
+    path = disk.attach()
+    disk.store.detach(VOLUME, ONE)
+    subprocess.run(["mount", "-t", "tmpfs", "none", path], check=True)
+    with pytest.raises(EngineError) as caught:
+        disk.attach()
+    refused(caught, Reason.VOLUME_UNAVAILABLE, "unmount it")
+    subprocess.run(["umount", path], check=True)
+    disk.attach()
+
+
+def test_a_missing_image_is_never_replaced_by_an_empty_one(disk: Disk) -> None:
+    disk.fill(a="1")
+    disk.snapshot("first")
+    (disk.root / "volumes/shop/data/0.d/image").unlink()
+    with pytest.raises(EngineError) as caught:
+        disk.attach()
+    refused(caught, Reason.VOLUME_DAMAGED, "0.d/image", "restore a snapshot")
+    assert disk.volume.holder == ""
+    disk.store.clear(VOLUME)
+    disk.store.restore(VOLUME, "first", "before")
+    assert disk.content() == {"a": "1"}
+
+
+def test_a_truncated_image_or_snapshot_is_refused(disk: Disk) -> None:
+    disk.fill(a="1")
+    disk.snapshot("first")
+    os.truncate(disk.root / "volumes/shop/data/0.d/snapshots/first/data", 4096)
+    with pytest.raises(EngineError) as caught:
+        disk.store.restore(VOLUME, "first", "before")
+    refused(caught, Reason.SNAPSHOT_DAMAGED, "first")
+    os.truncate(disk.root / "volumes/shop/data/0.d/image", 4096)
+    with pytest.raises(EngineError):
+        disk.attach()
+    assert disk.volume.holder == ""
+
+
+def test_restoring_a_smaller_snapshot_leaves_the_capacity(disk: Disk) -> None:
+    disk.fill(a="1")
+    disk.snapshot("small")
+    disk.store.grow(VOLUME, disk.capacity * 2)
+    disk.store.restore(VOLUME, "small", "before")
+    assert disk.volume.capacity == disk.capacity * 2
+    path = disk.attach()
+    assert size_of(path) > disk.capacity * 1.5 * (1 << 30)
+    assert (path / "a").read_text() == "1"
