@@ -35,8 +35,8 @@ from reconciler.engines.host.provisioning.template import (
     PlatformSettings,
     ReplicaTemplate,
     TemplateBuilder,
-    TemplateStore,
 )
+from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
@@ -86,7 +86,7 @@ class HostEngine:
         self._builder = TemplateBuilder(
             self._claims, site.records, self._tokens, _platform_settings(site, runtime), clock
         )
-        self._templates = TemplateStore()
+        self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))
         files = Files(root, site.secrets, settings.scheme)
         self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates)
         self._volumes = VolumeSets(self._claims, self._provisioner)
@@ -161,6 +161,7 @@ class HostEngine:
             recorded = {record.key for record in records} | self._journaled_keys()
             self._controller.stop_unrecorded(recorded)
             self._images.forget_others(recorded)
+            self._templates.forget_others(recorded)
         await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
         work = (

@@ -36,6 +36,9 @@ class ContainerProvisioner(Protocol):
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, with new ones for ``container`` where another program has taken them."""
 
+    def store_template(self, replica: Replica) -> None:
+        """Store what an execution is started from: the next daemon may start its containers again."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything that is needed to start a container; its files are written."""
 

@@ -60,6 +60,7 @@ class WorkloadReplicas:
         replica = new_replica(wanted, act.index, name, now, iso(services.clock.now()))
         if act.execution:
             replica = self.executions.begin(replica, wanted)
+            services.provisioner.store_template(replica)
         replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(wanted, name))
         try:
             self._store.save(replica)

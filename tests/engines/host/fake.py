@@ -354,6 +354,9 @@ class FakeProvisioner:
         """Nothing moves."""
         return replica.ports
 
+    def store_template(self, replica: Replica) -> None:
+        """The replica has all that it starts from."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """The replica, and how it behaves."""
         image = next(each.wanted.image for each in replica.containers if each.name == container)

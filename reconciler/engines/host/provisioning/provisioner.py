@@ -12,7 +12,8 @@ from reconciler.engines.host.provisioning.environment import environment, unset_
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.mounts import plain_volumes
 from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
-from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
@@ -75,6 +76,10 @@ class Provisioner:
         """A different seed for each daemon; otherwise all would try the same ports for replicas of the same name."""
         return f"{self._files.endpoints}/{key}/{name}"
 
+    def store_template(self, replica: Replica) -> None:
+        """Store what the execution ``replica`` is started from, for the next daemon. Raises EngineError."""
+        self._templates.store(replica.key, replica.version, replica.config_hash)
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container, with new files. Raises EngineError."""
         template, spec = self._made_from(replica, container)
@@ -134,7 +139,8 @@ class Provisioner:
                 del _ports_in_use[port]
 
     def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
-        """The template of the replica's version; after a restart of the daemon only the newest is known."""
+        """The template of the replica's version; after a restart of the daemon only the newest, and those of
+        executions, are known."""
         template = self._templates.get(replica.key, replica.version, replica.config_hash)
         found = [each for each in template.spec.containers if each.name == container] if template is not None else []
         if template is None or not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -20,8 +20,7 @@ from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
-from reconciler.model.kinds.workload import Specification, read_specification
-from reconciler.model.record import Record
+from reconciler.model.kinds.workload import Specification
 from reconciler.records.store import Records
 from reconciler.settings import CloudAccountSettings
 from reconciler.times import iso
@@ -138,45 +137,3 @@ class TemplateBuilder:
     def _digest(self, secret: Key) -> str:
         record = self._binding.record(secret, "")
         return record.digest if record is not None else ""
-
-
-class TemplateStore:
-    """The newest template of each workload, and those of older versions that replicas still use."""
-
-    def __init__(self) -> None:
-        self.newest: dict[Key, ReplicaTemplate] = {}
-        self._templates: dict[Key, dict[tuple[int, str], ReplicaTemplate]] = {}
-
-    def add(self, template: ReplicaTemplate, in_use: Collection[tuple[int, str]]) -> ReplicaTemplate:
-        """Make ``template`` the newest of its workload, and drop older ones that are not ``in_use``.
-
-        ``in_use`` contains version and ``config_hash`` of each replica. A version keeps its creation time.
-        """
-        desired = template.desired
-        older = self._templates.get(desired.key, {})
-        known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
-        template = replace(template, created=known or template.created)
-        remaining = {made: each for made, each in older.items() if made in in_use}
-        self._templates[desired.key] = remaining | {(desired.version, desired.config_hash): template}
-        self.newest[desired.key] = template
-        return template
-
-    def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
-        """The template for ``version`` and ``config_hash``; None if it is unknown."""
-        return self._templates.get(key, {}).get((version, config_hash))
-
-    def specification(self, record: Record) -> Specification:
-        """The spec of ``record``; its body is decoded only if the newest template has another digest."""
-        made = self.newest.get(record.key)
-        if made is not None and made.desired.digest == record.digest:
-            return made.spec
-        return read_specification(record.body)
-
-    def created(self, key: Key) -> dict[int, str]:
-        """The creation time of each known version of the workload, ISO 8601."""
-        return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
-
-    def forget(self, key: Key) -> None:
-        """Forget a removed workload."""
-        self.newest.pop(key, None)
-        self._templates.pop(key, None)

@@ -197,3 +197,33 @@ def test_what_was_recorded_before_a_crash_starts_once(
         assert (await host.states(), len(host.starts())) == ([status], starts)
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_failed_container_starts_again_in_its_version_after_a_rollout_and_a_restart(
+    tmp_path: Path, restarts: int
+) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(restartPolicy="OnFailure", schedule="0 * * * *", suspend=False)
+        await host.rest(60 * MINUTE)
+        [place] = host.programs.places()
+        before = host.programs.running[place].launch
+        await host.schedule(2, image="good", schedule="0 * * * *")
+        for _ in range(restarts):
+            await host.restart()
+            await host.rest()
+        host.end(3)
+        await host.rest(20.0)
+        [place] = host.programs.places()
+        again = host.programs.running[place].launch
+        assert again == before
+        token = (host.root / "tokens/shop/web").read_bytes()
+        assert not any(token in path.read_bytes() for path in (host.root / "templates").rglob("*.json"))
+        host.end()
+        await host.rest(60 * MINUTE)
+        assert await host.states() == ["Success", "Active"]
+        await host.restart()
+        [path] = (host.root / "templates").rglob("*.json")
+        assert (path.name.partition("-")[0], path.stat().st_mode & 0o777) == ("2", 0o600)
+
+    play(tmp_path, story)

@@ -18,7 +18,8 @@ from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.podman.programs import drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body

@@ -1,0 +1,136 @@
+"""The templates of workloads that replicas start from: in memory, and in files for executions of cron workloads.
+
+An execution keeps the version that it begins with. After a rollout and a restart of the daemon, only its file has that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.spec import Type
+from reconciler.listing import list_paths
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Specification, read_specification
+from reconciler.model.record import Record
+
+Made = tuple[int, str]
+"""Version and ``config_hash`` of a replica."""
+
+_decode = msgspec.json.Decoder(ReplicaTemplate).decode
+
+
+class TemplateFiles:
+    """Files ``GVC/WORKLOAD/VERSION-HASH.json`` below ``root``, without the tokens of the workloads."""
+
+    def __init__(self, root: Path, tokens: Tokens) -> None:
+        self._root = root
+        self._tokens = tokens
+
+    def save(self, template: ReplicaTemplate) -> None:
+        """Write ``template``, unless it has a file. Raises EngineError."""
+        desired = template.desired
+        path = self._path(desired.key, (desired.version, desired.config_hash))
+        if not path.exists():
+            stored = replace(template, env_context=replace(template.env_context, token=""))
+            write_atomic(path, msgspec.json.encode(stored), 0o600)
+
+    def load(self, key: Key, made: Made) -> ReplicaTemplate | None:
+        """The stored template; None if there is none, or if it cannot be read. Raises EngineError."""
+        try:
+            stored = _decode(self._path(key, made).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+        return replace(stored, env_context=replace(stored.env_context, token=self._tokens.of(key)))
+
+    def retain(self, key: Key, in_use: Collection[Made]) -> None:
+        """Remove the files of ``key`` for all but ``in_use``."""
+        remaining = {self._path(key, made) for made in in_use}
+        for path in list_paths(self._root / key.gvc / key.name, "*.json"):
+            if path not in remaining:
+                with suppress(OSError):
+                    path.unlink()
+
+    def forget_others(self, recorded: Collection[Key]) -> None:
+        """Remove the files of all workloads but ``recorded``."""
+        for path in list_paths(self._root, "*/*"):
+            if Key(Kind.WORKLOAD, path.parent.name, path.name) not in recorded:
+                self.forget(Key(Kind.WORKLOAD, path.parent.name, path.name))
+
+    def forget(self, key: Key) -> None:
+        """Remove the files of a removed workload."""
+        self.retain(key, ())
+        with suppress(OSError):
+            (self._root / key.gvc / key.name).rmdir()
+
+    def _path(self, key: Key, made: Made) -> Path:
+        return self._root / key.gvc / key.name / f"{made[0]}-{made[1]}.json"
+
+
+class TemplateStore:
+    """The newest template of each workload, and those of older versions that replicas still use."""
+
+    def __init__(self, files: TemplateFiles | None = None) -> None:
+        self._files = files
+        self.newest: dict[Key, ReplicaTemplate] = {}
+        self._templates: dict[Key, dict[Made, ReplicaTemplate]] = {}
+
+    def add(self, template: ReplicaTemplate, in_use: Collection[Made]) -> ReplicaTemplate:
+        """Make ``template`` the newest of its workload, and drop older ones that are not ``in_use``.
+
+        ``in_use`` contains version and ``config_hash`` of each replica. A version keeps its creation time.
+        """
+        desired = template.desired
+        older = self._templates.get(desired.key, {})
+        known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
+        template = replace(template, created=known or template.created)
+        remaining = {made: each for made, each in older.items() if made in in_use}
+        self._templates[desired.key] = remaining | {(desired.version, desired.config_hash): template}
+        self.newest[desired.key] = template
+        if self._files is not None and desired.type is Type.CRON:
+            self._files.retain(desired.key, {*in_use, (desired.version, desired.config_hash)})
+        return template
+
+    def store(self, key: Key, version: int, config_hash: str) -> None:
+        """Write a template to its file: an execution begins with it. Raises EngineError."""
+        template = self._templates.get(key, {}).get((version, config_hash))
+        if template is not None and self._files is not None:
+            self._files.save(template)
+
+    def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
+        """The template for ``version`` and ``config_hash``; None if it is unknown. Raises EngineError."""
+        known, made = self._templates.setdefault(key, {}), (version, config_hash)
+        if made not in known and self._files is not None:
+            stored = self._files.load(key, made)
+            known |= {made: stored} if stored is not None else {}
+        return known.get(made)
+
+    def specification(self, record: Record) -> Specification:
+        """The spec of ``record``; its body is decoded only if the newest template has another digest."""
+        made = self.newest.get(record.key)
+        if made is not None and made.desired.digest == record.digest:
+            return made.spec
+        return read_specification(record.body)
+
+    def created(self, key: Key) -> dict[int, str]:
+        """The creation time of each known version of the workload, ISO 8601."""
+        return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
+
+    def forget_others(self, recorded: Collection[Key]) -> None:
+        """Remove the files of all workloads but ``recorded``."""
+        if self._files is not None:
+            self._files.forget_others(recorded)
+
+    def forget(self, key: Key) -> None:
+        """Forget a removed workload."""
+        self.newest.pop(key, None)
+        self._templates.pop(key, None)
+        if self._files is not None:
+            self._files.forget(key)
