@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Seconds since the epoch, UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards, for measuring."""
+        """Seconds that never run backwards, for measuring; they count while the machine is suspended."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``."""
@@ -47,8 +47,8 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards, for measuring."""
-        return time.monotonic()
+        """Seconds that never run backwards, for measuring; they count while the machine is suspended."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``."""

@@ -45,6 +45,13 @@ class FakeClock:
         """Set the time of day forward, or back, as a correction of the clock does; timers do not notice."""
         self._start += seconds
 
+    def suspend(self, seconds: float) -> None:
+        """Suspend the machine: time passes, and no sleep ends earlier for it."""
+        self._passed += seconds
+        self._sleepers = [(due + seconds, order, woken) for due, order, woken in self._sleepers]
+        for timer in self._timers.values():
+            timer.due += seconds
+
     def block(self, seconds: float) -> None:
         """Let time pass for everybody at once, as a call that blocks does."""
         self._passed += seconds

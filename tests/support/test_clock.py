@@ -15,6 +15,21 @@ def test_it_is_a_clock_and_timers() -> None:
     timers.cancel("nobody")
 
 
+def test_a_suspended_machine_has_longer_sleeps() -> None:
+    async def story() -> float:
+        clock = FakeClock()
+        sleeper = asyncio.ensure_future(clock.sleep(10))
+        await clock.advance(4)
+        clock.suspend(100)
+        await clock.advance(5.9)
+        assert not sleeper.done()
+        await clock.advance(0.1)
+        assert sleeper.done()
+        return clock.monotonic()
+
+    assert asyncio.run(story()) == 110.0
+
+
 def test_sleepers_wake_in_the_order_in_which_they_are_due() -> None:
     async def story() -> list[str]:
         clock, woke = FakeClock(), []

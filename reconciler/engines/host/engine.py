@@ -102,7 +102,10 @@ class HostEngine:
         self.endpoints.listen(self._publisher.dataplane.update)
         self._scaling = Scaling(runtime, self._publisher.dataplane, clock, self._append_event, root / "usage")
         self._scraper = Scraper(settings.host.metrics, clock, self._append_event)
-        self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event, runtime.take_events)
+        self._upkeep = Housekeeping(
+            *(self._collector, clock, site.location, self._append_event, runtime.take_events),
+            on_jump=lambda: self._controller.check_schedules(),
+        )
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
         self._images = ImageGate(clock, self._reload, self._append_event, registry)

@@ -24,7 +24,8 @@ JUMP = 5.0
 class Housekeeping:
     """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set.
 
-    ``take_events`` is that of the runtime.
+    ``take_events`` is that of the runtime. ``on_jump`` is called after the clock was set or the machine suspended: a
+    wait does not end earlier for it.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Housekeeping:
         location: str,
         append_event: Callable[[EngineEvent], None],
         take_events: Callable[[], list[tuple[Reason, str]]] = list,
+        on_jump: Callable[[], None] = lambda: None,
     ) -> None:
         self._take_events = take_events
+        self._on_jump = on_jump
         self._collector = collector
         self._clock = clock
         self._key = Key(Kind.LOCATION, "", location)
@@ -58,7 +61,10 @@ class Housekeeping:
             for reason, message in self._take_events():
                 self._append_event(EngineEvent(self._key, reason, message))
             self.check_clock()
+            before = self._clock.now()
             await self._clock.sleep(0.0 if behind else COLLECT)
+            if abs(self._clock.now() - before) > JUMP:
+                self._on_jump()
 
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""

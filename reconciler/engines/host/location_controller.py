@@ -154,6 +154,12 @@ class LocationController:
         if controller is not None:
             controller.on_verdict(verdict)
 
+    def check_schedules(self) -> None:
+        """Let all cron workloads decide: the clock was set, or the machine was suspended."""
+        for controller in self.workloads.values():
+            if controller.executions is not None:
+                controller.wake()
+
     def evict(self, replica: Replica, message: str) -> None:
         """End a replica at once and record why; a new replica replaces it."""
         controller, now = self.workloads.get(replica.key), self._services.clock.monotonic()

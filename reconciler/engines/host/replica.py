@@ -1,7 +1,7 @@
 """Replicas and their containers, as values that survive a restart of the daemon.
 
-All times are seconds of the monotonic clock. It continues over a restart of the daemon, and starts again with the
-machine, which no replica survives.
+All times are seconds of the monotonic clock. It continues over a restart of the daemon and while the machine is
+suspended, and starts again with the machine, which no replica survives.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from reconciler.clock import SystemClock
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
@@ -63,7 +63,7 @@ def take_snapshot(root: Path, location: str) -> HostSnapshot:
     boots = frozenset().union(*(each.boots for each in taken))
     replicas = tuple(_without_dead(each, ended) for each in Store(root / "replicas", boots).load()[0])
     usage = {run: used for each in taken for run, used in each.usage.items()}
-    return HostSnapshot(time.monotonic(), replicas, usage)
+    return HostSnapshot(SystemClock().monotonic(), replicas, usage)
 
 
 def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:

@@ -34,7 +34,7 @@ from reconciler.model.kinds.workload import Job
 from reconciler.times import iso
 
 CHECK_SECONDS = 60.0
-"""The longest wait for a scheduled time, since the clock may be set meanwhile."""
+"""The longest wait for a scheduled time or a deadline: the clock may be set meanwhile, or the machine suspended."""
 
 FOLDER = "executions"
 
@@ -73,8 +73,8 @@ class Executions:
         self._write(log, [*failures, *events])
         decision = decide_executions(wanted, log, replicas, now, self._services.timing)
         due = next_due(log)
-        wake = None if due is None else now + min(max(due - wall, 0.0), CHECK_SECONDS)
-        return Decision(decision.actions, soonest(decision.wake, wake))
+        wake = soonest(decision.wake, None if due is None else now + max(due - wall, 0.0))
+        return Decision(decision.actions, None if wake is None else min(wake, now + CHECK_SECONDS))
 
     def run(
         self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int, command_id: str = ""

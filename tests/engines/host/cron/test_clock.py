@@ -1,0 +1,117 @@
+"""Cron workloads when the clock is set, the machine is suspended, or no daemon runs: nothing twice, no miss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.engines.host.cron.kit import MINUTE, CronHost, play
+
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+def test_the_deadline_counts_while_the_machine_is_suspended(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(schedule="0 * * * *", activeDeadlineSeconds=1800)
+        await host.rest(HOUR)
+        await host.rest(10 * MINUTE)
+        host.time.suspend(20 * MINUTE)
+        await host.rest(1.0)
+        [one] = await host.executions()
+        assert (one.status, one.conditions[0]["reason"]) == ("Removed", "DeadlineExceeded")
+        assert (one.start_time, one.completion_time) == ("2026-01-01T01:00:00Z", "2026-01-01T01:30:00Z")
+
+    play(tmp_path, story)
+
+
+def test_a_suspended_machine_starts_the_newest_time_at_once_and_counts_the_others(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        host.time.suspend(8 * HOUR)
+        await host.rest(1.0)
+        assert len(host.starts()) == 1
+        [event] = host.events
+        assert event.reason == "ExecutionsMissed"
+        assert event.message.startswith("479 scheduled executions since 2026-01-01T00:01:00Z were missed;")
+
+    play(tmp_path, story)
+
+
+def test_a_time_that_is_missed_by_a_short_sleep_is_late(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.rest(50.0)
+        host.time.suspend(40.0)
+        await host.rest(1.0)
+        assert len(host.starts()) == 1
+        assert [each.message for each in host.events] == [
+            f"{host.starts()[0]} starts 30 s late: it was due at 2026-01-01T00:01:00Z"
+        ]
+
+    play(tmp_path, story)
+
+
+def test_a_clock_that_is_set_a_day_forward_is_one_start_and_one_event(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(schedule="*/10 * * * *")
+        await host.rest(5 * MINUTE)
+        host.time.jump(DAY)
+        await host.rest(1.0)
+        assert len(host.starts()) == 1
+        assert sorted(host.reasons()) == ["ClockJumped", "ExecutionsMissed"]
+        host.end()
+        host.time.jump(-HOUR)
+        await host.rest(HOUR - 10 * MINUTE)
+        assert len(host.starts()) == 1
+        await host.rest(20 * MINUTE)
+        assert len(host.starts()) == 2
+        assert host.reasons().count("ExecutionsMissed") == 1
+
+    play(tmp_path, story)
+
+
+def test_a_clock_that_is_set_back_while_no_daemon_runs_starts_nothing_twice(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(schedule="*/10 * * * *")
+        await host.rest(10 * MINUTE)
+        host.end()
+        await host.rest()
+        await host.engine.close()
+        host.time.jump(-HOUR)
+        await host.restart()
+        await host.rest(HOUR)
+        assert len(host.starts()) == 1
+        await host.rest(10 * MINUTE)
+        assert (len(host.starts()), await host.states()) == (2, ["Success", "Active"])
+        assert set(host.reasons()) <= {"ClockJumped"}
+
+    play(tmp_path, story)
+
+
+def test_a_month_of_downtime_under_replace_is_one_start_and_one_event(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(concurrencyPolicy="Replace")
+        await host.engine.close()
+        host.time.jump(30 * DAY)
+        await host.restart()
+        await host.rest()
+        assert (len(host.starts()), host.reasons()) == (1, ["ExecutionsMissed"])
+        assert host.events[0].message.startswith("more than 1000 scheduled executions since 2026-01-01T00:01:00Z")
+        await host.rest(MINUTE)
+        assert len(host.starts()) == 2
+
+    play(tmp_path, story)
+
+
+def test_a_schedule_that_is_suspended_meanwhile_misses_nothing(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.schedule(2, suspend=True)
+        host.time.suspend(8 * HOUR)
+        await host.rest(1.0)
+        await host.schedule(3)
+        assert (host.starts(), host.events) == ([], [])
+        await host.rest(MINUTE)
+        assert len(host.starts()) == 1
+
+    play(tmp_path, story)
