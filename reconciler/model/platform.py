@@ -58,6 +58,10 @@ DEPLOY_TIMESTAMP_TAG = f"{TAG_PREFIX}deployTimestamp"
 BUILT_IN_TAGS = frozenset({PROTECTED_TAG, RELAXED_RATIO_TAG, DEPLOY_TIMESTAMP_TAG, f"{TAG_PREFIX}release"})
 """Built-in tags that a manifest may carry (docs/platform/fields.md#tags)."""
 
+SNAPSHOT_ON = "reconciler/snapshot-on"
+NEW_VERSION = "new-version"
+"""A tag of stateful workloads, with its only value: a snapshot of their volumes precedes each new version."""
+
 _GROUPS = ("superusers", "viewers")
 BUILT_IN_RESOURCES = frozenset(
     {f"group/{group}" for group in _GROUPS} | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}

@@ -218,6 +218,34 @@ def test_volumes_outlive_their_replicas_and_their_workload(world: World) -> None
     assert world.records.applied.get("volumeset/shop/disk") == ()
 
 
+def test_a_snapshot_of_each_volume_in_use_precedes_a_new_version(world: World) -> None:
+    def release(version: int, tags: dict[str, str], least: int = 2) -> None:
+        made = workload("db", "stateful", mounts=["disk"], action=Action.UPDATE, spec=scaled(least), version=version)
+        body = json.dumps(json.loads(made.body) | {"tags": tags}).encode()
+        world.apply(msgspec.structs.replace(made, body=body, digest=f"{version} {tags} {least}"))
+
+    wanted = {"reconciler/snapshot-on": "new-version"}
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    release(2, {})
+    release(2, wanted)
+    release(2, wanted, least=3)
+    assert snapshots(world) == [[], [], []]
+    release(3, wanted, least=2)
+    release(4, wanted)
+    assert snapshots(world) == [["before-db-00003", "before-db-00004"]] * 2 + [[]]
+    [volume, *_] = world.state("volumeset/shop/disk")["volumes"]
+    [snapshot, *_] = volume["volumeSnapshots"]
+    assert snapshot["tags"] == wanted | {"reconciler/workload": "db", "reconciler/version": "3"}
+    assert snapshot["size"] == 10
+
+
+def snapshots(world: World) -> list[list[str]]:
+    """The names of the snapshots of each volume."""
+    found = world.state("volumeset/shop/disk")["volumes"]
+    return [[each["name"] for each in volume["volumeSnapshots"]] for volume in found]
+
+
 def test_a_volume_set_moves_from_one_workload_to_another(world: World) -> None:
     world.apply(volumeset())
     world.apply(workload("old", "stateful", mounts=["disk"]))

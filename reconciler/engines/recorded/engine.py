@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from reconciler.engines import volumes
 from reconciler.engines.deployment import DeploymentTarget, add_execution, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
+from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
 from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import (
@@ -26,7 +28,7 @@ from reconciler.engines.volumes import Snapshot, VolumeSetState, read_volumes, r
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
-from reconciler.model.kinds.workload import Specification, read_specification
+from reconciler.model.kinds.workload import Specification, mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -60,9 +62,7 @@ class RecordedEngine:
     async def observe(self) -> list[Observation]:
         """The recorded resources of the location."""
         return [
-            Observation(
-                record.key, record.location, record.health, record.state, record.digest, record.version, record.alias
-            )
+            _as_recorded(record)
             for record in self._records.applied.items()
             if record.location == self._location and record.engine == self.name
         ]
@@ -72,7 +72,7 @@ class RecordedEngine:
         past = self._binding.record(step.key)
         deployed = step.key.kind is Kind.WORKLOAD and bool(step.location)
         spec = read_specification(step.body) if deployed and step.action is not Action.DELETE else None
-        also = tuple(self._binding.affected_volumesets(step, spec, past)) if deployed else ()
+        also = tuple(self._affected_volumesets(step, spec, past)) if deployed else ()
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED, also=also)
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
@@ -116,6 +116,23 @@ class RecordedEngine:
         before = read_deployment(past.state) if past else None
         created = iso(self._clock.now())
         return _encode(build_deployment(step.key, step.version, spec, place, created, before))
+
+    def _affected_volumesets(
+        self, step: Step, spec: Specification | None, past: Record | None
+    ) -> Iterable[Observation]:
+        """The volume sets that change with a workload: bound or released, with snapshots before a new version."""
+        changed = {each.key: each for each in self._binding.affected_volumesets(step, spec, past)}
+        if past is None or past.version >= step.version or not wants_snapshots(step.body):
+            return changed.values()
+        snapshot = snapshot_before(step.key, step.version, iso(self._clock.now()))
+        for name in mounted_volumesets(read_specification(past.body)):
+            key = Key(Kind.VOLUMESET, step.key.gvc, name)
+            record = self._binding.record(key)
+            if record is not None:
+                seen = changed.get(key) or _as_recorded(record)
+                state = read_volumes(seen.state) or VolumeSetState(self._location)
+                changed[key] = msgspec.structs.replace(seen, state=_encode(with_snapshot(state, snapshot)))
+        return changed.values()
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = parse_run(name, spec)
@@ -165,6 +182,12 @@ def _on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: 
             return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
         case RestoreVolume(snapshot_name=name):
             return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
+
+
+def _as_recorded(record: Record) -> Observation:
+    return Observation(
+        record.key, record.location, record.health, record.state, record.digest, record.version, record.alias
+    )
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:

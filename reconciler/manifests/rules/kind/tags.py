@@ -9,9 +9,9 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
-from reconciler.model.kinds.workload import Workload
+from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
-from reconciler.model.platform import PROTECTED_TAG
+from reconciler.model.platform import NEW_VERSION, PROTECTED_TAG, SNAPSHOT_ON
 from reconciler.model.suggest import closest
 
 SECTION = Section.MANIFESTS
@@ -22,9 +22,17 @@ _TAKEN = {
     PROTECTED_TAG: _TRUTH,
     "reconciler/allow-replace": _TRUTH,
     "reconciler/prune": frozenset({"disabled", "enabled"}),
+    SNAPSHOT_ON: frozenset({NEW_VERSION}),
 }
 """Tag → its valid values; other tags accept every text."""
-_KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", NO_WAKE, "reconciler/prune")
+_KNOWN = (
+    "reconciler/allow-replace",
+    "reconciler/depends-on",
+    "reconciler/ignore",
+    NO_WAKE,
+    "reconciler/prune",
+    SNAPSHOT_ON,
+)
 MOST = 20
 """The maximum of reported tags of a document, which may have 50."""
 
@@ -33,9 +41,9 @@ MOST = 20
 def unheard(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
-    `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled.
-    Another value, or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or
-    replaced all the same.
+    `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
+    and `reconciler/snapshot-on` is new-version. Another value, or an unknown tag that begins with `reconciler/`, has no
+    effect: the resource may be deleted or replaced all the same.
     """
     reported = 0
     for tag, text in resource.tags.items():
@@ -80,6 +88,20 @@ def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
     if not scales:
         hint = "remove it, or write `minScale: 0`" if isinstance(resource, Workload) else "remove it"
         yield Flaw(("tags", NO_WAKE), "the tag has no effect: nothing here scales to zero", hint, on_key=True)
+
+
+@warning("snapshot-on-unused", "docs/platform/volumeset.md#snapshots-before-a-release", *Kind)
+def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
+    """The tag `reconciler/snapshot-on` is on a stateful workload that mounts a volume set.
+
+    It has no effect elsewhere, and a rollback finds no snapshot to restore.
+    """
+    if SNAPSHOT_ON not in resource.tags:
+        return
+    if not isinstance(resource, Workload):
+        yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect here", "put it on the workload", on_key=True)
+    elif resource.spec.type != "stateful" or not mounted_volumesets(resource.spec):
+        yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect: nothing here has a volume", "remove it", on_key=True)
 
 
 def _either(taken: frozenset[str], text: str) -> str:

@@ -1,0 +1,60 @@
+"""Snapshots before a release: of the volumes of a workload, before the first replica of a new version starts.
+
+Every engine takes them for workloads with the tag `reconciler/snapshot-on: new-version`, in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.volumes import Lifecycle, Snapshot, VolumeSetState, add_snapshot
+from reconciler.model.key import Key, Kind
+from reconciler.model.platform import NEW_VERSION, SNAPSHOT_ON
+
+_WORKLOAD, _VERSION = "reconciler/workload", "reconciler/version"
+
+
+class _Tagged(msgspec.Struct):
+    tags: dict[str, Any] = {}
+
+
+_decode = msgspec.json.Decoder(_Tagged).decode
+
+
+def wants_snapshots(body: bytes) -> bool:
+    """Whether the workload with this ``body`` (in normal form) wants a snapshot before each new version."""
+    return SNAPSHOT_ON.encode() in body and _decode(body).tags.get(SNAPSHOT_ON) == NEW_VERSION
+
+
+def snapshot_before(key: Key, version: int, created: str, expires: str = "") -> Snapshot:
+    """The snapshot to take of each volume before ``version`` of the workload ``key`` starts; its size is not known.
+
+    Its name is that of the version, so that a repeated attempt finds it.
+    """
+    tags = {SNAPSHOT_ON: NEW_VERSION, _WORKLOAD: key.name, _VERSION: str(version)}
+    return Snapshot(f"before-{key.name}-{version:05d}", created, 0, expires, tags)
+
+
+def workload_of(snapshot: Snapshot, volumeset: Key) -> Key | None:
+    """The workload before whose new version ``snapshot`` was taken; None if it has another purpose."""
+    if snapshot.tags.get(SNAPSHOT_ON) != NEW_VERSION or _WORKLOAD not in snapshot.tags:
+        return None
+    return Key(Kind.WORKLOAD, volumeset.gvc, snapshot.tags[_WORKLOAD])
+
+
+def version_of(snapshot: Snapshot) -> str:
+    """The version before which ``snapshot`` was taken."""
+    return snapshot.tags.get(_VERSION, "")
+
+
+def with_snapshot(state: VolumeSetState, snapshot: Snapshot) -> VolumeSetState:
+    """``state`` with ``snapshot`` of every volume in use that has none of its name."""
+    volumes = tuple(
+        add_snapshot(volume, snapshot)
+        if volume.lifecycle is Lifecycle.BOUND and all(one.name != snapshot.name for one in volume.volume_snapshots)
+        else volume
+        for volume in state.volumes
+    )
+    return msgspec.structs.replace(state, volumes=volumes)
