@@ -41,6 +41,7 @@ WAITING = {
     "tests/engines/host/dataplane/haproxy/test_ingress.py": 31,
     "tests/engines/host/dataplane/haproxy/test_real.py": 22,
     "tests/engines/host/dataplane/haproxy/test_secure_routes.py": 3,
+    "tests/engines/host/dataplane/haproxy/test_split.py": 7,
     "tests/engines/host/dataplane/haproxy/test_unit.py": 4,
     "tests/engines/host/dataplane/load/test_changes.py": 2,
     "tests/engines/host/dataplane/test_builtin.py": 5,

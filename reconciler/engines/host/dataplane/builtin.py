@@ -14,6 +14,7 @@ from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.forwarder import Forwarder
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
+from reconciler.engines.host.dataplane.split import checked_percents
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -56,6 +57,7 @@ class BuiltinDataPlane:
         self._forwarders: dict[Key, Forwarder] = {}
         self._servers: dict[Key, asyncio.Server] = {}
         self._errors: dict[Key, str] = {}
+        self._split: set[Key] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._dirty = asyncio.Event()
 
@@ -98,6 +100,7 @@ class BuiltinDataPlane:
         """Withdraw ``key`` and release its port."""
         self.withdraw(key)
         self._ready.pop(key, None)
+        self._split.discard(key)
         self._ports.release(key)
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
@@ -105,6 +108,12 @@ class BuiltinDataPlane:
         self._ready[key] = ready
         if (forwarder := self._forwarders.get(key)) is not None:
             forwarder.update(forwarder.service, ready)
+
+    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
+        """Report that the split is not enforced."""
+        self._split.discard(key)
+        if checked_percents(percents):
+            self._split.add(key)
 
     def reroute(self) -> None:
         """Do nothing: this data plane knows no host names."""
@@ -127,7 +136,8 @@ class BuiltinDataPlane:
     def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What a forwarder of connections cannot do."""
         forwarder = self._forwarders.get(wanted.key)
-        return limitations(wanted, forwarder.service if forwarder is not None else None)
+        service = forwarder.service if forwarder is not None else None
+        return limitations(wanted, service, split=wanted.key in self._split)
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The connections of each served workload."""
@@ -200,8 +210,11 @@ class BuiltinDataPlane:
                 self._append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
 
 
-def limitations(wanted: WorkloadSpec, service: Service | None) -> Iterator[str]:
-    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is."""
+def limitations(wanted: WorkloadSpec, service: Service | None, *, split: bool = False) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is.
+
+    ``split``: its requests are to be split by version.
+    """
     scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
     scales = not wanted.suspended and scale.min_scale < scale.max_scale
     if metric in NOT_COUNTED and scales:
@@ -210,6 +223,8 @@ def limitations(wanted: WorkloadSpec, service: Service | None) -> Iterator[str]:
         yield "Concurrency is the number of open connections: the built-in data plane counts no requests."
     if service is not None and service.no_wake and scale.min_scale == 0:
         yield "The tag reconciler/no-wake is not applied: every connection starts a replica."
+    if service is not None and split:
+        yield "Requests are not split by version: the built-in data plane forwards connections to all ready replicas."
     if service is not None:
         yield (
             "The endpoint is one port of 127.0.0.1, without host names, TLS, routes, request timeouts and retries: the "

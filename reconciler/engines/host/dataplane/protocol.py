@@ -123,6 +123,13 @@ class DataPlane(Protocol):
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Set the ready replicas of a workload; they are in force when ``synchronize`` returns."""
 
+    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
+        """Give each version of a workload its percent of new clients; others return to their version.
+
+        A version that is not in ``percents``, or has 0, gets no requests. None: all replicas get requests again. Raises
+        ValueError unless the percents are 100 together.
+        """
+
     def reroute(self) -> None:
         """Bring requests from outside to workloads as the table of routes is now."""
 

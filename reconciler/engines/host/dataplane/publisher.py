@@ -175,6 +175,10 @@ class ServicePublisher:
             self._router.remove(key)
             self.dataplane.reroute()
 
+    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
+        """As DataPlane.split."""
+        self.dataplane.split(key, percents)
+
     def domain_endpoints(self, key: Key) -> tuple[str, ...]:
         """The addresses of a workload by its domains, such as ``shop.example.com/api``."""
         return self._router.table().endpoints.get(key, ()) if self._router is not None else ()

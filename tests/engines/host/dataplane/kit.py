@@ -17,8 +17,9 @@ class Replica:
     It got ``lines``, and ``most`` connections were open at once.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, version: int = 1) -> None:
         self.name = name
+        self.version = version
         self.gate = asyncio.Event()
         self.gate.set()
         self.connections = 0
@@ -36,7 +37,7 @@ class Replica:
     def endpoint(self) -> Endpoint:
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
-        return Endpoint(self.name, f"127.0.0.1:{port}", {str(PORT): f"127.0.0.1:{port}"}, 1)
+        return Endpoint(self.name, f"127.0.0.1:{port}", {str(PORT): f"127.0.0.1:{port}"}, self.version)
 
     def stop(self) -> Endpoint:
         """Stop listening; the address where it was."""

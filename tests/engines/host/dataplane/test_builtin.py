@@ -409,6 +409,17 @@ def test_requests_that_shall_not_wake_are_not_enforced(tmp_path: Path) -> None:
     play(lambda: Plane(tmp_path), story)
 
 
+def test_a_split_by_version_is_not_enforced(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        spec = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+        await plane.address()
+        for percents, count in (({1: 90, 2: 10}, 1), (None, 0)):
+            plane.dataplane.split(KEY, percents)
+            assert len([each for each in plane.dataplane.limitations(spec) if "split by version" in each]) == count
+
+    play(lambda: Plane(tmp_path), story)
+
+
 def test_a_workload_without_an_address_has_no_counts(tmp_path: Path) -> None:
     async def story(plane: Plane) -> None:
         await plane.address()

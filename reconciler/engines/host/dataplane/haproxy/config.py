@@ -18,11 +18,13 @@ import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.outside import no_wake_lines, outside_lines
+from reconciler.engines.host.dataplane.haproxy.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.split import comment, cookie_name, read_splits, split_lines
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings
 
-CONFIG, HOLD, HOLDS, PAGES = "haproxy.cfg", "hold.lua", "holds.map", "pages"
+CONFIG, HOLD, HOLDS = "haproxy.cfg", "hold.lua", "holds.map"
 MASTER_SOCKET, STATS_SOCKET, LOG_SOCKET, PID = "master.sock", "stats.sock", "log.sock", "haproxy.pid"
 """The files of one location; HAProxy works in their directory, since the path of a socket must be short."""
 
@@ -39,15 +41,6 @@ CONNECT = "2s"
 MAX_RELOADS = 20
 """A worker that still has connections after so many reloads is ended."""
 FILES = 65_536
-
-MESSAGES = {
-    403: "the address of the client is not allowed",
-    404: "nothing is served at this host name and path",
-    502: "no valid response came from a replica",
-    503: "no replica was free in time",
-    504: "no response came in time",
-}
-"""Status → the message of its page."""
 
 REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr"'
 OUTSIDE_LINE = '"request %b %s %ST %Tw %Tc %Tr %HM %HPO %[var(txn.id)]"'
@@ -75,28 +68,40 @@ _RETRIES = {
 
 
 class Server(msgspec.Struct, frozen=True, order=True):
-    """A replica: its encoded name, ``host:port``, and how many requests it gets at once (0: any number)."""
+    """A replica: its encoded name, ``host:port``, and how many requests it gets at once (0: any number).
+
+    ``version`` is 0 for one that is only known from the live process.
+    """
 
     name: str
     address: str
     limit: int = 0
+    weight: int = 1
+    version: int = 0
 
 
 class Backend(msgspec.Struct, frozen=True):
     """A workload at a port of this host, with the replicas that get its requests.
 
-    ``declared`` is the port of the workload that it leads to; 0: its first one.
+    ``declared`` is the port of the workload that it leads to; 0: its first one. ``split`` are versions with the percent
+    of requests that each gets.
     """
 
     service: Service
     port: int
     servers: tuple[Server, ...] = ()
     declared: int = 0
+    split: tuple[tuple[int, int], ...] = ()
 
     @property
     def name(self) -> str:
         """Its name in the configuration."""
         return backend_name(self.service.key, self.declared)
+
+    @property
+    def splits_requests(self) -> bool:
+        """Whether clients stay with their version; those of a tcp port do so by their connection."""
+        return bool(self.split) and self.service.protocol != "tcp"
 
 
 class ProxyOptions(msgspec.Struct, frozen=True):
@@ -138,7 +143,8 @@ def server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
     """The server for a ready replica; None if it has no address for ``port``."""
     host, _, number = endpoint.ports.get(str(port), "").rpartition(":")
     try:
-        return Server(encode(endpoint.name), f"{ip_address(host.strip('[]'))}:{int(number)}", limit)
+        address = f"{ip_address(host.strip('[]'))}:{int(number)}"
+        return Server(encode(endpoint.name), address, limit, version=endpoint.version)
     except ValueError:
         return None
 
@@ -167,7 +173,8 @@ def _order(backend: Backend) -> tuple[Key, int]:
 def add_server(backend: Backend, each: Server) -> str:
     """The words that define a server, in the file and for the command ``add server``."""
     limit = f" maxconn {each.limit}" if each.limit else ""
-    return f"{each.address}{limit}{_protocol(backend.service)}"
+    weight = f" weight {each.weight}" if each.weight != 1 else ""
+    return f"{each.address}{limit}{weight}{_protocol(backend.service)}"
 
 
 def read_ports(config: str) -> dict[Key, int]:
@@ -175,15 +182,9 @@ def read_ports(config: str) -> dict[Key, int]:
     return {decode_key(name): int(port) for name, port in _FRONTEND.findall(config)}
 
 
-def pages() -> dict[int, str]:
-    """Status → the page of an error, as text or, for a client that accepts it, as JSON."""
-    return {status: _page(status, message) for status, message in MESSAGES.items()}
-
-
-def _page(status: int, message: str) -> str:
-    start = f'{{"status":{status},"message":"{message}","id":"'.replace('"', '\\"')
-    plain = f"{status}: {message} (request "
-    return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id),json(utf8s)]%[var(txn.json),iif("\\"}}",")")]\n'
+def read_percents(config: str) -> dict[Key, dict[int, int]]:
+    """The splits by version in a file that ``render`` made."""
+    return {decode_key(name): percents for name, percents in read_splits(config).items()}
 
 
 def _shared(options: ProxyOptions, digest: str) -> str:
@@ -199,7 +200,7 @@ def _shared(options: ProxyOptions, digest: str) -> str:
         "reloads": MAX_RELOADS,
         "user": "  uid {}\n  gid {}".format(*options.user) if options.user else "",
         "load": f"  lua-load ./{HOLD}",
-        "pages": "\n".join(map(_error_page, MESSAGES)),
+        "pages": "\n".join(map(error_page, MESSAGES)),
         "connect": CONNECT,
         "tunnel": TUNNEL,
         "queue": round(1000 * hold.seconds),
@@ -231,12 +232,6 @@ def _hold_lines(options: ProxyOptions) -> list[str]:
     return [*lines, *(wait if options.lua else [])]
 
 
-def _error_page(status: int) -> str:
-    more = " hdr retry-after 1" if status == 503 else ""
-    page = f"lf-file ./{PAGES}/{status}"
-    return f'  http-error status {status} content-type text/plain {page} hdr x-reconciler-json "%[var(txn.json)]"{more}'
-
-
 @lru_cache(maxsize=8192)
 def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
     service, name = backend.service, backend.name
@@ -251,10 +246,15 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         *(no_wake_lines(name, service.no_wake) if mode == "http" else []),
         f"  default_backend {name}",
         f"backend {name} from {mode}-backend{'-outside' if outside is not None else ''}",
+        *([comment(backend.split)] if backend.split and servers else []),
+        # The least connections would give idle servers the same number, whatever their weights.
+        *(["  balance roundrobin"] if backend.split else []),
         *(outside_lines(outside) if outside is not None else ()),
         *(_hold_lines(options) if outside is not None else ()),
         *(_of_requests(options, service) if mode == "http" else ["  retries 2"]),
+        *(split_lines(name, cookie_name(backend_name(service.key))) if backend.splits_requests else ()),
         f"  use-server {SELF} if {{ stopping }}",
+        *(["  use-server %[var(txn.server)] if { var(txn.server) -m found }"] if backend.splits_requests else []),
         f"  server {SELF} {ADDRESS}:{backend.port} weight 0{_protocol(service)}",
         *(f"  server {each.name} {add_server(backend, each)}" for each in (sorted(backend.servers) if servers else ())),
         "",

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_server
+from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server, add_server
+from reconciler.engines.host.dataplane.haproxy.split import backend_of, split_entries
 from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 UNLIMITED = 65_536
 """The limit of a server that may get any number of requests. With a limit of 0, HAProxy never continues those that wait
@@ -15,8 +18,8 @@ since the time of a lower limit.
 """
 
 _READY = ("UP", "no check")
-_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "addr")
-_ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\d+)$", re.MULTILINE)
+_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "weight", "addr")
+_ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
 _FORMER_WORKERS = "# old workers"
 _WORKER = re.compile(r"^\d+ +worker ", re.MULTILINE)
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
@@ -31,6 +34,7 @@ class LiveServer(NamedTuple):
     ready: bool
     ends: bool
     proven: bool
+    weight: int = 1
 
 
 class LiveBackend(NamedTuple):
@@ -56,6 +60,10 @@ class LiveBackend(NamedTuple):
         """The counts for autoscaling."""
         return Traffic(self.arrived, self.active, max(self.open - self.active, 0))
 
+    def differs(self, known: LiveBackend | None) -> bool:
+        """Whether the servers may have changed since they were as in ``known``."""
+        return self.open > 0 or known is None or self[:3] != known[:3]
+
 
 class _Row(NamedTuple):
     """A row of ``show stat``: of a server, or with the ``counts`` of a backend, which lack its servers."""
@@ -77,10 +85,14 @@ class StatReader:
     def read(self, text: str) -> dict[str, LiveBackend]:
         """The backends by name. One that has not changed is the same object as before.
 
-        Raises ValueError if the output is of another form.
+        Raises EngineError if the output is of another form.
         """
         lines = text.splitlines()
         columns = next((line for line in lines if line.startswith("# ")), "")[2:].split(",")
+        if not text.strip():
+            return {}
+        if not set(_COLUMNS) <= set(columns):
+            raise EngineError("HAProxy shows its state in an unknown form", reason=Reason.PROXY_FAILED)
         at = [columns.index(name) for name in _COLUMNS]
         rows: dict[str, _Row] = {}
         servers: dict[str, dict[str, LiveServer]] = {}
@@ -110,9 +122,9 @@ class StatReader:
         return former if former is not None and former == found else found
 
 
-def read_holds(text: str) -> dict[str, int]:
-    """The entries in the output of ``show map``: held backends, each with the end of its hold."""
-    return {name: int(end) for name, end in _ENTRY.findall(text)}
+def read_map(text: str) -> dict[str, str]:
+    """The entries in the output of ``show map``."""
+    return dict(_ENTRY.findall(text))
 
 
 def count_former_workers(text: str) -> int:
@@ -141,13 +153,33 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
                 yield from _take_out(f"{name}/{other}", found[other])
 
 
-def hold_commands(wanted: Mapping[str, int], live: Mapping[str, int]) -> Iterator[str]:
-    """What brings the map of held backends, each with the end of its hold, to what is wanted."""
-    for name in sorted(live.keys() - wanted.keys()):
-        yield f"del map ./{HOLDS} {name}"
-    for name, end in sorted(wanted.items()):
-        if live.get(name) != end:
-            yield f"{'set' if name in live else 'add'} map ./{HOLDS} {name} {end}"
+def map_commands(name: str, wanted: Mapping[str, str], live: Mapping[str, str]) -> Iterator[str]:
+    """What brings the map ``name`` to what is wanted. Entries come before others change, and leave last.
+
+    One that counts others, whose names it begins, comes after them and leaves before them.
+    """
+    for key in sorted(wanted.keys() - live.keys(), reverse=True):
+        yield f"add map ./{name} {key} {wanted[key]}"
+    for key in sorted(wanted.keys() & live.keys()):
+        if wanted[key] != live[key]:
+            yield f"set map ./{name} {key} {wanted[key]}"
+    for key in sorted(live.keys() - wanted.keys()):
+        yield f"del map ./{name} {key}"
+
+
+def wanted_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict[str, str]:
+    """The entries for ``backends`` in the map of versions.
+
+    Where the versions of replicas are not known yet, since an earlier daemon found them ready, those of ``live`` stay.
+    """
+    found: dict[str, str] = {}
+    for backend in backends:
+        if backend.splits_requests:
+            if all(each.version for each in backend.servers):
+                found |= split_entries(backend.name, {each.name: each.version for each in backend.servers})
+            else:
+                found |= {entry: value for entry, value in live.items() if backend_of(entry) == backend.name}
+    return found
 
 
 def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None) -> Iterator[str]:
@@ -159,6 +191,8 @@ def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None)
             yield f"set server {path} addr {host} port {port}"
         if live.limit != wanted.limit:
             yield f"set maxconn server {path} {wanted.limit or UNLIMITED}"
+        if live.weight != wanted.weight:
+            yield f"set server {path} weight {wanted.weight}"
     if live is None or not live.ready:
         yield f"set server {path} state ready"
 
@@ -175,20 +209,21 @@ def _parsed_row(fields: list[str], at: list[int]) -> _Row:
     row = [fields[each] for each in at]
     server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
     # A comma on each side, since an address can be a part of another one.
-    return _Row(row[0], row[1], f",{row[8]}," if server is not None else "",
+    return _Row(row[0], row[1], f",{row[9]}," if server is not None else "",
                 LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), {}), server)  # fmt: skip
 
 
 def _live_server(row: list[str]) -> LiveServer:
     status, limit = row[7], _number(row[3])
     return LiveServer(
-        address=row[8],
+        address=row[9],
         limit=0 if limit == UNLIMITED else limit,
         open=_number(row[2]),
         ready=status in _READY,
         ends=status.startswith(("DRAIN", "MAINT")),
         # Only a server that had proven itself is without a limit.
         proven=limit in (0, UNLIMITED) or _number(row[5]) > 0,
+        weight=_number(row[8]),
     )
 
 

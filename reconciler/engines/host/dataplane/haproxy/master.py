@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET, PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET
 from reconciler.engines.host.dataplane.haproxy.discovery import (
     MasterProcess,
     ProxyUnit,
@@ -24,6 +24,8 @@ from reconciler.engines.host.dataplane.haproxy.discovery import (
     spawn_master,
     trim_output,
 )
+from reconciler.engines.host.dataplane.haproxy.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.runtimes import exit_watch, procfs
 from reconciler.errors import EngineError
@@ -37,8 +39,7 @@ PAUSE = 0.02
 LONGEST_LINE = 12_000
 """Bytes of commands that are sent at once; HAProxy reads a line into a buffer of 16 KiB."""
 _DENIED = "Permission denied"
-_NEW_CONFIG = f"{CONFIG}.new"
-_CHECKED = "checked.cfg"
+_NEW_CONFIG, _CHECKED = f"{CONFIG}.new", "checked.cfg"
 
 
 class Master:
@@ -50,7 +51,7 @@ class Master:
     def __init__(self, directory: Path, on_end: Callable[[], None], unit: ProxyUnit) -> None:
         self._directory = directory
         self._program = ""
-        self._holds: str | None = None
+        self._maps: dict[str, str] = {}
         self._on_end = on_end
         self.unit = unit
         self._ends = exit_watch.ExitWatcher()
@@ -68,9 +69,8 @@ class Master:
         return (self._directory / MASTER_SOCKET).exists()
 
     def open(self, program: str) -> None:
-        """Prepare the directory, and find the HAProxy that an earlier daemon started. Raises EngineError.
-
-        ``program`` is the path of the one to start.
+        """Prepare the directory, and find the HAProxy that an earlier daemon started; ``program`` is the path of the
+        one to start. Raises EngineError.
         """
         self._program = program
         try:
@@ -81,9 +81,9 @@ class Master:
         except OSError as error:
             raise write_error(f"{self._directory} cannot be used", error) from None
         write_atomic(self._directory / HOLD, Path(__file__).with_name(HOLD).read_bytes(), 0o644)
-        self._holds = None
-        if not (self._directory / HOLDS).exists():
-            self.write_holds({})
+        self._maps.clear()
+        for name in (each for each in (HOLDS, SPLITS) if not (self._directory / each).exists()):
+            self.write_map(name, {})
         for status, text in pages().items():
             write_atomic(self._directory / PAGES / str(status), text.encode(), 0o644)
         self.find()
@@ -116,12 +116,12 @@ class Master:
         """Replace the file with one that differs in nothing but servers. Raises EngineError."""
         write_atomic(self._directory / CONFIG, text.encode(), 0o600)
 
-    def write_holds(self, holds: Mapping[str, int]) -> None:
-        """Write the file from which a new worker gets the holds of operators. Raises EngineError."""
-        text = "".join(f"{name} {end}\n" for name, end in sorted(holds.items()))
-        if text != self._holds:
-            write_atomic(self._directory / HOLDS, text.encode(), 0o644)
-            self._holds = text
+    def write_map(self, name: str, entries: Mapping[str, str]) -> None:
+        """Write the file from which a new worker gets the map ``name``, unless it is current. Raises EngineError."""
+        text = "".join(f"{key} {value}\n" for key, value in sorted(entries.items()))
+        if text != self._maps.get(name):
+            self.write_file(name, text)
+            self._maps[name] = text
 
     def write_file(self, name: str, text: str) -> None:
         """Write a file from which a new worker reads. Raises EngineError."""

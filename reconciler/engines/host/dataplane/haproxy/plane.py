@@ -19,11 +19,12 @@ from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
-from reconciler.engines.host.dataplane.haproxy.program import OLDEST, Program, find_program, limitations
+from reconciler.engines.host.dataplane.haproxy.program import Program, limitations, usable_program
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
+from reconciler.engines.host.dataplane.split import checked_percents
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -108,6 +109,11 @@ class HaproxyDataPlane:
         self._wanted.update(key, ready, self._clock.monotonic())
         self._updated.add(key)
         self._dirty.set()
+
+    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
+        """As DataPlane.split; it is in force when ``synchronize`` returns, and outlasts the daemon."""
+        if self._wanted.split(key, checked_percents(percents)):
+            self._compare_soon()
 
     def reroute(self) -> None:
         """Bring requests from outside to workloads as the table of routes is now."""
@@ -248,12 +254,7 @@ class HaproxyDataPlane:
 
     def _open(self) -> None:
         """Find the program, and what an earlier daemon left running. Raises EngineError."""
-        program = find_program()
-        if program is None or not program.usable:
-            oldest = ".".join(map(str, OLDEST))
-            found = f"only HAProxy {program.text} is" if program is not None else "it is not"
-            message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
-            raise EngineError(message, reason=Reason.PROXY_FAILED)
+        program = usable_program()
         location, user = self._setup.location, self._setup.user
         self._program = program
         if not program.lua:
@@ -263,7 +264,7 @@ class HaproxyDataPlane:
             ProxyOptions(location, self._context.limits, min(os.cpu_count() or 1, THREADS), program.lua, user)
         )
         self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
-        self._wanted.adopt_ports(self._master.config())
+        self._wanted.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:
             live = LiveCertificates(self._directory, self._master, self._clock)
             self._outside.secure(RouteCertificates(live, self._context.certificates))

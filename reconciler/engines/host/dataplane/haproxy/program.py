@@ -13,6 +13,8 @@ from functools import cache
 import msgspec
 
 from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 OLDEST = (2, 6)
 """The oldest version that adds and removes servers while it runs, without an experimental mode."""
@@ -56,6 +58,17 @@ def find_program() -> Program | None:
     # An empty entry would be the working directory.
     path = shutil.which("haproxy", path=":".join(filter(None, (os.environ.get("PATH"), SEARCH))))
     return _inspect(path, os.stat(path).st_mtime_ns) if path else None
+
+
+def usable_program() -> Program:
+    """The installed HAProxy. Raises EngineError if there is none that is new enough."""
+    program = find_program()
+    if program is None or not program.usable:
+        oldest = ".".join(map(str, OLDEST))
+        found = f"only HAProxy {program.text} is" if program is not None else "it is not"
+        message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
+        raise EngineError(message, reason=Reason.PROXY_FAILED)
+    return program
 
 
 @cache

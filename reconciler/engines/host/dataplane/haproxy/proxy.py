@@ -19,10 +19,12 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     StatReader,
     commands,
     count_former_workers,
-    hold_commands,
-    read_holds,
+    map_commands,
+    read_map,
+    wanted_entries,
 )
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -54,6 +56,14 @@ class _Refusal(NamedTuple):
     message: str
 
 
+class _Part(NamedTuple):
+    """What the structure of a backend is made of."""
+
+    service: Service
+    port: int
+    split: bool
+
+
 class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not run.
 
@@ -79,9 +89,10 @@ class LiveProxy:
         self._unfinished: set[str] = set()
         self._compared: dict[str, tuple[Backend, LiveBackend]] = {}
         self._frontends = ""
-        self._structure: tuple[tuple[list[tuple[Service, int]], str], str] = (([], ""), "")
+        self._structure: tuple[tuple[list[_Part], str], str] = (([], ""), "")
         self._rendered: tuple[tuple[Sequence[Backend], str], str] = (((), ""), "")
-        self._holds: dict[str, int] = {}
+        self._holds: dict[str, str] = {}
+        self._splits: dict[str, str] = {}
         self._written = ""
         self._loaded_at = float("-inf")
         self._silent_since: float | None = None
@@ -102,10 +113,12 @@ class LiveProxy:
             self.live, self._digest, self._process = {}, "", ""
             return
         try:
-            facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS};show proc")
+            facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};show proc")
             self._silent_since = None
             self._master.trim_output()
-            self._holds, self.former_workers = read_holds(facts), count_former_workers(facts)
+            entries, self.former_workers = read_map(facts), count_former_workers(facts)
+            self._holds = {name: end for name, end in entries.items() if backend_of(name) == name}
+            self._splits = {name: value for name, value in entries.items() if name not in self._holds}
             info = dict(map(_parts, facts.splitlines()))
             self._digest, process = info.get("description", ""), info.get("pid", "")
             known = process == self._process and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
@@ -134,20 +147,20 @@ class LiveProxy:
         """Read the servers and counts of the backends ``names``; None: of all."""
         if names is not None and len(names) > FEW < len(self.live):
             # The servers of a backend without requests are as they were.
-            counts = _parsed(await self._master.ask("@1 show stat -1 2 -1"), self._counts)
-            changed = {name for name in names & counts.keys() if _differs(counts[name], self.live.get(name))}
+            counts = self._counts.read(await self._master.ask("@1 show stat -1 2 -1"))
+            changed = {name for name in names & counts.keys() if counts[name].differs(self.live.get(name))}
             names = changed | self._unfinished
         if names is None or len(names) > FEW or len(self.live) <= FEW:
-            self.live = _parsed(await self._master.ask("@1 show stat -1 6 -1"), self._stat)
+            self.live = self._stat.read(await self._master.ask("@1 show stat -1 6 -1"))
             self._whole_at = self._clock.monotonic()
             self._unfinished &= self.live.keys()
             self._compared = {name: each for name, each in self._compared.items() if name in self.live}
         elif names := names & self.live.keys():
             answer = await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names))
-            found = _parsed(answer, StatReader())
+            found = StatReader().read(answer)
             self.live.update({name: each for name, each in found.items() if name in self.live})
 
-    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, int], frontends: str = "") -> None:
+    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: str = "") -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
         ``holds`` maps the backends that an operator holds to the end of the hold. ``frontends`` are the sections that
@@ -158,14 +171,15 @@ class LiveProxy:
         if not backends:
             # Nothing can be served now: other programs have all the ports.
             return
-        self._master.write_holds(holds)
+        self._master.write_map(HOLDS, holds)
+        self._master.write_map(SPLITS, wanted_entries(backends, self._splits))
         if self._master.running and self._digest == digest:
             self._failure = None
             self._write(self._text_of(backends))
         else:
             await self._load_when_due(backends, digest)
         if self._options.lua and self.live:
-            await self._master.send(hold_commands(holds, self._holds))
+            await self._master.send(map_commands(HOLDS, holds, self._holds))
         await self.send(backends)
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -191,10 +205,20 @@ class LiveProxy:
 
     async def send(self, backends: Sequence[Backend]) -> None:
         """Send what brings the servers of ``backends`` to what is wanted. Raises EngineError."""
+        await self._send_entries(backends)
         todo = {name: found for name, found in map(self._compare, backends) if found}
         if todo:
             await self._master.send(chain.from_iterable(todo.values()))
             await self.read_some(todo.keys())
+
+    async def _send_entries(self, backends: Sequence[Backend]) -> None:
+        """Bring the map of versions to what is wanted, so that no cookie leads to a replica that leaves."""
+        names = {each.name for each in backends}
+        live = {entry: value for entry, value in self._splits.items() if backend_of(entry) in names}
+        wanted = wanted_entries((each for each in backends if each.name in self.live), live)
+        if wanted != live:
+            await self._master.send(map_commands(SPLITS, wanted, live))
+            self._splits = {entry: value for entry, value in self._splits.items() if entry not in live} | wanted
 
     def _compare(self, backend: Backend) -> tuple[str, list[str]]:
         """The name of ``backend``, and what brings it to what is wanted. Most are, and have not changed since."""
@@ -212,7 +236,7 @@ class LiveProxy:
         return name, found
 
     def _structure_of(self, backends: Sequence[Backend]) -> str:
-        parts = [(each.service, each.port) for each in backends], self._frontends
+        parts = [_Part(each.service, each.port, bool(each.split)) for each in backends], self._frontends
         if parts != self._structure[0]:
             self._structure = (parts, structure(self._options, backends, self._frontends))
         return self._structure[1]
@@ -269,19 +293,6 @@ def reload_pause(former_workers: int) -> float:
     return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)
 
 
-def _differs(counts: LiveBackend, known: LiveBackend | None) -> bool:
-    return counts.open > 0 or known is None or counts[:3] != known[:3]
-
-
 def _parts(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.lower(), value.strip()
-
-
-def _parsed(text: str, reader: StatReader) -> dict[str, LiveBackend]:
-    if not text.strip():
-        return {}
-    try:
-        return reader.read(text)
-    except ValueError:
-        raise EngineError("HAProxy shows its state in an unknown form", reason=Reason.PROXY_FAILED) from None

@@ -15,6 +15,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     Server,
     backend_name,
     encode,
+    read_percents,
     read_ports,
     server,
 )
@@ -22,6 +23,7 @@ from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import Outside
+from reconciler.engines.host.dataplane.split import server_weights
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
@@ -40,6 +42,7 @@ class WantedState:
         self.services: dict[Key, Service] = {}
         self.errors: dict[Key, str] = {}
         self._ports = ports
+        self._splits: dict[Key, dict[int, int]] = {}
         self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._proven: dict[Key, set[tuple[str, str]]] = {}
@@ -90,6 +93,15 @@ class WantedState:
                 if key in self.services:
                     self._name(key)
 
+    def split(self, key: Key, percents: dict[int, int]) -> bool:
+        """Give each version of ``key`` its percent of requests; return whether that is a change."""
+        if self._splits.get(key) == percents:
+            return False
+        self._splits[key] = percents
+        for name in self.names(key):
+            self._built.pop(name, None)
+        return True
+
     def withdraw(self, key: Key) -> bool:
         """Serve ``key`` no longer; return whether it was served."""
         self.errors.pop(key, None)
@@ -124,10 +136,12 @@ class WantedState:
         """Forget a deleted workload, and release its port."""
         self._ready.pop(key, None)
         self._proven.pop(key, None)
+        self._splits.pop(key, None)
         self._ports.release(key)
 
-    def adopt_ports(self, config: str) -> None:
-        """Learn the ports of workloads from the configuration in force, if the file of ports was lost."""
+    def adopt(self, config: str) -> None:
+        """Learn from the configuration in force the splits by version, and the ports if their file was lost."""
+        self._splits = read_percents(config) | self._splits
         for key, port in read_ports(config).items():
             if self._ports.find(key) is None and key in self.services:
                 self._ports.reserve(key, port)
@@ -168,10 +182,10 @@ class WantedState:
         self._drains = True
         self._built.clear()
 
-    def holds(self, monotonic: float, epoch: float) -> dict[str, int]:
+    def holds(self, monotonic: float, epoch: float) -> dict[str, str]:
         """The backends whose requests an operator holds, each with the end of the hold in seconds of the epoch."""
         ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
-        return {name: ceil(epoch + left) for key, left in ends.items() for name in self.names(key)}
+        return {name: str(ceil(epoch + left)) for key, left in ends.items() for name in self.names(key)}
 
     def _backend(self, name: str, live: LiveBackend | None, now: float) -> Backend | None:
         """The backend ``name``: the same object until it changes. None if it cannot be served."""
@@ -186,7 +200,8 @@ class WantedState:
             return None
         if live is not None:
             self._note(key, live)
-        made = Backend(service, port, self._servers(service, live, now), declared)
+        split = tuple(self._splits.get(key, {}).items())
+        made = Backend(service, port, self._servers(service, live, now), declared, split)
         unproven = not service.max_concurrency and any(each.limit for each in made.servers)
         (self._unproven.add if unproven else self._unproven.discard)(name)
         # Its servers are those of the live process until they are known, and none while an operator holds it.
@@ -208,9 +223,15 @@ class WantedState:
         if ready is None:
             # An earlier daemon found them ready. This one does not know yet, so they go on.
             adopted = live.servers.items() if live is not None else ()
-            return tuple(Server(name, each.address, each.limit) for name, each in adopted if name != SELF)
-        found = (server(each, service.port, 0) for each in ready)
-        return tuple(Server(each.name, each.address, self._limit(service, each)) for each in found if each is not None)
+            return tuple(Server(name, each.address, each.limit, each.weight) for name, each in adopted if name != SELF)
+        known = (server(each, service.port, 0) for each in ready)
+        found = {each.name: each for each in known if each is not None}
+        versions = {each.name: each.version for each in found.values()}
+        weights = server_weights(self._splits.get(service.key, {}), versions)
+        return tuple(
+            replace(found[name], limit=self._limit(service, found[name]), weight=weight)
+            for name, weight in weights.items()
+        )
 
     def _limit(self, service: Service, each: Server) -> int:
         proven = (each.name, each.address) in self._proven.get(service.key, ())

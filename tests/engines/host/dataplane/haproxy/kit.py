@@ -40,8 +40,8 @@ class Answer(NamedTuple):
 class WebReplica(Replica):
     """An HTTP server that answers with its name, once ``gate`` is open; ``most`` requests were open at once."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, version: int = 1) -> None:
+        super().__init__(name, version)
         self.heads: list[str] = []
 
     async def start(self, port: int = 0) -> WebReplica:

@@ -19,7 +19,6 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     CONFIG,
     HOLD,
     HOLDS,
-    PAGES,
     Backend,
     ProxyOptions,
     Server,
@@ -27,12 +26,14 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     decode_key,
     decode_name,
     encode,
-    pages,
+    read_percents,
     read_ports,
     render,
     server,
     structure,
 )
+from reconciler.engines.host.dataplane.haproxy.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from tests.support.cases import cases
@@ -51,13 +52,16 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
         server(Endpoint(name, address, {str(PORT): address}, 1), PORT, case.get("limit", 0))
         for name, address in case["replicas"].items()
     )
-    return Backend(service, port, tuple(each for each in found if each is not None))
+    weight, split = case.get("weight", 1), tuple(case.get("split", {}).items())
+    servers = (msgspec.structs.replace(each, weight=weight) for each in found if each is not None)
+    return Backend(service, port, tuple(servers), split=split)
 
 
 def prepare(path: Path, backends: Sequence[Backend], *, lua: bool = True) -> None:
     """Write the configuration and its files."""
     (path / PAGES).mkdir(exist_ok=True)
-    (path / HOLDS).touch()
+    for name in (HOLDS, SPLITS):
+        (path / name).touch()
     for status, text in pages().items():
         (path / PAGES / str(status)).write_text(text)
     (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
@@ -121,3 +125,13 @@ def test_ports_can_be_read_back() -> None:
     named = {each.service.key: each for each in backends}
     assert read_ports(render(OPTIONS, named.values())) == ports
     assert read_ports("nothing of it") == {}
+
+
+def test_splits_can_be_read_back_and_percents_are_no_part_of_the_digest() -> None:
+    key, other = (Key(Kind.WORKLOAD, "shop", name) for name in ("web", "api"))
+    percents = {1: 90, 12: 10, 13: 0}
+    parts = [Backend(Service(key, PORT), 18_000, split=tuple(percents.items())), Backend(Service(other, PORT), 18_001)]
+    assert read_percents(render(OPTIONS, parts)) == {key: percents}
+    moved = [msgspec.structs.replace(parts[0], split=((1, 10), (12, 90))), parts[1]]
+    ended = [msgspec.structs.replace(parts[0], split=()), parts[1]]
+    assert structure(OPTIONS, moved) == structure(OPTIONS, parts) != structure(OPTIONS, ended)

@@ -79,6 +79,9 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         assert not any(ready for _, ready in signals)
         [second] = [each.name for each in host.replicas()]
         assert (await get(address)).body == second
+        host.engine._publisher.split(KEY, {1: 0, 2: 100})
+        await plane.synchronize(KEY)
+        assert (await get(address)).body == second
 
         await host.engine.close()
         assert (await get(address)).body == second

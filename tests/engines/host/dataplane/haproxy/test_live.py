@@ -11,24 +11,26 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     StatReader,
     commands,
     count_former_workers,
-    hold_commands,
-    read_holds,
+    map_commands,
+    read_map,
+    wanted_entries,
 )
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 
 WEB = Key(Kind.WORKLOAD, "shop", "web")
 READY = LiveServer("127.0.0.1:1", 10, open=0, ready=True, ends=False, proven=False)
 
 STAT = """\
-# pxname,svname,scur,slim,stot,bout,dreq,status,addr,
-shop:web:in,FRONTEND,3,100,12,1,0,OPEN,,
-shop:web,_self,0,,0,0,,no check,127.0.0.1:18000,
-shop:web,a,2,10,5,0,,no check,127.0.0.1:20001,
-shop:web,b,0,,5,700,,DRAIN,127.0.0.1:20002,
-shop:web,BACKEND,5,10,9,1,4,UP,,
-shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,
-shop:db,BACKEND,1,10,7,1,0,DOWN,,
+# pxname,svname,scur,slim,stot,bout,dreq,status,weight,addr,
+shop:web:in,FRONTEND,3,100,12,1,0,OPEN,,,
+shop:web,_self,0,,0,0,,no check,1,127.0.0.1:18000,
+shop:web,a,2,10,5,0,,no check,1,127.0.0.1:20001,
+shop:web,b,0,,5,700,,DRAIN,0,127.0.0.1:20002,
+shop:web,BACKEND,5,10,9,1,4,UP,1,,
+shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,,
+shop:db,BACKEND,1,10,7,1,0,DOWN,1,,
 """
 
 
@@ -54,12 +56,12 @@ def test_the_state_is_read() -> None:
     found = StatReader().read(STAT)
     web, database = found["shop:web"], found["shop:db"]
     assert web.servers["a"] == LiveServer("127.0.0.1:20001", 10, open=2, ready=True, ends=False, proven=False)
-    assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True)
+    assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True, weight=0)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
     assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
     assert StatReader().read(STAT.replace("a,2,10,", "a,2,65536,"))["shop:web"].servers["a"].limit == 0
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
-    with pytest.raises(ValueError, match="pxname"):
+    with pytest.raises(EngineError, match="unknown form"):
         StatReader().read("# something,else\n")
 
 
@@ -108,6 +110,12 @@ def test_backends_without_a_change_are_the_same_objects(former: str, now: str, s
             ["set server shop:web/a addr 127.0.0.1 port 2", "set maxconn server shop:web/a 65536"],
             id="changed",
         ),
+        pytest.param(
+            Server("a", "127.0.0.1:1", 10, weight=9),
+            READY,
+            ["set server shop:web/a weight 9"],
+            id="another weight",
+        ),
         pytest.param(None, READY._replace(open=1), ["set server shop:web/a state drain"], id="leaves with requests"),
         pytest.param(None, READY._replace(open=1, ends=True), [], id="still has requests"),
         pytest.param(
@@ -130,12 +138,32 @@ def test_servers_come_before_others_leave_and_unknown_backends_wait_for_a_reload
     assert list(commands(wanted(Server("b", "127.0.0.1:2")), {})) == []
 
 
-def test_holds_are_brought_to_what_is_wanted() -> None:
-    live = read_holds("0x55 shop:a 100\n0x56 shop:b 200\nName: HAProxy\n")
-    assert live == {"shop:a": 100, "shop:b": 200}
-    found = list(hold_commands({"shop:b": 300, "shop:c": 400}, live))
+def test_maps_are_brought_to_what_is_wanted() -> None:
+    live = read_map("0x55 shop:a 100\n0x56 shop:b 200\nName: HAProxy\n")
+    assert live == {"shop:a": "100", "shop:b": "200"}
+    found = list(map_commands("holds.map", {"shop:b": "300", "shop:c": "400"}, live))
     assert found == [
-        "del map ./holds.map shop:a",
-        "set map ./holds.map shop:b 300",
         "add map ./holds.map shop:c 400",
+        "set map ./holds.map shop:b 300",
+        "del map ./holds.map shop:a",
     ]
+
+
+def test_a_cookie_leads_to_a_replica_at_each_step_of_a_change() -> None:
+    """The number of replicas is added after them, and removed before them."""
+    split = ((1, 50), (2, 50))
+    one, two = (Server(name, f"127.0.0.1:{name[1]}", version=int(name[1])) for name in ("a1", "b2"))
+    before = wanted_entries([Backend(Service(WEB, 8080), 18_000, (one,), split=split)], {})
+    after = wanted_entries([Backend(Service(WEB, 8080), 18_000, (two,), split=split)], before)
+    changes = [each.removeprefix("add map ./s ") for each in map_commands("s", after, {})]
+    assert changes == ["shop:web|2|0 b2", "shop:web|2 1", "shop:web/b2 2"]
+    changes = [each.removeprefix("del map ./s ") for each in map_commands("s", {}, before)]
+    assert changes == ["shop:web/a1", "shop:web|1", "shop:web|1|0"]
+
+
+def test_entries_stay_while_the_versions_of_replicas_are_unknown() -> None:
+    adopted = Backend(Service(WEB, 8080), 18_000, (Server("a", "127.0.0.1:1"),), split=((1, 100),))
+    live = {"shop:web|1": "1", "shop:web|1|0": "a", "shop:web/a": "1", "shop:other|1": "1"}
+    assert wanted_entries([adopted], live) == {key: live[key] for key in live if key.startswith("shop:web")}
+    tcp = Service(WEB, 8080, "tcp")
+    assert wanted_entries([Backend(tcp, 18_000, (Server("a", "127.0.0.1:1", version=1),), split=((1, 100),))], {}) == {}
