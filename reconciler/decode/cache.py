@@ -56,6 +56,11 @@ class Cache(msgspec.Struct, frozen=True):
     put: Callable[[list[tuple[str, bytes]]], None]
 
 
+def public_id(blob: str) -> str:
+    """The id under which the cache has the decoded form of ``blob`` without its secrets."""
+    return f"{blob}#without-secrets"
+
+
 def holds_secrets(decoded: Decoded) -> bool:
     """Whether a file has secrets, valid or not, or anything encrypted; such a file is never cached."""
     if Kind.SECRET in [manifest.kind for manifest in decoded.manifests]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
+from reconciler.decode.by_document import decode_by_document, has_many_documents, without_secrets
+from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, public_id, unpack
 from reconciler.documents.limits import LIMITS
+from reconciler.errors import SourceError
 from reconciler.iteration import batches
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normalize import ManifestContext
@@ -38,12 +40,32 @@ def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Man
         if (large := _too_large(change, blobs)) is not None:
             yield change, large
             continue
-        decoded = decode(blobs.read(change.after), dialect)
+        raw = blobs.read(change.after)
+        decoded = _from_former(raw, change, blobs, cache, dialect) or decode(raw, dialect)
         if not holds_secrets(decoded):
             fresh.append((change.after, pack(decoded)))
+        elif has_many_documents(raw) and (public := without_secrets(decoded)) is not None:
+            fresh.append((public_id(change.after), pack(public)))
         yield change, decoded
     if fresh:
         cache.put(fresh)
+
+
+def _from_former(
+    raw: bytes, change: FileChange, blobs: Blobs, cache: Cache, dialect: ManifestContext
+) -> Decoded | None:
+    """The decoded form of ``raw`` by means of the former version of its file; None if that does not help."""
+    if change.before in ("", change.after) or not has_many_documents(raw):
+        return None
+    cached = cache.get([change.before, public_id(change.before)])
+    if not cached:
+        return None
+    [known] = cached.values()
+    try:
+        former = blobs.read(change.before)
+    except SourceError:  # a force push left it behind
+        return None
+    return decode_by_document(raw, former, unpack(known), dialect)
 
 
 def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:

@@ -14,7 +14,7 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.model.query_match import QueryBudget
-from reconciler.model.resource import Resource
+from reconciler.model.resource import Manifest, Resource
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.records.sql import stored_key
@@ -55,6 +55,15 @@ class BlobDecoder(msgspec.Struct, frozen=True):
         return resolve_host_secrets(decoded, self.host, self.dialect.secret_key, lambda: self.blobs.read(blob))
 
 
+class _DecodedFile(msgspec.Struct, frozen=True):
+    """A file's manifests by position; ``lasts``: they are the same as long as the blob is."""
+
+    blob: str
+    manifests: dict[int, Manifest]
+    faulty: bool
+    lasts: bool
+
+
 class DecodedBodies:
     """Bodies of the resources of an index; satisfies ``DesiredBodies``. ``cache`` may serve many of them in turn."""
 
@@ -64,6 +73,8 @@ class DecodedBodies:
         self.cache: BodyCache = {} if cache is None else cache
         self.gvc_locations = GvcLocations(self.body, index.location_manifests, index.externals.locations)
         self._typed: dict[tuple[str, Any], Any] = {}
+        # Members of a GVC are often in one file, and are asked for one by one.
+        self._last_file: _DecodedFile | None = None
 
     def resource(self, key: str) -> Resource | None:
         """Return the desired resource ``key`` with its body; an unchanged one is decoded again from the cache or Git.
@@ -151,12 +162,19 @@ class DecodedBodies:
 
         A value on this host can change while the blob stays the same.
         """
-        packed = self.index.prefetched.packed(entry.blob)
-        written = unpack(packed) if packed else self.decoder.decode(entry.blob)
-        decoded = written if packed else self.decoder.with_host_secrets(written, entry.blob)
-        manifest = next((each for each in decoded.manifests if each.position == entry.position), None)
-        faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
-        if manifest is None or (faulty and manifest.kind is Kind.SECRET):
+        if self._last_file is None or self._last_file.blob != entry.blob:
+            self._last_file = self._decoded_file(entry.blob)
+        file = self._last_file
+        manifest = file.manifests.get(entry.position)
+        if manifest is None or (file.faulty and manifest.kind is Kind.SECRET):
             return None, False
         gvc = stored_key(entry.key, "desired").gvc
-        return resource_of(manifest, gvc, entry.path, entry.blob), decoded is written
+        return resource_of(manifest, gvc, entry.path, entry.blob), file.lasts
+
+    def _decoded_file(self, blob: str) -> _DecodedFile:
+        packed = self.index.prefetched.packed(blob)
+        written = unpack(packed) if packed else self.decoder.decode(blob)
+        decoded = written if packed else self.decoder.with_host_secrets(written, blob)
+        faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
+        manifests = {manifest.position: manifest for manifest in decoded.manifests}
+        return _DecodedFile(blob, manifests, faulty, decoded is written)

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
 from reconciler.decode import decode
+from reconciler.manifests.decoder import Decoded
+from reconciler.manifests.decoder import decode as decode_file
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding, Severity, has_errors
+from reconciler.pipeline import desired_bodies
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
@@ -153,6 +157,26 @@ def test_a_changed_file_is_all_that_is_decoded(tmp_path: Path) -> None:
     assert prepared.loaded.change_set.documents == 1
     assert prepared.plan is not None
     assert [str(step.key) for step in prepared.plan.steps] == ["identity/x/i7"]
+
+
+def test_members_in_one_file_with_a_secret_are_decoded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gvc = f"kind: gvc\nname: shop\n{PLACEMENT[:-1]}, env: [{{name: PORT, value: '%d'}}]}}\n"
+    members = [f"kind: workload\nname: w{number}\ngvc: shop\n{SPEC}\n" for number in range(5)]
+    secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"  # such a file is never cached
+    way = Way(tmp_path, {"gvc.yaml": gvc % 80, "members.yaml": "---\n".join([*members, secret])})
+    way.applied()
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
+        decoded.append(raw)
+        return decode_file(raw, dialect)
+
+    monkeypatch.setattr(desired_bodies, "decode", counted)
+    way.commit({"gvc.yaml": gvc % 81})
+    way.applied()
+    assert len(decoded) == 1
 
 
 def test_a_commit_without_manifests_does_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ from reconciler.records.database import Database
 
 
 class DocumentCache:
-    """Maps a blob id to the decoder's bytes for the file; contains no secrets (those are in ``secret_data``)."""
+    """Maps a blob id to the decoder's bytes for the file; contains no secrets (those are in ``secret_data``).
+
+    The id may have a suffix after a #, for another form of the same file.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -51,4 +54,6 @@ class DocumentCache:
 
     def sweep(self) -> int:
         """Drop entries that no desired resource uses; returns their number."""
-        return self._db.write("DELETE FROM blobs WHERE oid NOT IN (SELECT blob FROM desired)").rowcount
+        return self._db.write(
+            "DELETE FROM blobs WHERE substr(oid, 1, instr(oid || '#', '#') - 1) NOT IN (SELECT blob FROM desired)"
+        ).rowcount
