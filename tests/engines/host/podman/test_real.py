@@ -41,6 +41,7 @@ from reconciler.model.kinds.workload import External, Firewall, Internal
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from tests.engines import contract
+from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached
 from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
@@ -589,6 +590,38 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
     monkeypatch.setattr(contract, "SPEC", spec)
     with contract.subject_of(contract.Factory(make, SystemClock), tmp_path) as subject:
         promise(subject)
+
+
+def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, service: PodmanService) -> None:
+    OWNERS.append(labels_of(tmp_path / "here", "here").owner)
+    waits = "until [ -e /go ]; do sleep 0.05; done; exit $CODE"
+
+    def runtime() -> PodmanRuntime:
+        return PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
+
+    async def started(known: PodmanRuntime, at: ContainerId) -> None:
+        while not any(each.place == at and each.alive for each in await known.list()):
+            await asyncio.sleep(0.02)
+
+    async def story() -> None:
+        bench, first, second = Bench(tmp_path, SystemClock()), runtime(), runtime()
+        async with daemon(bench, tmp_path, first) as engine:
+            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 4"])
+            await ask(engine)
+            failed = await reached(engine, "Failure")
+            assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
+            name = await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "0"}])
+            at = ContainerId(Key.parse(WEB), name, "main")
+            await started(first, at)
+        async with daemon(bench, tmp_path, second) as engine:
+            assert (await reached(engine, "Active")).name == name
+            assert (await second.exec(at, ["touch", "/go"], 10)).code == 0
+            assert (await reached(engine, "Success")).name == name
+            await until(lambda: not service.containers(), "the removal of the execution")
+            await second.prune(())
+        bench.records.close()
+
+    run(story())
 
 
 async def _written(session: ExecSession) -> dict[Channel, bytes]:

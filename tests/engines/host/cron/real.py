@@ -1,0 +1,68 @@
+"""Cron workloads on a real runtime: lives of a daemon, and executions on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from reconciler.clock import SystemClock
+from reconciler.engines.context import EngineContext
+from reconciler.engines.deployment import Execution, read_deployment
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.model.key import Key
+from reconciler.settings import HostSettings, LocationSettings, Settings
+from tests.engines.host.provisioning.kit import vault
+from tests.support.plans import Bench, ends, plan, step
+
+WEB = "workload/shop/web"
+
+
+@asynccontextmanager
+async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[HostEngine]:
+    """One life of a daemon; what runs goes on after it."""
+    host = HostSettings(termination_scale=0.0, default_user="root")
+    settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
+    context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
+    engine = HostEngine(context, root / "here", runtime)
+    bench.engines["here"] = engine
+    await engine.open()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def newest(engine: HostEngine) -> Execution:
+    """The newest execution that the status shows."""
+    [seen] = await engine.observe()
+    deployment = read_deployment(seen.state)
+    assert deployment is not None
+    return deployment.status.job_executions[-1]
+
+
+async def reached(engine: HostEngine, status: str) -> Execution:
+    """The newest execution, once it has that status."""
+    for _ in range(1000):
+        if (found := await newest(engine)).status == status:
+            return found
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"never {status}: {found}")
+
+
+async def apply(bench: Bench, **container: Any) -> None:
+    """Apply a workload that is due on 29 February only, with one container."""
+    job = {"schedule": "0 0 29 2 *"}
+    spec = {"type": "cron", "containers": [{"name": "main", **container}], "job": job, "defaultOptions": {}}
+    made = step(WEB, body={"kind": "workload", "name": "web", "spec": spec}, engine="host")
+    assert set(ends(await bench.run(plan(made))).values()) == {"applied"}
+
+
+async def ask(engine: HostEngine, **override: Any) -> str:
+    """Run it now with an override of its container; the name of the execution."""
+    asked = {"location": "here", "containerOverrides": [{"name": "main", **override}]}
+    name: str = (await engine.command(Key.parse(WEB), "runCronWorkload", asked))["name"]
+    return name
