@@ -238,7 +238,7 @@ class HaproxyDataPlane:
         if not self._opened:
             self._open()
         self._master.find()
-        if not self._wanted.services:
+        if not self._wanted.services and self._context.ingress is None:
             self._proxy.end()
             return
         await self._proxy.read(self._wanted.scaled_by_requests())

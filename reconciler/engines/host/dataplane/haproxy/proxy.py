@@ -168,7 +168,7 @@ class LiveProxy:
         """
         self.due, self._frontends = None, frontends
         digest = self._structure_of(backends)
-        if not backends:
+        if not backends and not frontends:
             # Nothing can be served now: other programs have all the ports.
             return
         self._master.write_map(HOLDS, holds)

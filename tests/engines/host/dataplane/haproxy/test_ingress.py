@@ -470,6 +470,34 @@ def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> No
     play(lambda: outside.plane, story)
 
 
+def test_without_a_workload_the_ingress_answers_404(path: Path) -> None:
+    outside = Outside(path)
+    host = "web-alias.platform.test"
+
+    async def story(plane: Plane) -> None:
+        outside.table = build_table(RoutingInput("here", "platform.test"))
+        plane.dataplane.reroute()
+        # The first workload comes, and the last one goes: no client is refused at the port.
+        await until(lambda: plane.dataplane.routes_in_force)
+        assert (await outside.get(host)).status == 404
+        await outside.start()
+        await outside.serve()
+        assert (await outside.get(host)).body == "web"
+        for key in (WEB, API):
+            plane.dataplane.forget(key)
+        outside.table = build_table(RoutingInput("here", "platform.test"))
+        plane.dataplane.reroute()
+        await until(lambda: plane.dataplane.routes_in_force)
+        assert (await outside.get(host)).status == 404
+        assert plane.dataplane.error(WEB) == ""
+        os.kill(plane.worker, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while (await outside.get(host)).status != 404:
+                await asyncio.sleep(0.02)
+
+    play(lambda: outside.plane, story)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
