@@ -129,11 +129,11 @@ class Daemon:
                     self.runner.refresh_engines()
             for request in self.runner.records.requests.open():
                 await self._handle_request(request)
-            with self._contained("commands"):
-                await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             for name in self._woken(wakes):
                 with self._contained(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
+            with self._contained("commands"):
+                await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if DRIFT in wakes or "sync" in wakes.get(None, ()):

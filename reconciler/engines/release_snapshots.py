@@ -13,7 +13,7 @@ from reconciler.engines.volumes import Lifecycle, Snapshot, VolumeSetState, add_
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import NEW_VERSION, SNAPSHOT_ON
 
-_WORKLOAD, _VERSION = "reconciler/workload", "reconciler/version"
+_WORKLOAD, _VERSION, _COMMIT = "reconciler/workload", "reconciler/version", "reconciler/commit"
 
 
 class _Tagged(msgspec.Struct):
@@ -28,12 +28,13 @@ def wants_snapshots(body: bytes) -> bool:
     return SNAPSHOT_ON.encode() in body and _decode(body).tags.get(SNAPSHOT_ON) == NEW_VERSION
 
 
-def snapshot_before(key: Key, version: int, created: str, expires: str = "") -> Snapshot:
+def snapshot_before(key: Key, version: int, revision: str, created: str, expires: str = "") -> Snapshot:
     """The snapshot to take of each volume before ``version`` of the workload ``key`` starts; its size is not known.
 
-    Its name is that of the version, so that a repeated attempt finds it.
+    Its name is that of the version, so that a repeated attempt finds it. ``revision`` is the one with the new version.
     """
-    tags = {SNAPSHOT_ON: NEW_VERSION, _WORKLOAD: key.name, _VERSION: str(version)}
+    commit = revision.rpartition(":")[2]
+    tags = {SNAPSHOT_ON: NEW_VERSION, _WORKLOAD: key.name, _VERSION: str(version), _COMMIT: commit}
     return Snapshot(f"before-{key.name}-{version:05d}", created, 0, expires, tags)
 
 
@@ -44,9 +45,15 @@ def workload_of(snapshot: Snapshot, volumeset: Key) -> Key | None:
     return Key(Kind.WORKLOAD, volumeset.gvc, snapshot.tags[_WORKLOAD])
 
 
-def version_of(snapshot: Snapshot) -> str:
+def version_of(snapshot: Snapshot) -> int:
     """The version before which ``snapshot`` was taken."""
-    return snapshot.tags.get(_VERSION, "")
+    text = snapshot.tags.get(_VERSION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def commit_of(snapshot: Snapshot) -> str:
+    """The commit with the version before which ``snapshot`` was taken."""
+    return snapshot.tags.get(_COMMIT, "")
 
 
 def with_snapshot(state: VolumeSetState, snapshot: Snapshot) -> VolumeSetState:

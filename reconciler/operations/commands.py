@@ -14,6 +14,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
 from reconciler.model.revision import Revision
+from reconciler.operations.data_rollback import RollbackTarget, cancel_restores, find_restores, request_restores
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
@@ -58,14 +59,16 @@ class OperatorCommands:
         name = self._target(target)
         with self._recorded_as_event(name, Reason.RESUMED, self._by):
             was = self._records.suspensions.remove(name)
-            was |= name == source_target(target) and self._records.pins.remove(target)
+            if name == source_target(target):
+                was |= self._records.pins.remove(target)
+                cancel_restores(self._records, target, self._by)
             if not was:
                 raise RefusedError(f"{target} is neither suspended nor rolled back")
             mark_status_dirty(self._records, name)
         return f"{target} is resumed"
 
-    def rollback(self, source: str, expression: str, reason: str, *, force: bool = False) -> str:
-        """Pin ``source`` to the revision ``expression``; PREVIOUS names the last good one before the applied one.
+    def rollback_target(self, source: str, expression: str, *, force: bool = False) -> RollbackTarget:
+        """The revision ``expression``, PREVIOUS being the last good one before the applied one, and its data.
 
         Raises SourceError if there is none, RefusedError if the source never followed it, unless ``force``.
         """
@@ -77,11 +80,22 @@ class OperatorCommands:
             revision = line.revisions.named(expression)
             if not force:
                 _refuse_unfollowed(line, revision, expression)
+        restores = find_restores(self._records, line.source.repository, source, revision.commit)
+        return RollbackTarget(source, expression, revision, restores)
+
+    def rollback(self, target: RollbackTarget, reason: str, *, with_data: bool = False) -> str:
+        """Pin the source to ``target``, and restore its volumes ``with_data``."""
+        source, expression, revision = target.source, target.expression, target.revision
         short = revision.commit[:12]
-        with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, f"{self._by}: {expression} ({short})"):
+        restores = target.restores if with_data else []
+        data = f" with {len(restores)} volume{'s' if len(restores) > 1 else ''}" if restores else ""
+        message = f"{self._by}: {expression} ({short}){data}"
+        with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, message):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
+            cancel_restores(self._records, source, self._by)
+            request_restores(self._records, source, revision.commit, restores, self._by)
         again = f"follow the branch again: reconciler resume {source}"
-        return f"{source} is rolled back to {short} ({revision.subject}); {again}"
+        return f"{source} is rolled back to {short} ({revision.subject}){data}; {again}"
 
     def _previous(self, line: SourcePipeline) -> Revision:
         """The last fully applied revision before the applied one."""

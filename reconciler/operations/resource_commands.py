@@ -13,7 +13,7 @@ from reconciler.model.record import Record
 from reconciler.queries.existence import check_present, did_you_mean
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.commands import CommandStage, StoredCommand
+from reconciler.records.tables.commands import CommandStage, NewCommand, StoredCommand
 from reconciler.settings import Settings
 
 MAX_OPEN = 100
@@ -88,7 +88,8 @@ class ResourceCommands:
         with self._records.transaction():
             if len(self._records.commands.open(key)) + len(specs) > MAX_OPEN:
                 raise RefusedError(f"{MAX_OPEN} commands on {key} are still to be performed; wait for them")
-            return [self._records.commands.add(key, each["location"], name, each, self._by) for each in specs]
+            rows = [NewCommand(key, each["location"], name, each, self._by) for each in specs]
+            return [self._records.commands.add(each) for each in rows]
 
     def cancel(self, key: Key, name: str) -> str:
         """Cancel the pending command with the id ``name``; returns the message for the operator."""
@@ -98,10 +99,7 @@ class ResourceCommands:
                 raise NotFoundError(f"{key} has no command {name}; see: reconciler command {key}")
             if command.stage is not CommandStage.PENDING:
                 raise RefusedError(f"the command {name} is {command.stage}; only a pending one can be cancelled")
-            spec = without_secrets(command.spec)
-            self._records.commands.finish(name, CommandStage.CANCELLED, [f"{self._by} cancelled it"], spec)
-            message = f"{self._by}: {command.type}"
-            self._records.events.append(key, Reason.COMMAND_CANCELLED, message, location=command.location)
+            cancel_command(self._records, command, self._by)
         return f"the command {name} is cancelled"
 
     def needs_daemon(self, command: StoredCommand) -> bool:
@@ -123,3 +121,10 @@ class ResourceCommands:
             hint = did_you_mean(str(location), places) or f"; it is at {', '.join(places)}"
             raise RefusedError(f"{key} is not at {location} on this host{hint}")
         return [each for each in here if each.location == location]
+
+
+def cancel_command(records: Records, command: StoredCommand, by: str) -> None:
+    """Cancel a pending command in the open transaction, with an event."""
+    spec = without_secrets(command.spec)
+    records.commands.finish(command.id, CommandStage.CANCELLED, [f"{by} cancelled it"], spec)
+    records.events.append(command.key, Reason.COMMAND_CANCELLED, f"{by}: {command.type}", location=command.location)

@@ -135,7 +135,7 @@ CREATE TABLE traffic_holds (key TEXT PRIMARY KEY, reason TEXT NOT NULL, "by" TEX
 
 CREATE TABLE commands (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL,
         location TEXT NOT NULL, type TEXT NOT NULL, spec BLOB NOT NULL, stage TEXT NOT NULL, messages BLOB NOT NULL,
-        "by" TEXT NOT NULL, created REAL NOT NULL, started REAL, finished REAL);
+        "by" TEXT NOT NULL, created REAL NOT NULL, started REAL, finished REAL, precondition BLOB);
 
 CREATE INDEX commands_open ON commands (number) WHERE stage IN ('pending', 'running');
 

@@ -12,6 +12,7 @@ import pytest
 
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
+from reconciler.records.tables.commands import NewCommand
 from tests.support.desk import SHOP, CommandResult, Desk, golden
 from tests.support.terminal import terminal
 
@@ -118,7 +119,7 @@ def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(desk: De
 def test_commands_that_no_daemon_performs_have_a_limit(desk: Desk) -> None:
     with closing(Records.open(desk.state / FILE)) as records:
         for _ in range(100):
-            records.commands.add(JOB, "here", "runCronWorkload", {"location": "here"}, "ann")
+            records.commands.add(NewCommand(JOB, "here", "runCronWorkload", {"location": "here"}, "ann"))
     refused = desk.run("command", JOB, "runCronWorkload")
     assert refused.err == f"error: 100 commands on {JOB} are still to be performed; wait for them\n"
 

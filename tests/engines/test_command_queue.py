@@ -17,7 +17,7 @@ from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key
 from reconciler.records.store import FILE
-from reconciler.records.tables.commands import StoredCommand
+from reconciler.records.tables.commands import NewCommand, StoredCommand
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
 from tests.support.plans import Bench
@@ -74,7 +74,7 @@ class World(Bench):
     def snapshot(self, name: str, key: str = DATA, index: int = 0, location: str = "here") -> str:
         """Request a snapshot."""
         spec = {"location": location, "volumeIndex": index, "snapshotName": name}
-        return self.records.commands.add(key, location, "createVolumeSnapshot", spec, "ann")
+        return self.records.commands.add(NewCommand(key, location, "createVolumeSnapshot", spec, "ann"))
 
     async def finish(self, queue: CommandQueue) -> None:
         """Perform all that there is."""
@@ -201,7 +201,7 @@ def test_a_failure_or_a_bug_ends_one_command_and_the_others_go_on(tmp_path: Path
 def test_secret_values_reach_the_engine_and_are_nowhere_afterwards(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         spec = {"location": "here", "containerOverrides": OVERRIDES}
-        name = world.records.commands.add(JOB, "here", "runCronWorkload", spec, "ann")
+        name = world.records.commands.add(NewCommand(JOB, "here", "runCronWorkload", spec, "ann"))
         await world.finish(world.queue())
         assert world.engine.done[0]["spec"] == spec
         ended = world.get(name)

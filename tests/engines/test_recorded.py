@@ -231,12 +231,17 @@ def test_a_snapshot_of_each_volume_in_use_precedes_a_new_version(world: World) -
     release(2, wanted)
     release(2, wanted, least=3)
     assert snapshots(world) == [[], [], []]
+    world.records.runs.start("main", "main@sha1:c2", "poll")
     release(3, wanted, least=2)
     release(4, wanted)
     assert snapshots(world) == [["before-db-00003", "before-db-00004"]] * 2 + [[]]
     [volume, *_] = world.state("volumeset/shop/disk")["volumes"]
     [snapshot, *_] = volume["volumeSnapshots"]
-    assert snapshot["tags"] == wanted | {"reconciler/workload": "db", "reconciler/version": "3"}
+    assert snapshot["tags"] == wanted | {
+        "reconciler/workload": "db",
+        "reconciler/version": "3",
+        "reconciler/commit": "c2",
+    }
     assert snapshot["size"] == 10
 
 

@@ -223,7 +223,8 @@ class Operating(RuleBasedStateMachine):
             self.pin = ""
         else:
             self.pin = data.draw(st.sampled_from(sorted(self.commits)))
-            self._operations().rollback("main", self.pin, "", force=True)
+            operations = self._operations()
+            operations.rollback(operations.rollback_target("main", self.pin, force=True), "")
 
     @precondition(lambda self: len(self.commits[self.tip][0]) > 1)
     @rule(data=st.data())

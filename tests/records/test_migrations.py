@@ -22,6 +22,7 @@ from reconciler.records.migrations import (
     schema,
 )
 from reconciler.records.store import Records
+from reconciler.records.tables.commands import NewCommand
 
 RETAINED = "workload/shop/kept"
 FAILED = "workload/shop/failed"
@@ -197,7 +198,7 @@ def test_older_records_take_holds_of_requests(path: Path) -> None:
 def test_older_records_take_commands_on_resources(path: Path) -> None:
     older(path, MIGRATIONS.index(COMMANDS), {})
     with closing(Records.open(path, clock_now=lambda: 100.0)) as records:
-        name = records.commands.add(PLAIN, "here", "runCronWorkload", {"location": "here"}, "ada")
+        name = records.commands.add(NewCommand(PLAIN, "here", "runCronWorkload", {"location": "here"}, "ada"))
         [command] = records.commands.open()
         assert (command.id, str(command.key), command.stage, command.created) == (name, PLAIN, "pending", 100.0)
 

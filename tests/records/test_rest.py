@@ -14,7 +14,7 @@ from reconciler.model.key import Key
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables import commands, requests, runs
-from reconciler.records.tables.commands import CommandStage
+from reconciler.records.tables.commands import CommandStage, NewCommand
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
@@ -201,7 +201,7 @@ def test_commands_that_ended_are_forgotten_by_number_and_by_age(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "KEEP", 3)
-    waiting, *ended = [records.commands.add("workload/shop/a", "here", "run", {}, "ann") for _ in range(5)]
+    waiting, *ended = [records.commands.add(NewCommand("workload/shop/a", "here", "run", {}, "ann")) for _ in range(5)]
     for name in ended:
         records.commands.finish(name, CommandStage.COMPLETED, ["done"], {})
     assert [one.id for one in records.commands.list("workload/shop/a")] == [*ended[:0:-1], waiting]

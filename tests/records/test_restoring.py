@@ -18,6 +18,7 @@ from reconciler.errors import DiskFull, RecordsError, RefusedError
 from reconciler.records.backup import checked, restore, summarize
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
+from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.journal import NewStep
 from tests.records.samples import record
 from tests.support.programs import small_disk
@@ -47,7 +48,7 @@ def backup(tmp_path: Path) -> Path:
     made.applied.put(record("gvc/kept"))
     made.approvals.approve("main/abc", "ann")
     made.requests.add("apply", {}, "ann")
-    made.commands.add("volumeset/shop/data", "here", "deleteVolume", {}, "ann")
+    made.commands.add(NewCommand("volumeset/shop/data", "here", "deleteVolume", {}, "ann"))
     made.journal.begin(1, [NewStep("gvc/kept", "", "delete", b"step")])
     made.suspensions.put("gvc/kept", "a look", "ann", None)
     made.runs.start("main", "main@sha1:1", "poll")

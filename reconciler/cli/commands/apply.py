@@ -161,7 +161,6 @@ async def _run_here(
 
 async def _first_round(runner: Runner, plans: Plans) -> list[Report]:
     await runner.open()
-    await runner.commands.advance()
     await runner.drift_monitor.check()
     return await _round(runner, plans)
 
@@ -174,6 +173,7 @@ async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
     else:
         reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
     again = [await runner.run(name, "apply") for name in sorted(runner.sources_to_requeue)]
+    await runner.commands.advance()
     _write_status(runner)
     return merge_reports(reports, again)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.operations.commands import OperatorCommands
+    from reconciler.operations.data_rollback import RollbackTarget
 
 
 @click.command(epilog="Example: reconciler rollback main HEAD~1 --reason incident-12")
@@ -16,9 +22,11 @@ from reconciler.errors import UsageError
 @click.argument("revision", metavar="[REV]", required=False, default="")
 @click.option("--previous", is_flag=True, help="Roll back to the last good revision before the applied one.")
 @click.option("--force", is_flag=True, help="Accept a revision that the source never followed.")
+@click.option("--with-data", is_flag=True, help="Restore volumes from the snapshots before newer versions.")
+@click.option("--yes", is_flag=True, help="Do not ask before data is lost.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @settings_option
-def command(settings_file: Path, source: str, revision: str, previous: bool, force: bool, reason: str) -> None:
+def command(settings_file: Path, source: str, revision: str, reason: str, **how: bool) -> None:
     """Roll a source back to the revision REV, and ignore pushes until `reconciler resume SOURCE`.
 
     REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
@@ -28,7 +36,36 @@ def command(settings_file: Path, source: str, revision: str, previous: bool, for
     """
     from reconciler.operations.commands import PREVIOUS
 
-    if previous == bool(revision):
+    if how["previous"] == bool(revision):
         raise UsageError("name either a revision REV or --previous")
-    wanted = PREVIOUS if previous else revision
-    run_operation(settings_file, lambda operations: operations.rollback(source, wanted, reason, force=force))
+    wanted = PREVIOUS if how["previous"] else revision
+
+    def roll_back(operations: OperatorCommands) -> str:
+        target = operations.rollback_target(source, wanted, force=how["force"])
+        if how["with_data"]:
+            _confirm(target, yes=how["yes"])
+        return operations.rollback(target, reason, with_data=how["with_data"])
+
+    run_operation(settings_file, roll_back)
+
+
+def _confirm(target: RollbackTarget, *, yes: bool) -> None:
+    """Show what would be lost, and let the operator approve it. Raises RefusedError without a terminal."""
+    from reconciler.clock import SystemClock
+    from reconciler.operations.data_rollback import loss
+
+    if not target.restores:
+        short = target.revision.commit[:12]
+        raise RefusedError(
+            f"no volume of {target.source} has a snapshot from before a version newer than that of {short}; leave "
+            "--with-data out, or restore one by hand: reconciler snapshots"
+        )
+    now = SystemClock().now()
+    click.echo("What was written since is lost:", err=True)
+    for each in target.restores:
+        click.echo(f"  {loss(each, now)}", err=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError("nothing is rolled back; to lose these data, add --yes")
+    click.confirm("Go on?", abort=True, err=True)

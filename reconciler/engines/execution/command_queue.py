@@ -53,7 +53,7 @@ class CommandQueue:
         busy = {_target(command) for command, _ in self._tasks.values()}
         for command in self._records.commands.open():
             target, engine = _target(command), self._engines.get(command.location)
-            if command.id in self._tasks or target in busy:
+            if command.id in self._tasks or target in busy or not self._is_due(command):
                 continue
             if engine is None:
                 self._fail(command, EngineError(f"this host does not bind {command.location}", reason=Reason.NOT_FOUND))
@@ -68,6 +68,16 @@ class CommandQueue:
         """Cancel what is being performed; the next daemon performs it again."""
         await cancel_and_wait([task for _, task in self._tasks.values()], "commands")
         self._tasks.clear()
+
+    def _is_due(self, command: StoredCommand) -> bool:
+        """Whether its precondition is met: the desired workload is the applied one."""
+        wait = command.precondition
+        if wait is None:
+            return True
+        source, desired = self._records.sources.get(wait.source), self._records.desired.get(wait.key)
+        applied = [each.digest for each in self._records.applied.get(wait.key) if each.location == command.location]
+        wanted = [desired.digest] if desired is not None else []
+        return source is not None and source.commit == wait.commit and applied == wanted
 
     def _count(self, location: str) -> int:
         return sum(command.location == location for command, _ in self._tasks.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ KEEP = 1000
 KEEP_SECONDS = 30 * 86_400.0
 """How long a finished command is remembered."""
 
-_COLUMNS = 'id, key, location, type, spec, stage, messages, "by", created, started, finished'
+_COLUMNS = 'id, key, location, type, spec, stage, messages, "by", created, started, finished, precondition'
 _OPEN = "stage IN ('pending', 'running')"
 
 
@@ -30,6 +30,25 @@ class CommandStage(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class Precondition(msgspec.Struct, frozen=True):
+    """The command waits until ``source`` is at ``commit`` and has applied the workload ``key`` of it."""
+
+    source: str
+    commit: str
+    key: Key
+
+
+class NewCommand(NamedTuple):
+    """A command to add; ``spec`` must be JSON."""
+
+    key: AnyKey
+    location: str
+    type: str
+    spec: Mapping[str, Any]
+    by: str
+    precondition: Precondition | None = None
 
 
 class StoredCommand(msgspec.Struct, frozen=True):
@@ -49,6 +68,7 @@ class StoredCommand(msgspec.Struct, frozen=True):
     created: float
     started: float | None
     finished: float | None
+    precondition: Precondition | None = None
 
     @property
     def is_open(self) -> bool:
@@ -63,16 +83,25 @@ class Commands:
         self._db = database
         self._now = now
 
-    def add(self, key: AnyKey, location: str, type_: str, spec: Mapping[str, Any], by: str) -> str:
-        """Add a pending command; ``spec`` must be JSON. Returns its id, which no other command ever had.
+    def add(self, command: NewCommand) -> str:
+        """Add a pending command. Returns its id, which no other command ever had.
 
         A number that is counted on would be used again after a backup is restored.
         """
-        name = secrets.token_hex(6)
+        name, wait = secrets.token_hex(6), command.precondition
         self._db.write(
-            """INSERT INTO commands (id, key, location, type, spec, stage, messages, "by", created)
-            VALUES (?, ?, ?, ?, ?, 'pending', x'5b5d', ?, ?)""",
-            (name, str(key), location, type_, msgspec.json.encode(dict(spec)), by, self._now()),
+            """INSERT INTO commands (id, key, location, type, spec, stage, messages, "by", created, precondition)
+            VALUES (?, ?, ?, ?, ?, 'pending', x'5b5d', ?, ?, ?)""",
+            (
+                name,
+                str(command.key),
+                command.location,
+                command.type,
+                msgspec.json.encode(dict(command.spec)),
+                command.by,
+                self._now(),
+                None if wait is None else msgspec.json.encode(wait),
+            ),
         )
         return name
 
@@ -114,7 +143,7 @@ class Commands:
 
 
 def _command(row: tuple[Any, ...]) -> StoredCommand:
-    name, key, location, type_, spec, stage, messages, by, created, started, finished = row
+    name, key, location, type_, spec, stage, messages, by, created, started, finished, wait = row
     with stored_row("commands", name):
         return StoredCommand(
             name,
@@ -128,4 +157,5 @@ def _command(row: tuple[Any, ...]) -> StoredCommand:
             created,
             started,
             finished,
+            None if wait is None else msgspec.json.decode(wait, type=Precondition),
         )

@@ -1,0 +1,103 @@
+"""`reconciler rollback --with-data`: which snapshots it restores, when, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.records.store import FILE, Records
+from tests.support.desk import DB, SHOP, CommandResult, Desk, workload
+
+DATA = "volumeset/shop/data"
+TAGGED = DB.replace("name: db\n", "name: db\ntags: {reconciler/snapshot-on: new-version}\n")
+
+
+def version(tag: int) -> str:
+    """The shop's database in another version."""
+    return TAGGED.replace("store:1", f"store:{tag}")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Versions 1, 2 and 3 of the database, with a commit without a new version between the last two."""
+    desk = Desk(tmp_path, {**SHOP, "shop/db.yaml": version(1)})
+    desk.applied()
+    for files in ({"shop/db.yaml": version(2)}, {"shop/web.yaml": workload("web", "2")}, {"shop/db.yaml": version(3)}):
+        desk.commit(files)
+        desk.applied()
+    return desk
+
+
+def stages(desk: Desk) -> list[tuple[str, str, str]]:
+    """The restores, oldest first: location, snapshot, stage."""
+    items = desk.run("command", DATA, "-o", "json").json["items"][::-1]
+    return [(each["spec"]["location"], each["spec"]["snapshotName"], each["lifecycleStage"]) for each in items]
+
+
+def roll_back(desk: Desk, revision: str, *more: str) -> CommandResult:
+    return desk.run("rollback", "main", revision, "--with-data", *more)
+
+
+@pytest.mark.parametrize(
+    ("revision", "snapshot"),
+    [("HEAD~1", "before-db-00003"), ("HEAD~2", "before-db-00003"), ("HEAD~3", "before-db-00002")],
+)
+def test_the_snapshot_before_the_next_version_is_restored(desk: Desk, revision: str, snapshot: str) -> None:
+    refused = roll_back(desk, revision)
+    assert refused.code == 1
+    lost = re.findall(r"  volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n",
+                      refused.err)  # fmt: skip
+    assert lost == [(DATA, place, snapshot, snapshot[-1], "workload/shop/db") for place in ("here", "there")]
+    assert refused.err.endswith("error: nothing is rolled back; to lose these data, add --yes\n")
+    assert stages(desk) == []
+    done = roll_back(desk, revision, "--yes")
+    assert (done.code, " with 2 volumes; follow" in done.out) == (0, True)
+    assert stages(desk) == [(place, snapshot, "pending") for place in ("here", "there")]
+    desk.applied()
+    assert stages(desk) == [(place, snapshot, "completed") for place in ("here", "there")]
+
+
+def test_a_second_rollback_restores_what_the_first_version_wrote_last(desk: Desk) -> None:
+    first = desk.repo.git("rev-parse", "main~3")
+    roll_back(desk, first, "--yes")
+    desk.applied()
+    desk.run("resume", "main")
+    desk.applied()
+    listed = desk.run("snapshots", DATA, "-o", "json").json["items"]
+    names = sorted(each["name"] for each in listed if each["location"] == "here")
+    assert names == [f"before-db-0000{number}" for number in range(2, 6)]
+    assert "before-db-00005 " in roll_back(desk, first).err
+    short = desk.repo.git("rev-parse", "main")[:12]
+    assert f"has a snapshot from before a version newer than that of {short}; leave" in roll_back(desk, "HEAD").err
+
+
+def test_a_restore_waits_until_its_workload_is_back(desk: Desk) -> None:
+    roll_back(desk, "HEAD~1", "--yes")
+    assert desk.run("suspend", "workload/shop/db").code == 0
+    desk.run("apply")
+    assert {stage for _, _, stage in stages(desk)} == {"pending"}
+    desk.run("resume", "workload/shop/db")
+    desk.applied()
+    assert {stage for _, _, stage in stages(desk)} == {"completed"}
+
+
+def test_who_follows_the_branch_again_restores_nothing(desk: Desk) -> None:
+    roll_back(desk, "HEAD~1", "--yes")
+    desk.run("resume", "main")
+    desk.applied()
+    assert {stage for _, _, stage in stages(desk)} == {"cancelled"}
+    with closing(Records.open(desk.state / FILE, read_only=True)) as records:
+        reasons = [each.reason for each in records.events.list(DATA)]
+    assert reasons.count("CommandCancelled") == 2
+
+
+def test_another_rollback_replaces_what_the_first_one_would_restore(desk: Desk) -> None:
+    roll_back(desk, "HEAD~1", "--yes")
+    roll_back(desk, "HEAD~3", "--yes")
+    desk.applied()
+    found = json.dumps(stages(desk))
+    assert found.count('"before-db-00003", "cancelled"') == found.count('"before-db-00002", "completed"') == 2
