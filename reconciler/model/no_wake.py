@@ -1,4 +1,4 @@
-"""The tag `reconciler/no-wake`: requests that start no replica of a workload which is scaled to zero."""
+"""The tag `reconciler/no-wake`: requests that start and keep no replica of a workload which scales to zero."""
 
 from __future__ import annotations
 

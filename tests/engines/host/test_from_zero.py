@@ -19,7 +19,7 @@ from tests.support.plans import ends, plan, step
 KEY = Key.parse(WEB)
 
 
-async def ask_for(host: Host, version: int = 1, **options: Any) -> None:
+async def ask_for(host: Host, version: int = 1, tags: dict[str, str] | None = None, **options: Any) -> None:
     """Apply the workload, which may have none to three replicas."""
     autoscaling = {"metric": "concurrency", "target": 2, "minScale": 0, "maxScale": 3, "scaleToZeroDelay": 30}
     container = {"name": "main", "image": "plain", "ports": [{"number": PORT, "protocol": "http"}]}
@@ -28,7 +28,7 @@ async def ask_for(host: Host, version: int = 1, **options: Any) -> None:
         "containers": [container],
         "defaultOptions": {"autoscaling": autoscaling, **options},
     }
-    body = {"kind": "workload", "name": "web", "spec": spec}
+    body = {"kind": "workload", "name": "web", "tags": tags or {}, "spec": spec}
     action = Action.UPDATE if host.recorded() else Action.CREATE
     wanted = step(WEB, action=action, version=version, body=body, engine="host")
     wanted = msgspec.structs.replace(wanted, digest=f"{version} {options}")

@@ -160,7 +160,9 @@ class ServicePublisher:
         if service is None:
             self.dataplane.withdraw(key)
             return
-        self.dataplane.publish(msgspec.structs.replace(service, no_wake=self._no_wake[key]))
+        to_zero = template.desired.options.autoscaling.min_scale == 0
+        no_wake = self._no_wake[key] if to_zero else NoWake()
+        self.dataplane.publish(msgspec.structs.replace(service, no_wake=no_wake))
 
     def withdraw(self, key: Key) -> None:
         """Take no new connections for a workload that is being deleted."""

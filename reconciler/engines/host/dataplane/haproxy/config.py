@@ -17,7 +17,7 @@ from string import Template
 import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
-from reconciler.engines.host.dataplane.haproxy.outside import no_wake_lines, outside_lines
+from reconciler.engines.host.dataplane.haproxy.outside import COUNTED, no_wake_lines, outside_lines
 from reconciler.engines.host.dataplane.haproxy.pages import MESSAGES, error_page
 from reconciler.engines.host.dataplane.haproxy.split import comment, cookie_name, read_splits, split_lines
 from reconciler.engines.host.dataplane.protocol import Service
@@ -200,6 +200,7 @@ def _shared(options: ProxyOptions, digest: str) -> str:
         "reloads": MAX_RELOADS,
         "user": "  uid {}\n  gid {}".format(*options.user) if options.user else "",
         "load": f"  lua-load ./{HOLD}",
+        "counted": COUNTED,
         "pages": "\n".join(map(error_page, MESSAGES)),
         "connect": CONNECT,
         "tunnel": TUNNEL,
@@ -243,7 +244,7 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         f"  bind {ADDRESS}:{backend.port}",
         *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
         *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
-        *(no_wake_lines(name, service.no_wake) if mode == "http" else []),
+        *(no_wake_lines(service.no_wake, (name,), counted=service.scales_by_requests) if mode == "http" else []),
         f"  default_backend {name}",
         f"backend {name} from {mode}-backend{'-outside' if outside is not None else ''}",
         *([comment(backend.split)] if backend.split and servers else []),

@@ -179,18 +179,20 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def service_lines(services: Iterable[Service]) -> tuple[str, ...]:
-    """What frontends do for single workloads: log errors, measure latency, and refuse requests that wake none."""
-    served = sorted((each for each in services if each.protocol != "tcp"), key=lambda each: each.key)
-    measured = [backend_name(each.key) for each in served if each.measures_latency]
+def service_lines(services: Iterable[Service], table: RouteTable) -> tuple[str, ...]:
+    """What frontends do for single workloads: log errors, measure latency, and set apart requests that wake none."""
+    served = sorted(services, key=lambda each: each.key)
+    measured = [backend_name(each.key) for each in served if each.measures_latency and each.protocol != "tcp"]
     parts = (measured[start : start + _AT_ONCE] for start in range(0, len(measured), _AT_ONCE))
     lines = ["  log global", f"  log-format {OUTSIDE_LINE}"]
     lines += [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
     # What HAProxy itself answers comes by no such rule, so it is logged.
     lines.append(f"  http-response set-log-level silent{' unless measured' if measured else ''}")
     for each in served:
-        name = backend_name(each.key)
-        lines += no_wake_lines(name, each.no_wake, f"no_wake:{name}", f"{{ var(txn.backend) -m str {name} }} ")
+        outside = table.workloads.get(each.key)
+        ports = ((0, each.protocol), *(outside.ports if outside is not None else ()))
+        names = [backend_name(each.key, port) for port, protocol in ports if protocol != "tcp"]
+        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests, at=backend_name(each.key))
     return tuple(lines)
 
 

@@ -7,7 +7,7 @@ it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.engines.host.dataplane.haproxy.quoting import (
     LONGEST_LINE,
@@ -22,6 +22,9 @@ from reconciler.engines.host.dataplane.haproxy.quoting import (
 from reconciler.engines.host.dataplane.routing.table import Outside, Rule, Site
 from reconciler.model.kinds.domain import Cors, Origin
 from reconciler.model.no_wake import NoWake
+
+COUNTED = "_counted"
+"""The table of the requests to each backend that count as traffic, where others do not."""
 
 _EVERYONE = {"0.0.0.0/0", "::/0"}
 _AT_ONCE = 20
@@ -58,17 +61,22 @@ def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
         yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
 
 
-def no_wake_lines(backend: str, requests: NoWake, name: str = "no_wake", where: str = "") -> Iterator[str]:
-    """Refuse requests that start no replica while none is ready, before they reach the backend and its counts.
+def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, at: str = "") -> Iterator[str]:
+    """Refuse requests that start no replica while none is ready, before they reach one of ``backends`` and its counts.
 
-    ``name`` is that of the condition, and ``where`` another condition.
+    ``counted``: count all other requests apart, since the counts of a backend contain these once a replica is ready.
+    ``at`` is the name of the workload in a frontend of many.
     """
     agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
     forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
-    lines = [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values]
-    if lines:
+    name = f"no_wake:{at}" if at else "no_wake"
+    if lines := [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values]:
         yield from lines
-        yield f"  http-request deny deny_status 503 if {where}{{ nbsrv({backend}) eq 0 }} !{{ stopping }} {name}"
+        for each in backends:
+            where = f"{{ var(txn.backend) -m str {each} }} " if at else ""
+            yield f"  http-request deny deny_status 503 if {where}{{ nbsrv({each}) eq 0 }} !{{ stopping }} {name}"
+            if counted:
+                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where}!{name}"
 
 
 def change_lines(rule: Rule) -> Iterator[str]:

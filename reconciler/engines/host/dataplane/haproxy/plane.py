@@ -160,7 +160,8 @@ class HaproxyDataPlane:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
         found: dict[Key, Traffic] = {}
         for name in names & self._proxy.live.keys():
-            key, traffic = decode_key(name), self._proxy.live[name].traffic
+            key, apart = decode_key(name), self._wanted.counts_apart(name)
+            traffic = self._proxy.traffic(name, apart=apart)
             found[key] = found[key].plus(traffic) if key in found else traffic
         return found
 

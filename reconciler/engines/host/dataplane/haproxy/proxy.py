@@ -15,17 +15,19 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     structure,
 )
 from reconciler.engines.host.dataplane.haproxy.live import (
+    SHOW_FACTS,
+    Counted,
+    Facts,
     LiveBackend,
     StatReader,
     commands,
-    count_former_workers,
     map_commands,
-    read_map,
+    read_facts,
     wanted_entries,
 )
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
-from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -67,22 +69,20 @@ class _Part(NamedTuple):
 class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not run.
 
-    ``due`` is when a reload is permitted that has to wait; None if none waits. ``former_workers`` is how many workers
-    take no new connections and still have some.
+    ``due`` is when a reload is permitted that has to wait; None if none waits.
     """
 
     def __init__(self, master: Master, clock: Clock) -> None:
         self.live: dict[str, LiveBackend] = {}
         self.read_at = float("-inf")
         self.due: float | None = None
-        self.former_workers = 0
         self._lost = False
         self._refused: _Refusal | None = None
         self._failure: EngineError | None = None
         self._master = master
         self._options = ProxyOptions("")
         self._clock = clock
-        self._digest = ""
+        self._facts = Facts()
         self._process = ""
         self._stat, self._counts = StatReader(), StatReader()
         self._whole_at = float("-inf")
@@ -91,8 +91,6 @@ class LiveProxy:
         self._frontends = ""
         self._structure: tuple[tuple[list[_Part], str], str] = (([], ""), "")
         self._rendered: tuple[tuple[Sequence[Backend], str], str] = (((), ""), "")
-        self._holds: dict[str, str] = {}
-        self._splits: dict[str, str] = {}
         self._written = ""
         self._loaded_at = float("-inf")
         self._silent_since: float | None = None
@@ -110,28 +108,35 @@ class LiveProxy:
         self.due = None
         if not self._master.running:
             self._lost = self._lost or bool(self.live)
-            self.live, self._digest, self._process = {}, "", ""
+            self.live, self._facts, self._process = {}, Facts(), ""
             return
         try:
-            facts = await self._master.ask(f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};show proc")
+            self._facts = read_facts(await self._master.ask(SHOW_FACTS))
             self._silent_since = None
             self._master.trim_output()
-            entries, self.former_workers = read_map(facts), count_former_workers(facts)
-            self._holds = {name: end for name, end in entries.items() if backend_of(name) == name}
-            self._splits = {name: value for name, value in entries.items() if name not in self._holds}
-            info = dict(map(_parts, facts.splitlines()))
-            self._digest, process = info.get("description", ""), info.get("pid", "")
-            known = process == self._process and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
+            same = self._facts.process == self._process
+            known = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
             await self._read_stat(names | self._unfinished if known else None)
-            self._process, self.read_at = process, self._clock.monotonic()
+            self._process, self.read_at = self._facts.process, self._clock.monotonic()
         except EngineError:
             await self._wake_up()
             raise
 
     @property
+    def former_workers(self) -> int:
+        """The number of workers that take no new connections."""
+        return self._facts.former_workers
+
+    @property
     def current(self) -> bool:
         """Whether the process has the structure that was wanted last."""
-        return self._digest == self._structure[1]
+        return self._facts.digest == self._structure[1]
+
+    def traffic(self, name: str, *, apart: bool) -> Traffic:
+        """The counts of the backend ``name``; ``apart``: of those requests that are counted apart."""
+        live = self.live[name]
+        # A process that was not reloaded yet counts them together.
+        return live.traffic_of(self._facts.counted.get(name, Counted())) if apart and self.current else live.traffic
 
     def take_lost(self) -> bool:
         """Whether the process had ended by itself and serves again now, since the last call."""
@@ -172,14 +177,14 @@ class LiveProxy:
             # Nothing can be served now: other programs have all the ports.
             return
         self._master.write_map(HOLDS, holds)
-        self._master.write_map(SPLITS, wanted_entries(backends, self._splits))
-        if self._master.running and self._digest == digest:
+        self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
+        if self._master.running and self._facts.digest == digest:
             self._failure = None
             self._write(self._text_of(backends))
         else:
             await self._load_when_due(backends, digest)
         if self._options.lua and self.live:
-            await self._master.send(map_commands(HOLDS, holds, self._holds))
+            await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
         await self.send(backends)
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -201,7 +206,7 @@ class LiveProxy:
     def end(self) -> None:
         """Serve nothing; requests end first."""
         self._master.stop()
-        self.live, self._digest, self.due = {}, "", None
+        self.live, self._facts, self.due = {}, Facts(), None
 
     async def send(self, backends: Sequence[Backend]) -> None:
         """Send what brings the servers of ``backends`` to what is wanted. Raises EngineError."""
@@ -214,11 +219,13 @@ class LiveProxy:
     async def _send_entries(self, backends: Sequence[Backend]) -> None:
         """Bring the map of versions to what is wanted, so that no cookie leads to a replica that leaves."""
         names = {each.name for each in backends}
-        live = {entry: value for entry, value in self._splits.items() if backend_of(entry) in names}
+        known = self._facts.splits
+        live = {entry: value for entry, value in known.items() if backend_of(entry) in names}
         wanted = wanted_entries((each for each in backends if each.name in self.live), live)
         if wanted != live:
             await self._master.send(map_commands(SPLITS, wanted, live))
-            self._splits = {entry: value for entry, value in self._splits.items() if entry not in live} | wanted
+            rest = {entry: value for entry, value in known.items() if entry not in live}
+            self._facts = self._facts._replace(splits=rest | wanted)
 
     def _compare(self, backend: Backend) -> tuple[str, list[str]]:
         """The name of ``backend``, and what brings it to what is wanted. Most are, and have not changed since."""
@@ -291,8 +298,3 @@ def reload_pause(former_workers: int) -> float:
     HAProxy ends the oldest one when there are too many, and cuts off its WebSockets and streams.
     """
     return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)
-
-
-def _parts(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.lower(), value.strip()

@@ -91,7 +91,7 @@ class RouteServer:
             tls, challenge, reloads = BIND, self._certificates.challenge, self._certificates.reloads
         usable = tuple(each for each in listeners(self._settings, self.table, tls) if self._can_listen(each))
         seconds = max((each.timeout_seconds for each in services), default=0)
-        found = Ingress(self._settings, self.table, usable, service_lines(services), challenge, reloads)
+        found = Ingress(self._settings, self.table, usable, service_lines(services, self.table), challenge, reloads)
         return frontends(found, seconds)
 
     async def bring(self, *, complete: bool) -> None:

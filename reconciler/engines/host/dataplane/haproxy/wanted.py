@@ -166,6 +166,12 @@ class WantedState:
         """The backends whose counts decide on the number of replicas."""
         return {name for name, key in self._names.items() if self.services[key].scales_by_requests}
 
+    def counts_apart(self, name: str) -> bool:
+        """Whether some requests of the backend ``name`` are no traffic."""
+        service = self.services[self._names[name]]
+        protocol = self._ports_of[name][1] or service.protocol
+        return bool(service.no_wake) and service.scales_by_requests and protocol != "tcp"
+
     def backends(self, live: Live, now: float, names: Set[str] | None = None) -> list[Backend]:
         """The backends ``names`` (None: of all workloads) that can be served, in order. ``now`` is monotonic time.
 

@@ -99,6 +99,29 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
     play_on(lambda: Host(path, Watched, "haproxy"), story)
 
 
+def test_requests_that_do_not_wake_keep_no_replica(path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet = Fleet(host, WebReplica)
+        await ask_for(host, tags={"reconciler/no-wake": "/healthz, Monitor"})
+        address = await address_of(host)
+        answers: list[int] = []
+
+        async def monitor() -> None:
+            while True:
+                answers.append((await get(address, "User-Agent: a monitor")).status)
+                await asyncio.sleep(0.01)
+
+        await fleet.pass_until(1)
+        watching = asyncio.create_task(monitor())
+        await until(lambda: answers.count(200) > 10)
+        await fleet.pass_until(0)
+        await until(lambda: answers[-1] == 503)
+        watching.cancel()
+        assert host.replicas() == []
+
+    play_on(lambda: Host(path, FakeRuntime, "haproxy"), story)
+
+
 def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))

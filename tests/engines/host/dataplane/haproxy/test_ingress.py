@@ -239,6 +239,14 @@ def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: 
         await until(lambda: plane.woken)
         await plane.ready(outside.web, key=WEB)
         assert (await waiting).body == "web"
+        await outside.serve(domain("shop.example", **routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN})))
+        ports = {str(port): outside.web.endpoint.address for port in (PORT, ADMIN)}
+        plane.dataplane.update(WEB, (Endpoint("web", ports[str(PORT)], ports, 1),))
+        await plane.dataplane.synchronize(WEB)
+        before = (await plane.dataplane.traffic())[WEB]
+        for path in ("/health", "/", "/admin", "/admin"):
+            assert (await outside.get("shop.example", path)).body == "web"
+        assert (await plane.dataplane.traffic())[WEB].arrived == before.arrived + 3
 
     play(lambda: outside.plane, story)
 

@@ -6,13 +6,13 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server
 from reconciler.engines.host.dataplane.haproxy.live import (
+    Counted,
     LiveBackend,
     LiveServer,
     StatReader,
     commands,
-    count_former_workers,
     map_commands,
-    read_map,
+    read_facts,
     wanted_entries,
 )
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
@@ -66,9 +66,9 @@ def test_the_state_is_read() -> None:
 
 
 def test_workers_that_take_no_new_connections_are_counted() -> None:
-    assert count_former_workers(f"Name: HAProxy\n\n{PROCESSES}\n") == 2
-    assert count_former_workers(PROCESSES.replace("# old workers\n", "")) == 0
-    assert count_former_workers("") == 0
+    assert read_facts(f"Name: HAProxy\n\n{PROCESSES}\n").former_workers == 2
+    assert read_facts(PROCESSES.replace("# old workers\n", "")).former_workers == 0
+    assert read_facts("").former_workers == 0
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_servers_come_before_others_leave_and_unknown_backends_wait_for_a_reload
 
 
 def test_maps_are_brought_to_what_is_wanted() -> None:
-    live = read_map("0x55 shop:a 100\n0x56 shop:b 200\nName: HAProxy\n")
+    live = read_facts("0x55 shop:a 100\n0x56 shop:b 200\n0x57 shop:b|1 2\nName: HAProxy\n").holds
     assert live == {"shop:a": "100", "shop:b": "200"}
     found = list(map_commands("holds.map", {"shop:b": "300", "shop:c": "400"}, live))
     assert found == [
@@ -147,6 +147,38 @@ def test_maps_are_brought_to_what_is_wanted() -> None:
         "set map ./holds.map shop:b 300",
         "del map ./holds.map shop:a",
     ]
+
+
+def test_the_facts_are_read() -> None:
+    text = """\
+Pid: 7
+description: abc
+
+0x55 shop:a 100
+
+0x57 shop:b|1 2
+0x58 shop:b/x 1
+
+# table: _counted, type: string, size:102400, used:1
+0x59: key=shop:b use=0 exp=0 conn_cur=3 http_req_cnt=41
+0x60: key=shop:c use=0 exp=0 shard=0 conn_cur=0 http_req_cnt=1
+"""
+    found = read_facts(text)
+    assert (found.digest, found.process, found.holds) == ("abc", "7", {"shop:a": "100"})
+    assert found.splits == {"shop:b|1": "2", "shop:b/x": "1"}
+    assert found.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("counted", "expected"),
+    [
+        pytest.param(Counted(0, 0), Traffic(0, 0, 0), id="none"),
+        pytest.param(Counted(7, 4), Traffic(7, 1, 3), id="some of them wait"),
+        pytest.param(Counted(7, 2), Traffic(7, 0, 2), id="more wait than count"),
+    ],
+)
+def test_only_requests_that_count_are_traffic(counted: Counted, expected: Traffic) -> None:
+    assert StatReader().read(STAT)["shop:web"].traffic_of(counted) == expected
 
 
 def test_a_cookie_leads_to_a_replica_at_each_step_of_a_change() -> None:

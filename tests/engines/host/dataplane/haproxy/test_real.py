@@ -16,6 +16,7 @@ import pytest
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
+from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
 from reconciler.model.no_wake import NoWake
@@ -175,7 +176,7 @@ def test_a_request_beyond_the_longest_line_is_refused_at_once(path: Path) -> Non
     play(lambda: Plane(path, HoldSettings(requests=1)), story)
 
 
-def test_requests_that_start_no_replica_are_refused_and_not_counted_while_none_is_ready(path: Path) -> None:
+def test_requests_that_start_no_replica_are_refused_while_none_is_ready_and_never_counted(path: Path) -> None:
     agents = NoWake(agents=("Monitor it's",))
 
     async def story(plane: Plane) -> None:
@@ -184,8 +185,19 @@ def test_requests_that_start_no_replica_are_refused_and_not_counted_while_none_i
         assert (await get(address, "User-Agent: A monitor IT'S 1.0")).status == 503
         assert (await plane.dataplane.traffic())[KEY] == before
         assert plane.woken == []
-        await plane.ready(await WebReplica("a").start())
+        replica = await WebReplica("a").start()
+        await plane.ready(replica)
         assert (await get(address, "User-Agent: A monitor IT'S 1.0")).body == "a"
+        replica.gate.clear()
+        asked = [asyncio.create_task(get(address, "User-Agent: monitor it's")) for _ in range(3)]
+        await until(lambda: replica.open == 3)
+        assert (await plane.dataplane.traffic())[KEY] == before
+        asked.append(asyncio.create_task(get(address)))
+        await until(lambda: replica.open == 4)
+        assert (await plane.dataplane.traffic())[KEY] == Traffic(before.arrived + 1, 1, 0)
+        replica.gate.set()
+        assert {(await each).body for each in asked} == {"a"}
+        assert (await plane.dataplane.traffic())[KEY] == Traffic(before.arrived + 1, 0, 0)
 
     play(lambda: Plane(path), story)
 
