@@ -277,6 +277,12 @@ COMMANDS = (
 )
 """Operators can request commands on resources."""
 
+LOCATIONS = (
+    """CREATE INDEX applied_at_location ON applied (location, key, digest, engine, version)
+        WHERE engine <> 'recorded'""",
+)
+"""What is applied at a location is found without reading what is only recorded."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -288,6 +294,7 @@ MIGRATIONS = (
     FIELDS,
     TRAFFIC_HOLDS,
     COMMANDS,
+    LOCATIONS,
 )
 
 

@@ -14,6 +14,7 @@ from reconciler.pipeline.report import Report, decode_reports
 from reconciler.records.migrations import (
     COMMANDS,
     FIELDS,
+    LOCATIONS,
     MIGRATIONS,
     REASONS,
     RENAMED,
@@ -201,6 +202,14 @@ def test_older_records_take_commands_on_resources(path: Path) -> None:
         name = records.commands.add(NewCommand(PLAIN, "here", "runCronWorkload", {"location": "here"}, "ada"))
         [command] = records.commands.open()
         assert (command.id, str(command.key), command.stage, command.created) == (name, PLAIN, "pending", 100.0)
+
+
+def test_older_records_find_what_is_applied_at_a_location(path: Path) -> None:
+    older(path, MIGRATIONS.index(LOCATIONS), {APPLIED: [applied(HOSTED, "host", STATE), applied(PLAIN, "recorded")]})
+    with closing(Records.open(path)) as records:
+        assert [str(record.key) for record in records.applied.items_at("here", "host")] == [HOSTED]
+        assert list(records.applied.scan_at("here", "host")) == [(HOSTED, "d1", 1)]
+        assert list(records.applied.scan_at("there", "host")) == []
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

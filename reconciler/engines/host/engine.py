@@ -388,9 +388,10 @@ class HostEngine:
         return (found.status(), found.conditions()) if found is not None else ((), ())
 
     def _records_here(self) -> list[Record]:
-        kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)
-        found = (record for kind in kinds for record in self._context.records.applied.items(kind))
-        return [each for each in found if (each.location, each.engine) == (self._context.location, self.name)]
+        if self._context.decommissioning:
+            return []
+        found = self._context.records.applied.items_at(self._context.location, self.name)
+        return [record for record in found if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]
 
     def _append_event(self, news: EngineEvent) -> None:
         self._news = [*self._news[-MAX_EVENTS + 1 :], news]

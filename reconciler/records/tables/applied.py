@@ -46,6 +46,10 @@ VersionRow = tuple[str, str, int]
 """Key, digest and version."""
 
 
+_AT_LOCATION = """FROM applied INDEXED BY applied_at_location
+    WHERE location = ? AND engine = ? AND engine <> 'recorded' ORDER BY key"""
+
+
 class Applied:
     """One row for each key and location; triggers count resources by source and health."""
 
@@ -120,9 +124,12 @@ class Applied:
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
     def scan_at(self, location: str, engine: str) -> Iterator[VersionRow]:
-        """All records of ``engine`` at ``location``, in order of key; reads no bodies."""
-        sql = "SELECT key, digest, version FROM applied INDEXED BY applied_scan WHERE location = ? AND engine = ?"
-        return self._db.stream(f"{sql} ORDER BY key", (location, engine))
+        """All records at ``location`` of ``engine``, which is not the recorded one, in key order; reads no bodies."""
+        return self._db.stream(f"SELECT key, digest, version {_AT_LOCATION}", (location, engine))
+
+    def items_at(self, location: str, engine: str) -> Iterator[Record]:
+        """All records at ``location`` of ``engine``, which is not the recorded one, in key order."""
+        return map(_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
 
     def inventory(self, source: str) -> int:
         """The number of keys that the source owns; the cost does not depend on the number."""
