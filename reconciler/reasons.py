@@ -221,6 +221,8 @@ class Reason(StrEnum):
     COMMAND_FAILED = ("CommandFailed",
         _warning("A command on a workload or a volume set failed; the message says who requested it, and why. It is "
                  "not tried again."))
+    FINAL_SNAPSHOT_DELETED = ("FinalSnapshotDeleted",
+        _normal("An operator deleted the final snapshot of a deleted volume."))
     COMMAND_CANCELLED = "CommandCancelled", _normal("An operator cancelled a command before it was performed.")
 
     # Sources and their status branch.

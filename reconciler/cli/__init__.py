@@ -23,7 +23,7 @@ from reconciler.printable import guard
 ORDER = (
     "init", "validate", "rules", "explain", "plan", "apply", "approve", "diff", "run", "get", "describe", "events",
     "logs", "top", "exec", "history", "drift", "sync", "suspend", "resume", "rollback", "retry", "restart", "hold",
-    "command", "snapshots", "orphan", "adopt", "secret", "doctor", "backup", "restore", "convert", "import",
+    "command", "snapshots", "volume", "orphan", "adopt", "secret", "doctor", "backup", "restore", "convert", "import",
 )  # fmt: skip
 """Subcommands in the order of use; subcommands not listed here follow."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import load, operator
+from reconciler.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconciler.operations.commands import OperatorCommands
@@ -29,6 +31,15 @@ def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], 
     if not woken:
         click.echo("no daemon runs; the next `reconciler apply` follows it")
     return woken
+
+
+def confirm(loss: str, *, yes: bool) -> None:
+    """Let the operator confirm ``loss``, unless ``yes``. Raises RefusedError without a terminal, Abort after a no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError(f"{loss}; to do it, add --yes")
+    click.confirm(f"{loss}. Go on?", abort=True, err=True)
 
 
 def megabytes(size: int) -> str:

@@ -10,20 +10,24 @@ from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
 from reconciler.records.store import Records
+from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 from reconciler.status.conditions import ResourceFacts
 from reconciler.status.facts import FactsReader
 from reconciler.status.source_status import SourceStatus, read_source_status
 
+_COMMANDS = 5
+"""The most commands of a description."""
 _EVENTS = 10
 """The most events of a description."""
 
 
 class ResourceDetails(NamedTuple):
-    """All that is known about a resource, with its last events, oldest first."""
+    """All that is known about a resource, with its last commands, newest first, and its last events, oldest first."""
 
     facts: ResourceFacts
+    commands: Sequence[StoredCommand]
     events: Sequence[Event]
 
 
@@ -55,7 +59,8 @@ def describe_resource(settings: Settings, records: Records, key: Key) -> Resourc
     if not facts.exists:
         check_key(records, key)
         raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
-    return ResourceDetails(facts, records.events.list(key, limit=_EVENTS))
+    commands = records.commands.list(key, limit=_COMMANDS)
+    return ResourceDetails(facts, commands, records.events.list(key, limit=_EVENTS))
 
 
 def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from reconciler.engines.host.volumes.final import FinalSnapshots
 from reconciler.engines.host.volumes.protocol import DeletedVolume
@@ -39,18 +40,22 @@ def list_final_snapshots(settings: Settings, key: Key | None) -> Sequence[Volume
     Raises RefusedError if ``key`` is no volume set, and EngineError if a snapshot on this host cannot be read.
     """
     _check_kind(key)
-    found = [
-        VolumeSnapshot(each.volumeset, root.name, each.index, _final(each))
-        for root in list_paths(settings.state / "host", "*")
-        for each in FinalSnapshots(root).list()
-        if key in (None, each.volumeset)
-    ]
+    found = [_final(root.name, each) for root, each in find_final_snapshots(settings, key)]
     return sorted(found, key=lambda each: each.snapshot.created, reverse=True)
 
 
-def _final(volume: DeletedVolume) -> Snapshot:
+def find_final_snapshots(settings: Settings, key: Key | None) -> Iterator[tuple[Path, DeletedVolume]]:
+    """The final snapshots of ``key``, or of all, each with the directory of its location. Raises EngineError."""
+    for root in list_paths(settings.state / "host", "*"):
+        for each in FinalSnapshots(root).list():
+            if key in (None, each.volumeset):
+                yield root, each
+
+
+def _final(location: str, volume: DeletedVolume) -> VolumeSnapshot:
     stored = volume.snapshot
-    return Snapshot(volume.name, stored.created, stored.capacity, stored.expires, stored.tags)
+    snapshot = Snapshot(volume.name, stored.created, stored.capacity, stored.expires, stored.tags)
+    return VolumeSnapshot(volume.volumeset, location, volume.index, snapshot)
 
 
 def _check_kind(key: Key | None) -> None:

@@ -29,7 +29,7 @@ def command_table(commands: Sequence[StoredCommand], now: float, colour: bool) -
 
 
 def command_line(command: StoredCommand) -> str:
-    """One command in a sentence."""
+    """One command on one line, without its id."""
     message = strip_control("; ".join(command.messages))
     return f"{command.type} at {command.location}: {command.stage}{': ' if message else ''}{message}"
 

@@ -13,8 +13,10 @@ from reconciler.documents.writer import written
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
+from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.events import Event
+from reconciler.render.commands import command_line
 from reconciler.render.history import event_line
 from reconciler.render.layout import as_json, columns, paint
 from reconciler.render.sources import source_document
@@ -69,7 +71,9 @@ def resources_yaml(found: Iterable[ResourceFacts], sources: Iterable[SourceStatu
     yield written({"sources": list(map(source_document, sources))})
 
 
-def resource_sections(facts: ResourceFacts, events: Iterable[Event], colour: bool) -> Iterator[tuple[str, str]]:
+def resource_sections(
+    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event], colour: bool
+) -> Iterator[tuple[str, str]]:
     """Titles with their lines; a section without lines is ``""``."""
     colours = _HEALTH_COLOURS if colour else None
     yield "", paint(str(facts.key), "bold", colour) + "\n" + columns(list(_summary(facts)), "  ", colours)
@@ -88,6 +92,7 @@ def resource_sections(facts: ResourceFacts, events: Iterable[Event], colour: boo
     yield "Failures", _indented(list(_failures(facts)))
     fields = {name: value for name, value in _body(facts).items() if name not in ("kind", "name", "gvc")}
     yield "Fields", _yaml(fields) if fields else ""
+    yield "Commands", _indented([(iso(each.created), each.by, command_line(each)) for each in commands])
     yield "Events", "\n".join("  " + event_line(event, colour) for event in events)
 
 

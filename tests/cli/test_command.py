@@ -56,6 +56,7 @@ COMMANDS = (
     ("command", DATA),
     ("command", JOB),
     ("command", DATA, "restoreVolume", *HERE, "snapshotName=1.10", "--yes"),
+    ("describe", DATA),
 )
 
 
@@ -71,6 +72,9 @@ def desk(tmp_path: Path) -> Desk:
 def shown(words: tuple[str, ...], result: CommandResult) -> str:
     """A command and its answer, without what differs each time."""
     text = re.sub(r"\b\d+(s|m)\b", "<age>", result.out + result.err).replace(OPERATOR, "ann")
+    text = re.sub(r"20\d\d-\S+Z", "<time>", text)
+    if words[0] == "describe":
+        text = text[text.index("Commands") : text.index("Events")]
     return f"$ reconciler {' '.join(words)}\n{text}"
 
 

@@ -49,10 +49,10 @@ def roll_back(desk: Desk, revision: str, *more: str) -> CommandResult:
 def test_the_snapshot_before_the_next_version_is_restored(desk: Desk, revision: str, snapshot: str) -> None:
     refused = roll_back(desk, revision)
     assert refused.code == 1
-    lost = re.findall(r"  volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n",
+    lost = re.findall(r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n",
                       refused.err)  # fmt: skip
     assert lost == [(DATA, place, snapshot, snapshot[-1], "workload/shop/db") for place in ("here", "there")]
-    assert refused.err.endswith("error: nothing is rolled back; to lose these data, add --yes\n")
+    assert refused.err.endswith("error: what was written to these volumes since is lost; to do it, add --yes\n")
     assert stages(desk) == []
     done = roll_back(desk, revision, "--yes")
     assert (done.code, " with 2 volumes; follow" in done.out) == (0, True)

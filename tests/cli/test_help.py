@@ -21,11 +21,11 @@ from tests.support.records import cpu_seconds
 WRITTEN = sorted(COMMANDS)
 
 
-SECRET = [["secret", name] for name in ("encrypt", "edit", "rotate")]
+PARTS = [*(["secret", name] for name in ("encrypt", "edit", "rotate")), ["volume", "delete-final-snapshot"]]
 
 
 @pytest.mark.parametrize(
-    "words", [[], *([name] for name in WRITTEN), *SECRET], ids=lambda words: " ".join(words) or "(none)"
+    "words", [[], *([name] for name in WRITTEN), *PARTS], ids=lambda words: " ".join(words) or "(none)"
 )
 def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str]) -> None:
     result = run(*words, "--help", cwd=tmp_path)
@@ -39,7 +39,11 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in WRITTEN if name not in ("init", "rules", "explain", "diff", "convert", "import", "secret")],
+    [
+        name
+        for name in WRITTEN
+        if name not in ("init", "rules", "explain", "diff", "convert", "import", "secret", "volume")
+    ],
 )
 def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name: str) -> None:
     assert "--settings FILE" in run(name, "--help", cwd=tmp_path).out

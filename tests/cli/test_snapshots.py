@@ -90,6 +90,19 @@ def test_final_snapshots_of_deleted_volumes_are_listed(tmp_path: Path) -> None:
     line = f"volumeset/shop/gone here 1 {listed['name']} 2d 20 GB never -"
     assert table.splitlines()[1].split() == line.split()
     assert run(tmp_path, "volumeset/shop/data", "--deleted").err == "there are no snapshots\n"
+    assert delete(tmp_path, "1-2000", "--yes").err.endswith("see: reconciler snapshots volumeset/shop/gone --deleted\n")
+    shown = f"the final snapshot {listed['name']} of volume 1 of volumeset/shop/gone at here is deleted"
+    assert delete(tmp_path, listed["name"]).err == (
+        f"error: {shown}, and with it the last copy of the data on this host; to do it, add --yes\n"
+    )
+    assert run(tmp_path, "--deleted").out
+    assert delete(tmp_path, listed["name"], "--yes").out == f"{shown}\n"
+    assert run(tmp_path, "--deleted").out == ""
+    assert "FinalSnapshotDeleted" in here("events", "volumeset/shop/gone", cwd=tmp_path).out
+
+
+def delete(path: Path, *words: str) -> CommandResult:
+    return here("volume", "delete-final-snapshot", "volumeset/shop/gone", *words, cwd=path)
 
 
 def test_only_volume_sets_that_exist_have_snapshots(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.operator import confirm
 from reconciler.cli.options import load, operator, parse_key, settings_option
 from reconciler.errors import RefusedError, UsageError
 
@@ -60,8 +61,7 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
             _show(list(records.commands.list(key)), options["output"])
             return 0
         specs = commands.prepare(key, name, spec)
-        if not options["yes"]:
-            _confirm(key, name, specs)
+        _confirm(key, name, specs, yes=options["yes"])
         ids = commands.request(key, name, specs)
         woken = _wake(settings)
         if woken and options["wait"]:
@@ -91,17 +91,13 @@ def _read_spec(file: str) -> dict[str, Any]:
     return found
 
 
-def _confirm(key: Key, name: str, specs: Sequence[dict[str, Any]]) -> None:
-    """Let the operator confirm what is destroyed. Raises RefusedError without a terminal, Abort after a no."""
+def _confirm(key: Key, name: str, specs: Sequence[dict[str, Any]], *, yes: bool) -> None:
+    """Let the operator confirm what is destroyed."""
     from reconciler.engines.command_types import destroys
 
     for spec in specs:
-        what = destroys(name, spec)
-        if not what:
-            continue
-        if not sys.stdin.isatty():
-            raise RefusedError(f"{name} destroys {what} of {key} at {spec['location']}; to do it, add --yes")
-        click.confirm(f"{name} destroys {what} of {key} at {spec['location']}. Go on?", abort=True, err=True)
+        if what := destroys(name, spec):
+            confirm(f"{name} destroys {what} of {key} at {spec['location']}", yes=yes)
 
 
 def _wake(settings: Settings) -> bool:

@@ -81,7 +81,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 @click.option("--until", metavar="TIME", callback=_time, help="Only lines until then; written as --since.")
 @click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="Limit of lines; 100.")
 @click.option("--location", metavar="NAME", help="Only lines of this location.")
-@click.option("--replica", metavar="NAME", help="Only lines of this replica, or execution of a cron workload.")
+@click.option("--replica", metavar="NAME", help="Only lines of this replica or execution.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
 def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import run_operation
+from reconciler.cli.operator import confirm, run_operation
 from reconciler.cli.options import settings_option
 from reconciler.errors import RefusedError, UsageError
 
@@ -61,11 +60,6 @@ def _confirm(target: RollbackTarget, *, yes: bool) -> None:
             "--with-data out, or restore one by hand: reconciler snapshots"
         )
     now = SystemClock().now()
-    click.echo("What was written since is lost:", err=True)
     for each in target.restores:
-        click.echo(f"  {loss(each, now)}", err=True)
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise RefusedError("nothing is rolled back; to lose these data, add --yes")
-    click.confirm("Go on?", abort=True, err=True)
+        click.echo(loss(each, now), err=True)
+    confirm("what was written to these volumes since is lost", yes=yes)

@@ -22,7 +22,7 @@ def command(settings_file: Path, key: Key | None, deleted: bool, output: str) ->
     """List the snapshots of the volume set KEY, or of all volume sets, as they were last observed.
 
     `reconciler command` takes, deletes and restores them. --deleted lists what `createFinalSnapshot` retained of
-    volumes that were deleted on this host.
+    volumes that were deleted on this host; `reconciler volume` deletes these.
     """
     from reconciler.cli.output.printing import echo_json
     from reconciler.clock import SystemClock
