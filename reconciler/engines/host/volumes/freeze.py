@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,22 +24,24 @@ ended=$?
 fsfreeze --unfreeze "$0"
 exit $ended
 """
-"""It thaws when its input ends, which the end of the daemon causes too, and after the limit whatever happens."""
-_TIMED_OUT = 124
+"""It thaws when its input ends, which the end of the daemon causes too, and after the limit whatever happens.
+
+It inherits the open directory: the path could become one of the host, and a file system that is frozen must not be
+unmounted, or it never thaws.
+"""
 
 
 @contextmanager
-def frozen(path: Path, limit: float) -> Iterator[float]:
-    """Freeze the file system that is mounted at ``path``; the value is the deadline, of the monotonic clock,
-    ``limit`` seconds from now.
+def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
+    """Freeze the file system of ``device`` that is mounted at ``path``.
+
+    The value is the deadline, of the monotonic clock, ``limit`` seconds from now.
 
     Raises EngineError if it cannot be frozen, or did not stay frozen to the end.
     """
     if find_program("fsfreeze") is None:
         raise EngineError("the program fsfreeze is not installed", reason=Reason.VOLUME_UNAVAILABLE)
-    with start_program(
-        ("sh", "-c", _SCRIPT, str(path), str(limit)), survives=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
+    with _opened(path, device) as folder, _start(folder, limit) as program:
         assert program.stdout is not None
         assert program.stdin is not None
         assert program.stderr is not None
@@ -55,6 +58,22 @@ def frozen(path: Path, limit: float) -> Iterator[float]:
         raise EngineError(f"{path} cannot be frozen: {errors}", reason=Reason.ENGINE_FAILED)
     if code:
         raise freeze_timeout(path)
+
+
+@contextmanager
+def _opened(path: Path, device: int) -> Iterator[int]:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if os.fstat(folder).st_dev != device:
+            raise EngineError(f"{path} is no longer mounted", reason=Reason.VOLUME_UNAVAILABLE)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _start(folder: int, limit: float) -> subprocess.Popen[bytes]:
+    command = ("sh", "-c", _SCRIPT, f"/proc/self/fd/{folder}", str(limit))
+    return start_program(command, inherited=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def freeze_timeout(path: Path) -> EngineError:

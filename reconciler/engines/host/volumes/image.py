@@ -92,6 +92,7 @@ class ImageBackend:
         busy = False
         try:
             if _is_ours(files):
+                kernel.thaw(files.path)  # a frozen one would never end
                 kernel.unmount(files.path)
         except OSError as error:
             if error.errno != errno.EBUSY:
@@ -144,7 +145,7 @@ class ImageBackend:
         if self.is_attached(files):
             run_program("sync", "-f", "--", files.path)
             _sync(files.image)
-            with freeze.frozen(files.path, freeze.LIMIT) as deadline:
+            with freeze.frozen(files.path, _device(files), freeze.LIMIT) as deadline:
                 copy_image(files.image, target, deadline)
         else:
             copy_image(files.image, target)
@@ -188,16 +189,20 @@ class ImageBackend:
 
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
         """Let programs write to a frozen file system; unmount one that is not locked; finish growth."""
+        reports: tuple[str, ...] = ()
         if not self.is_attached(files):
             self._undo_growth(files)
-            lost = locked and self.is_in_use(files)
-            return (f"{files} is no longer mounted, though something uses it: it is mounted again",) if lost else ()
+            if not self.is_in_use(files):
+                return ()
+            # Something uses it without our mount, or a freeze does; a mount of the same device makes both end.
+            self._mount(files)
+            reports = (f"{files} was no longer mounted, though something used it: it is mounted again",)
         kernel.thaw(files.path)
         if not locked or record.state is not VolumeState.READY:
             self.detach(files)
         else:
             self.grow(files, record)
-        return ()
+        return reports
 
     def _mount(self, files: VolumeFiles) -> None:
         make_traversable(files.path.parent)
@@ -205,6 +210,7 @@ class ImageBackend:
             files.path.mkdir(mode=0o700)
         with kernel.loop_device(files.image) as device:
             kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
+        kernel.thaw(files.path)  # the device may be one that had a mount before
         with suppress(OSError):
             # Databases refuse to begin in a directory that is not empty.
             (files.path / "lost+found").rmdir()
@@ -227,11 +233,16 @@ class ImageBackend:
             files.undo.unlink()
 
 
+def _device(files: VolumeFiles) -> int:
+    """The number of the loop device of an image; 0 if it has none."""
+    name = kernel.find_loop(files.image)
+    return os.stat(name).st_rdev if name is not None else 0
+
+
 def _is_ours(files: VolumeFiles) -> bool:
     """Whether the top mount at the path of a volume, if any, is that of its image."""
-    device = kernel.find_loop(files.image)
     with suppress(FileNotFoundError):
-        return device is not None and os.stat(device).st_rdev == files.path.stat().st_dev
+        return _device(files) == files.path.stat().st_dev
     return False
 
 

@@ -15,8 +15,11 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the programs are; PATH of the daemon need not have the directories of root."""
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C"}
 _NO_SPACE = os.strerror(errno.ENOSPC)
-_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-"""A program that outlived a killed daemon would change files which the next daemon repairs."""
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
+"""A program that outlived a killed daemon would change files which the next daemon repairs.
+
+The shell ends if the daemon died before the signal was set.
+"""
 
 
 def find_program(name: str) -> str | None:
@@ -25,17 +28,17 @@ def find_program(name: str) -> str | None:
 
 
 def start_program(
-    command: Sequence[str | os.PathLike[str]], *, survives: bool = False, **streams: int
+    command: Sequence[str | os.PathLike[str]], *, inherited: int | None = None, **streams: int
 ) -> subprocess.Popen[bytes]:
-    """Start a program that dies with the calling thread, or ``survives`` it.
+    """Start a program that dies with the calling thread; one with an ``inherited`` descriptor survives it.
 
     Raises EngineError if this host does not have it.
     """
     if find_program(os.fspath(command[0])) is None:
         raise EngineError(f"the program {command[0]} is not installed", reason=Reason.VOLUME_UNAVAILABLE)
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
-    begin = () if survives else _DIES_WITH_US
-    return subprocess.Popen([*begin, *command], env=_ENVIRONMENT, **options)  # type: ignore[call-overload,no-any-return]
+    begin, passed = ((*_DIES_WITH_US, str(os.getpid())), ()) if inherited is None else ((), (inherited,))
+    return subprocess.Popen([*begin, *command], env=_ENVIRONMENT, pass_fds=passed, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def run_program(*command: str | os.PathLike[str], accepted: Collection[int] = (0,)) -> str:

@@ -26,7 +26,7 @@ from reconciler.engines.host.volumes.protocol import (
     VolumeSpec,
 )
 from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space
-from reconciler.engines.host.volumes.volume import Volume
+from reconciler.engines.host.volumes.volume import Volume, sweep
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
@@ -60,6 +60,8 @@ class VolumeStore:
                     reports += volume.recover()
             except EngineError as error:
                 reports.append(str(error))
+        with _failures(f"{self._root} cannot be repaired"):
+            sweep(self._root, self._backends)
         return tuple(reports)
 
     def list(self, volumeset: Key) -> tuple[StoredVolume, ...]:

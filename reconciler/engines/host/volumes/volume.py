@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,14 @@ from reconciler.engines.host.disk.directories import remove_empty
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes import snapshots
 from reconciler.engines.host.volumes.backends import Backends
-from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import Backend, BackendName, StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.reasons import Reason
+
+_REMOVED = ".removed"
 
 
 class Volume:
@@ -140,16 +143,19 @@ class Volume:
         """Remove the detached volume with all its snapshots."""
         record = self.find()
         if record is not None:
-            deleted = msgspec.structs.replace(record, state=VolumeState.DELETED)
-            self.files.write_record(deleted)
+            self.files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
             self.remove_data(record)
-            for folder in list_paths(self.files.folder, "[sp]*/*"):
-                snapshots.remove_staged(self.backend(record), folder)
-        remove(self.files.folder)
+        # No half of the folder may pass for a volume.
+        removed = self.files.folder.with_name(f".{self.files.folder.name}{_REMOVED}")
+        with suppress(FileNotFoundError):
+            self.files.folder.rename(removed)
+        remove_folder(removed, self._backends)
         remove_empty(self.files.path.parent, self._top)
 
     def recover(self) -> tuple[str, ...]:
         """Finish or undo what a crash interrupted; return what an operator must know."""
+        for path in self.files.leftovers():
+            path.unlink(missing_ok=True)
         record = self.find()
         if record is None:
             self.files.remove_lock()
@@ -157,17 +163,36 @@ class Volume:
             return ()
         backend = self.backend(record)
         for part in list_paths(self.files.folder, "partial/*"):
-            snapshots.remove_staged(backend, part)
+            if part.is_dir():
+                snapshots.remove_staged(backend, part)
             backend.remove(part)
-        for name in self.files.leftovers():
-            name.unlink(missing_ok=True)
         if not self.holder:
             self.files.remove_lock()  # of a former boot
         reports = backend.recover(self.files, record, locked=bool(self.holder))
-        if not backend.is_in_use(self.files):
+        if record.state is not VolumeState.READY or not backend.is_in_use(self.files):
             self.files.remove_lock()  # the crash interrupted an attach or a detach
         if record.state is VolumeState.CREATING:
             self._undo_creation(record)
         elif record.state is VolumeState.DELETED:
             self.remove_data(record)
         return reports
+
+
+def remove_folder(folder: Path, backends: Backends) -> None:
+    """Remove the folder of a removed volume. Raises OSError and EngineError."""
+    record = read_json(folder / "volume.json", VolumeRecord)
+    if record is not None:
+        for path in list_paths(folder, "[sp]*/*"):
+            snapshots.remove_staged(backends.of(record), path)
+    remove(folder)
+
+
+def sweep(root: Path, backends: Backends) -> None:
+    """Remove what interrupted removals left: folders, and empty directories. Raises OSError and EngineError."""
+    for folder in list_paths(root / VOLUMES, f"*/*/.*{_REMOVED}"):
+        remove_folder(folder, backends)
+    for pattern in ("*/*", "*"):
+        for path in list_paths(root / VOLUMES, pattern):
+            remove_empty(path, root / VOLUMES)
+    with suppress(OSError):
+        (root / VOLUMES).rmdir()

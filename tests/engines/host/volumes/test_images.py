@@ -100,11 +100,11 @@ def test_a_snapshot_that_takes_too_long_is_abandoned(disk: Disk, monkeypatch: py
 
 def test_a_file_system_thaws_without_the_daemon(disk: Disk) -> None:
     path = disk.attach()
-    with pytest.raises(EngineError) as caught, frozen(path, 0.05) as deadline:
+    with pytest.raises(EngineError) as caught, frozen(path, path.stat().st_dev, 0.05) as deadline:
         (path / "file").write_text("blocked until the limit")
     refused(caught, Reason.FREEZE_TIMEOUT)
     assert deadline > 0
-    with pytest.raises(RuntimeError), frozen(path, 1.0):
+    with pytest.raises(RuntimeError), frozen(path, path.stat().st_dev, 1.0):
         raise RuntimeError
     (path / "other").write_text("not blocked")
 
@@ -117,6 +117,17 @@ def test_the_next_daemon_thaws_what_is_frozen(disk: Disk) -> None:
     disk.reopen()
     (path / "file").write_text("x")
     assert disk.volume.holder == ONE
+    subprocess.run(["fsfreeze", "--freeze", path], check=True)
+    subprocess.run(["umount", path], check=True)
+    disk.reopen()
+    (path / "file").write_text("y")
+    assert (disk.volume.holder, disk.volume.lost) == (ONE, False)
+
+
+def test_only_the_file_system_of_the_volume_is_frozen(disk: Disk) -> None:
+    path = disk.attach()
+    with pytest.raises(EngineError, match="is no longer mounted"), frozen(disk.root, path.stat().st_dev, 1.0):
+        pass
 
 
 def test_a_lost_mount_is_noticed_and_mounted_again(disk: Disk) -> None:

@@ -1,0 +1,77 @@
+"""Performs operations on volumes in processes that die before a system call: `python -m ... ROOT SETTING`.
+
+Each line of the input is a name of OPERATIONS and a number: the operation runs in a forked process that is killed at
+the system call of that number. The answer is the number of system calls if it came to its end, otherwise -1.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from reconciler.engines.host.volumes.store import VolumeStore
+from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk
+
+OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {
+    "attach": lambda disk, _: disk.attach(),
+    "detach": lambda _, store: store.detach(VOLUME, ONE),
+    "grow": lambda disk, store: store.grow(VOLUME, disk.capacity * 2),
+    "snapshot": lambda disk, _: disk.snapshot("second"),
+    "delete_snapshot": lambda _, store: store.delete_snapshot(VOLUME, "first"),
+    "restore": lambda _, store: store.restore(VOLUME, "first", "before"),
+    "clear": lambda _, store: store.clear(VOLUME),
+    "drop": lambda _, store: store.drop(SET, keep_final_snapshot=True),
+    "open": lambda _, store: store.open(),
+}
+_MODULES = frozenset({"posix", "fcntl", "_posixsubprocess", "io", "_io"})
+
+
+class Countdown:
+    """Counts the system calls of this process, and kills it at one of them."""
+
+    def __init__(self, last: int) -> None:
+        self.passed = 0
+        self._last = last
+
+    def __call__(self, _: FrameType, event: str, function: object) -> None:
+        # Functions of the C library, called through ctypes, lie between calls that are counted.
+        owner = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
+        if event == "c_call" and owner in _MODULES:
+            self.passed += 1
+            if self.passed == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def perform(disk: Disk, name: str, last: int) -> int:
+    """Perform an operation in a process that dies; return its number of system calls, or -1 if it died."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        countdown = Countdown(last)
+        sys.setprofile(countdown)
+        try:
+            OPERATIONS[name](disk, disk.store)
+        finally:
+            sys.setprofile(None)
+        os.write(write, str(countdown.passed).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with open(read, "rb") as answer:
+        return int(answer.read() or -1)
+
+
+def main(root: str, setting: str) -> None:
+    """Answer requests until the input ends."""
+    disk = Disk(Path(root), setting)
+    for line in sys.stdin:
+        name, last = line.split()
+        print(perform(disk, name, int(last)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,159 @@
+"""A daemon that is killed at any system call of an operation leaves the state before it, or that after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pytest
+
+from tests.engines.host.volumes.kit import ALL, ONE, SET, VOLUME, Disk
+
+NEVER = 1 << 30
+STEP = 90
+"""System calls from one kill to the next, in the short form."""
+
+
+class View(NamedTuple):
+    """All that operations change."""
+
+    volume: str
+    capacity: float
+    snapshots: tuple[str, ...]
+    content: str
+    finals: int
+
+
+class Killer:
+    """A disk, and a process beside it that dies in the middle of operations on it."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        command = [sys.executable, "-m", "tests.engines.host.volumes.killed", str(disk.root), disk.setting]
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate(timeout=30)
+
+    def perform(self, operation: str, last: int = NEVER) -> int:
+        """Perform an operation that is killed at its system call ``last``; return how many it has, or -1."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(f"{operation} {last}\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def prepare(self, scene: str) -> View:
+        """A volume in the state that ``scene`` names; another one is removed."""
+        self.disk.store.detach(VOLUME, ONE)
+        self.disk.store.drop(SET, keep_final_snapshot=False)
+        for each in self.disk.store.deleted():
+            self.disk.store.delete_final_snapshot(each)
+        if scene != "missing":
+            self.disk.fill(a="1")
+            self.disk.snapshot("first")
+            self.disk.fill(a="2")
+        if scene == "deleted":
+            self.disk.store.clear(VOLUME)
+        if scene == "attached":
+            self.disk.attach()
+        return self.view()
+
+    def view(self) -> View:
+        """What the next daemon finds; nothing of an interrupted operation is left."""
+        self.disk.reopen()
+        assert self.disk.reports == ()
+        volumes = self.disk.store.list(SET)
+        assert bool(self.disk.leftovers()) == any(each.holder and each.enforced for each in volumes)
+        marks = ("partial/", ".part", ".d/final", ".removed", "probe")
+        assert [path for path in self.disk.tree() if any(mark in path for mark in marks)] == []
+        finals = len(self.disk.store.deleted())
+        if not volumes:
+            assert self.disk.tree() == [] or finals
+            return View("missing", 0, (), "", finals)
+        (volume,) = volumes
+        content = str(self.content(volume.holder)) if volume.state == "ready" else ""
+        # To attach an image changes it, so that an interrupted restore snapshots it once more.
+        snapshots = tuple(each.name for each in volume.snapshots if not each.name.startswith("before-"))
+        return View(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
+
+    def content(self, holder: str) -> dict[str, str]:
+        """The files of the volume, which stays attached to ``holder`` or detached."""
+        if not holder:
+            return self.disk.content()
+        return {each.name: each.read_text() for each in self.disk.attach(holder).iterdir()}
+
+
+def between(operation: str, before: View, after: View) -> set[View]:
+    """The states in which an interrupted operation may leave a volume, beside the first and the last."""
+    if operation == "restore":
+        return {before._replace(snapshots=after.snapshots)}
+    if operation == "drop":
+        return {before._replace(volume="deleted ", content="", finals=after.finals)}
+    return set()
+
+
+SCENES = {
+    "attach": ("missing", "deleted", "detached"),
+    "detach": ("attached",),
+    "grow": ("detached", "attached"),
+    "snapshot": ("detached", "attached"),
+    "delete_snapshot": ("detached", "attached"),
+    "restore": ("detached", "deleted"),
+    "clear": ("detached",),
+    "drop": ("detached",),
+}
+"""Operation → the states of the volume in which it begins."""
+
+
+def kill_at(killer: Killer, operation: str, scene: str, step: int) -> None:
+    """Kill ``operation`` at each ``step``-th of its system calls; it is repeated after each of them."""
+    before = killer.prepare(scene)
+    total = killer.perform(operation)
+    after = killer.view()
+    allowed = {before, after} | between(operation, before, after)
+    view = after
+    for last in range(1 + step // 2, total + 1, step):
+        if view != before:
+            assert killer.prepare(scene) == before
+        done = killer.perform(operation, last)
+        view = killer.view()
+        assert done == -1 or view == after, "the number of system calls varies a little"
+        assert view in allowed, f"killed at system call {last} of {total}"
+        if view != after:
+            assert killer.perform(operation) > 0
+            view = killer.view()
+            assert view == after, f"repeated after system call {last} of {total}"
+
+
+@contextmanager
+def killer(path: Path, setting: str) -> Iterator[Killer]:
+    with Disk(path / "root", setting) as disk, Killer(disk) as found:
+        yield found
+        disk.store.detach(VOLUME, ONE)
+        assert disk.leftovers() == []
+
+
+@pytest.mark.parametrize("setting", ALL[:2])
+def test_killed_at_some_system_calls(tmp_path: Path, setting: str) -> None:
+    with killer(tmp_path, setting) as found:
+        for operation, scenes in SCENES.items():
+            kill_at(found, operation, scenes[0], STEP)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ALL)
+@pytest.mark.parametrize("operation", SCENES)
+def test_killed_at_every_system_call(tmp_path: Path, setting: str, operation: str) -> None:
+    with killer(tmp_path, setting) as found:
+        for scene in SCENES[operation]:
+            if setting == "directory" and (operation, scene) == ("snapshot", "attached"):
+                continue
+            kill_at(found, operation, scene, 1)
