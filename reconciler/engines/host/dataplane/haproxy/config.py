@@ -19,6 +19,7 @@ import msgspec
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED, no_wake_lines, outside_lines
 from reconciler.engines.host.dataplane.haproxy.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.retries import retry_words
 from reconciler.engines.host.dataplane.haproxy.split import comment, cookie_name, read_splits, split_lines
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
@@ -42,12 +43,13 @@ MAX_RELOADS = 20
 """A worker that still has connections after so many reloads is ended."""
 FILES = 65_536
 
-REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr"'
-OUTSIDE_LINE = '"request %b %s %ST %Tw %Tc %Tr %HM %HPO %[var(txn.id)]"'
-"""A line of the log: backend, server, status, and the milliseconds in the queue, to connect and until the response.
-
-Those of requests from outside go on with the method, the path and the id of the request.
+REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr %HM %[var(txn.id)] %HPO"'
+"""A line of the log: backend, server, status, the milliseconds in the queue, to connect and until the response, the
+method, the id of the request ("-" where a replica responded), and the path, whose end is cut off if it is long.
 """
+
+MEASURED = "  http-response set-log-level info"
+"""Log a request to which a replica responded too."""
 
 _STILL = "if { nbsrv eq 0 } !{ stopping }"
 """No replica is ready, and this worker would know one."""
@@ -55,16 +57,6 @@ _STILL = "if { nbsrv eq 0 } !{ stopping }"
 _TEMPLATE = Template(files(__package__).joinpath("shared.cfg").read_text(encoding="utf-8"))
 _FRONTEND = re.compile(r"^frontend (\S+):in from .*\n  bind \S+:(\d+)$", re.MULTILINE)
 _WORDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-_STATUSES = frozenset({"401", "403", "404", "408", "425", "500", "501", "502", "503", "504"})
-"""The statuses that HAProxy can retry."""
-_RETRIES = {
-    "connect-failure": ("conn-failure",),
-    "refused-stream": ("conn-failure",),
-    "reset": ("empty-response",),
-    "gateway-error": ("502", "503", "504"),
-    "5xx": ("500", "501", "502", "503", "504", "empty-response"),
-}
-"""A failure of requestRetryPolicy → the words of HAProxy for it."""
 
 
 class Server(msgspec.Struct, frozen=True, order=True):
@@ -201,6 +193,7 @@ def _shared(options: ProxyOptions, digest: str) -> str:
         "user": "  uid {}\n  gid {}".format(*options.user) if options.user else "",
         "load": f"  lua-load ./{HOLD}",
         "counted": COUNTED,
+        "line": REQUEST_LINE,
         "pages": "\n".join(map(error_page, MESSAGES)),
         "connect": CONNECT,
         "tunnel": TUNNEL,
@@ -243,7 +236,7 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         f"frontend {name}:{'to' if backend.declared else 'in'} from {mode}-frontend",
         f"  bind {ADDRESS}:{backend.port}",
         *([f"  timeout client {max(seconds, 60)}s"] if mode == "http" else []),
-        *(["  log global", f"  log-format {REQUEST_LINE}"] if service.measures_latency and mode == "http" else []),
+        *([MEASURED] if service.measures_latency and mode == "http" else []),
         *(no_wake_lines(service.no_wake, (name,), counted=service.scales_by_requests) if mode == "http" else []),
         f"  default_backend {name}",
         f"backend {name} from {mode}-backend{'-outside' if outside is not None else ''}",
@@ -264,7 +257,7 @@ def _sections(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
-    words = sorted({word for name in service.retry_on for word in _retry_words(name)})
+    words = retry_words(service)
     lines = [f"  timeout server {service.timeout_seconds}s", f"  retries {service.retries if words else 0}"]
     if words:
         lines.append(f"  retry-on {' '.join(words)}")
@@ -276,10 +269,6 @@ def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
             f"  http-response set-header x-platform-replica %s {shown}",
         ]
     return lines
-
-
-def _retry_words(name: str) -> tuple[str, ...]:
-    return (name,) if name in _STATUSES else _RETRIES.get(name, ())
 
 
 def _protocol(service: Service) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.haproxy.config import OUTSIDE_LINE, backend_name
+from reconciler.engines.host.dataplane.haproxy.config import MEASURED, backend_name
 from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
 from reconciler.engines.host.dataplane.haproxy.quoting import path_text, quoted
 from reconciler.engines.host.dataplane.protocol import Service
@@ -180,14 +180,13 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
 
 
 def service_lines(services: Iterable[Service], table: RouteTable) -> tuple[str, ...]:
-    """What frontends do for single workloads: log errors, measure latency, and set apart requests that wake none."""
+    """What frontends do for single workloads: measure latency, and set apart requests that wake none."""
     served = sorted(services, key=lambda each: each.key)
     measured = [backend_name(each.key) for each in served if each.measures_latency and each.protocol != "tcp"]
     parts = (measured[start : start + _AT_ONCE] for start in range(0, len(measured), _AT_ONCE))
-    lines = ["  log global", f"  log-format {OUTSIDE_LINE}"]
-    lines += [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
-    # What HAProxy itself answers comes by no such rule, so it is logged.
-    lines.append(f"  http-response set-log-level silent{' unless measured' if measured else ''}")
+    lines = [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
+    if measured:
+        lines.append(f"{MEASURED} if measured")
     for each in served:
         outside = table.workloads.get(each.key)
         ports = ((0, each.protocol), *(outside.ports if outside is not None else ()))

@@ -18,8 +18,9 @@ from reconciler.reasons import Reason
 LONGEST = 2048
 BUFFER = 1 << 20
 """Bytes of lines that may wait; HAProxy drops further ones, it never waits."""
-_SHORT = 7
-"""Words of a line about latency."""
+_TIMES_END = 7
+"""The method, the id and the path are the words from here on."""
+_NO_ID = "-"
 AT_ONCE = 500
 """Lines that are read before the event loop does other work."""
 
@@ -27,8 +28,8 @@ AT_ONCE = 500
 class LogSocket:
     """Reads lines at ``path``, a short path.
 
-    ``on_hold`` is called with the workload of a request that waits, ``on_error`` with the workload of a request from
-    outside that HAProxy answered itself, and a line about it.
+    ``on_hold`` is called with the workload of a request that waits, ``on_error`` with the workload of a request that
+    HAProxy answered itself, and a line about it.
     """
 
     def __init__(self, on_hold: Callable[[Key], None], on_error: Callable[[Key, str], None]) -> None:
@@ -75,12 +76,12 @@ class LogSocket:
                 return
             if words[0] != "request":
                 return
-            if len(words) > _SHORT and int(words[3]) in MESSAGES and not words[1].startswith("_"):
-                status, method, path, *name = words[3], *words[_SHORT:]
-                text = f"{status} {method} {path}: {MESSAGES[int(status)]} (request {' '.join(name)})"
+            method, *name, path = words[_TIMES_END:]
+            if name != [_NO_ID] and int(words[3]) in MESSAGES and not words[1].startswith("_"):
+                text = f"{words[3]} {method} {path}: {MESSAGES[int(words[3])]} (request {' '.join(name)})"
                 self._on_error(decode_key(words[1]), text)
             if words[2] not in (SELF, "<NOSRV>"):
-                times = [int(each) for each in words[4:7]]
+                times = [int(each) for each in words[4:_TIMES_END]]
                 # -1 stands for a phase that the request did not reach.
                 if min(times) >= 0:
                     for listener in self._listeners:

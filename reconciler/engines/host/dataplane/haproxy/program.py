@@ -12,6 +12,7 @@ from functools import cache
 
 import msgspec
 
+from reconciler.engines.host.dataplane.haproxy.retries import failures_without_retry
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -93,5 +94,5 @@ def limitations(service: Service, program: Program | None, *, outside: bool) -> 
         yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
     if program is not None and not program.lua:
         yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
-    if service.protocol == "grpc" and service.retries:
-        yield "Requests are not tried again for a status of gRPC."
+    if names := failures_without_retry(service):
+        yield f"Requests are not tried again after {', '.join(names)}: HAProxy does not retry these failures."

@@ -42,6 +42,7 @@ class WebReplica(Replica):
 
     def __init__(self, name: str, version: int = 1) -> None:
         super().__init__(name, version)
+        self.status = b"200 OK"
         self.heads: list[str] = []
 
     async def start(self, port: int = 0) -> WebReplica:
@@ -63,7 +64,7 @@ class WebReplica(Replica):
                 finally:
                     self.open -= 1
                 body = self.name.encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(body), body))
                 await writer.drain()
         except (asyncio.IncompleteReadError, OSError):
             writer.close()

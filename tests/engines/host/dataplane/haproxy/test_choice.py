@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -13,9 +15,10 @@ from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.choice import dataplane_of, end_former, make_dataplane, unused_program
 from reconciler.engines.host.dataplane.haproxy import program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
-from reconciler.engines.host.dataplane.haproxy.program import find_program, limitations
+from reconciler.engines.host.dataplane.haproxy.program import Program, find_program, limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext
+from reconciler.model.kinds.workload import Retries
 from reconciler.settings import HoldSettings, HostSettings, LocationSettings, Settings
 from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, end, get, play
 from tests.engines.host.dataplane.kit import until
@@ -152,6 +155,30 @@ def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, 
         play(lambda: Plane(tmp_path), story)
     finally:
         end(tmp_path)
+
+
+DEFAULT = Retries().retry_on
+"""What a manifest without requestRetryPolicy retries."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, ""),
+        ({"retry_on": DEFAULT}, ""),
+        ({"retry_on": DEFAULT, "protocol": "http2"}, ""),
+        ({"retry_on": DEFAULT, "protocol": "grpc"}, "unavailable, cancelled, resource-exhausted"),
+        ({"retry_on": DEFAULT, "protocol": "grpc", "retries": 0}, ""),
+        ({"retry_on": DEFAULT, "protocol": "tcp"}, ""),
+        ({"retry_on": ("cancelled", "connect-failure")}, "cancelled"),
+        ({"retry_on": ("5xx", "503", "429", "reset-before-request")}, "429, reset-before-request"),
+    ],
+)
+def test_failures_that_haproxy_does_not_retry_are_reported(changes: dict[str, Any], named: str) -> None:
+    program = Program("/usr/sbin/haproxy", (2, 6), "2.6", lua=True)
+    found = list(limitations(msgspec.structs.replace(SERVICE, **changes), program, outside=True))
+    expected = f"Requests are not tried again after {named}: HAProxy does not retry these failures."
+    assert found == ([expected] if named else [])
 
 
 def test_an_address_outlasts_a_change_of_the_data_plane(tmp_path: Path) -> None:

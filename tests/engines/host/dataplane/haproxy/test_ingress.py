@@ -232,6 +232,10 @@ def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: 
             await outside.get(host)
             await outside.get("api-alias.platform.test")
         await until(lambda: answered == [(WEB, "web")] * 3)
+        outside.web.status = b"404 Not Found"
+        assert (await outside.get(host)).body == "web"
+        await until(lambda: answered == [(WEB, "web")] * 4)
+        assert plane.lines == []
         await plane.ready(key=WEB)
         assert (await outside.get(host, "/health")).status == 503
         assert plane.woken == []

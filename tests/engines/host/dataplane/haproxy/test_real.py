@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -156,6 +157,11 @@ def test_a_request_that_waits_too_long_is_refused_with_a_page(path: Path) -> Non
         assert text.body.startswith("503: no replica was free in time (request ")
         assert data.headers["content-type"] == "application/json"
         assert json.loads(data.body) == {"status": 503, "message": "no replica was free in time", "id": 'r"1\\'}
+        shown = re.search(r"\(request (.*)\)", text.body)
+        assert shown is not None
+        await until(lambda: len(plane.lines) == 2)
+        expected = {f"503 GET /: no replica was free in time (request {name})" for name in (shown[1], 'r"1\\')}
+        assert set(plane.lines) == {(KEY, line) for line in expected}
         await until(lambda: plane.events)
         assert {(each.key, each.reason) for each in plane.events} == {(KEY, "ConnectionsRefused")}
         # A comparison may come between the two.
@@ -336,10 +342,13 @@ def test_latency_is_measured_where_it_is_wanted(path: Path) -> None:
         plane.dataplane.listen(lambda key, name, milliseconds: samples.append((key, name, milliseconds)))
         measured = msgspec.structs.replace(SERVICE, key=OTHER, measures_latency=True)
         quiet, loud = await plane.address(SERVICE, replica), await plane.address(measured, replica)
+        replica.status = b"404 Not Found"
         await get(quiet)
         await get(loud)
         await until(lambda: samples)
         assert [each[:2] for each in samples] == [(OTHER, "web-x7k2p")]
+        # An error of the replica itself is none of HAProxy.
+        assert plane.lines == []
         assert 0 <= samples[0][2] < 5000
         traffic = await plane.dataplane.traffic()
         await until(lambda: plane.dataplane.live_servers(OTHER))
