@@ -46,7 +46,7 @@ locations:
   gcp-us-east1: {engine: host}
 # Replicas end in seconds here; left out, each has 45 seconds to finish its requests and 45 more to end.
 # A daemon that is root runs them as root too: the trial lies where others may not look.
-host: {terminationScale: 0.1, defaultUser: root}
+host: {terminationScale: 0.1, defaultUser: root, volumes: directory}
 log: {format: console}
 """
 

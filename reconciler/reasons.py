@@ -357,6 +357,9 @@ class Reason(StrEnum):
         _warning("The metrics of a container could not be scraped three times in a row; the message says why."))
     SCRAPE_RECOVERED = "ScrapeRecovered", _normal("The metrics of a container are scraped again, in all its replicas.")
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
+    VOLUMES_CHECKED = ("VolumesChecked",
+        _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
+    VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
     LOG_STORAGE_FAILED = "LogStorageFailed", _warning("The output of the containers of a location cannot be stored.")

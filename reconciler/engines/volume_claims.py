@@ -32,10 +32,17 @@ class VolumeClaims:
     def state(self, step: Step, past: Record | None) -> bytes:
         """The state of a volume set after ``step``; ``past`` is its earlier record."""
         recorded = self.record(step.key)
+        return self._bound(step.key, step.body, recorded, past)
+
+    def recorded(self, record: Record) -> bytes:
+        """The state of a recorded volume set, with the volumes that its workload wants now."""
+        return self._bound(record.key, record.body, record, record)
+
+    def _bound(self, key: Key, body: bytes, recorded: Record | None, past: Record | None) -> bytes:
         there = read_volumes(recorded.state) if recorded else None
         state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
-        capacity = read_capacity(step.body)
-        user = self._user(step.key, there.used_by_workload if there else "")
+        capacity = read_capacity(body)
+        user = self._user(key, there.used_by_workload if there else "")
         if user is None:
             return _encode(release(state, capacity))
         return _encode(bind(state, self._link(user.key), self._replicas(user), capacity))

@@ -16,7 +16,11 @@ MOST_CAPACITY = 16384
 
 
 class Lifecycle(StrEnum):
-    """The state of a volume: bound to a replica, retained without one, or with its data deleted, for example."""
+    """The state of a volume.
+
+    It is bound to a replica; unbound if the workload has no replica for it; unused if no workload uses the volume set;
+    creating until it has its device; repairing while its device is lost; deleted once its data are.
+    """
 
     CREATING = "creating"
     UNUSED = "unused"
@@ -75,11 +79,12 @@ def read_volumes(state: bytes) -> VolumeSetState | None:
 
 
 def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
-    """``state`` with a volume for each of ``replicas`` of ``workload``; further volumes remain, unbound.
+    """``state`` with a volume for each of ``replicas`` of ``workload``; further volumes remain, unbound or unused.
 
     Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
-    there = {volume.index: _resize(volume, replicas, capacity) for volume in state.volumes}
+    free = Lifecycle.UNBOUND if workload else Lifecycle.UNUSED
+    there = {volume.index: _resize(volume, replicas, capacity, free) for volume in state.volumes}
     for index in range(replicas):
         there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
     volumes = tuple(there[index] for index in sorted(there))
@@ -91,14 +96,12 @@ def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
     return bind(state, "", 0, capacity)
 
 
-def _resize(volume: Volume, replicas: int, capacity: float) -> Volume:
-    if volume.index < replicas:
-        return msgspec.structs.replace(
-            volume, lifecycle=Lifecycle.BOUND, current_size=max(volume.current_size, capacity)
-        )
-    if volume.lifecycle is Lifecycle.DELETED:
+def _resize(volume: Volume, replicas: int, capacity: float, free: Lifecycle) -> Volume:
+    bound = volume.index < replicas
+    if volume.lifecycle is Lifecycle.DELETED and not bound:
         return volume
-    return msgspec.structs.replace(volume, lifecycle=Lifecycle.UNBOUND, current_size=max(volume.current_size, capacity))
+    size = max(volume.current_size, capacity)
+    return msgspec.structs.replace(volume, lifecycle=Lifecycle.BOUND if bound else free, current_size=size)
 
 
 def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volume]) -> VolumeSetState:

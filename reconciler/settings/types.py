@@ -122,7 +122,10 @@ class MetricsSettings(msgspec.Struct, frozen=True):
 
 
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds."""
+    """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds.
+
+    ``volumes`` is the backend of new volumes, ``disk_reserve`` the percentage of the disk that they leave free.
+    """
 
     termination_scale: float = 1.0
     log_budget: int = 1024
@@ -136,6 +139,8 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     default_user: str = "nobody"
     pids_limit: int = 2048
     cron_starts: int = 16
+    volumes: Literal["auto", "directory", "image-ext4", "image-xfs"] = "auto"
+    disk_reserve: float = 5.0
 
 
 class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):

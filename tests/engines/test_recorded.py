@@ -212,7 +212,7 @@ def test_volumes_outlive_their_replicas_and_their_workload(world: World) -> None
     world.apply(workload("db", "stateful", mounts=["disk"], action=Action.UPDATE, spec=scaled(3)))
     assert volumes(world) == [(0, "bound", 10), (1, "bound", 10), (2, "bound", 10)]
     world.apply(workload("db", "stateful", mounts=["disk"], action=Action.DELETE))
-    assert {lifecycle for _, lifecycle, _ in volumes(world)} == {"unbound"}
+    assert {lifecycle for _, lifecycle, _ in volumes(world)} == {"unused"}
     assert world.state("volumeset/shop/disk")["usedByWorkload"] == ""
     world.apply(volumeset(action=Action.DELETE))
     assert world.records.applied.get("volumeset/shop/disk") == ()
@@ -338,7 +338,7 @@ def test_a_deleted_volume_in_use_is_at_once_a_fresh_one_and_else_a_memory(world:
     assert volumes(world)[0] == (0, "bound", 10)
     world.apply(workload("db", "stateful", mounts=["disk"], action=Action.DELETE))
     world.command("volumeset/shop/disk", "deleteVolume", volumeIndex=0)
-    assert volumes(world) == [(0, "deleted", 0), (1, "unbound", 10)]
+    assert volumes(world) == [(0, "deleted", 0), (1, "unused", 10)]
     world.apply(workload("db", "stateful", mounts=["disk"]))
     assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
 

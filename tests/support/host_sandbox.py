@@ -69,8 +69,8 @@ class HostSite(Site):
     """A site whose location ``here`` is this machine; without another setting, it has the built-in data plane."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
-        # Tests lie where no other user gets to.
-        host = {"defaultUser": "root", "terminationScale": 0.005, **settings.pop("host", {})}
+        # Tests lie where no other user gets to, and leave no mount behind.
+        host = {"defaultUser": "root", "terminationScale": 0.005, "volumes": "directory", **settings.pop("host", {})}
         combined = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
         super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **combined)
 

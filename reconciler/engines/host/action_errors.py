@@ -64,6 +64,13 @@ class ActionErrors:
         if self._errors.pop(name, None) is not None:
             self._changed()
 
+    def retry_now(self, kind: str) -> bool:
+        """Make the failed actions of a kind due; False if there is none."""
+        failed = [name for name in self._errors if name.partition(" ")[0] == kind]
+        for name in failed:
+            self._errors[name] = msgspec.structs.replace(self._errors[name], retry_at=self._clock.monotonic())
+        return bool(failed)
+
     def retain(self, names: Collection[str]) -> None:
         """Forget the failures of actions that are no longer wanted: all but ``names`` and the work of each turn."""
         for name in self._errors.keys() - set(names) - {DECIDE, STORE, ENDPOINTS}:

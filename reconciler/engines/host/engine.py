@@ -43,7 +43,10 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
-from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
+from reconciler.engines.host.volumes.space import reserve_of
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run, parse_run
 from reconciler.engines.target_metrics import TargetMetrics
@@ -88,8 +91,8 @@ class HostEngine:
         )
         self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))
         files = Files(root, site.secrets, settings.scheme)
-        self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates)
-        self._volumes = VolumeSets(self._claims, self._provisioner)
+        self._volumes = self._make_volumes()
+        self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates, self._volumes)
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
@@ -112,6 +115,17 @@ class HostEngine:
         self._working: list[asyncio.Task[None]] = []
         self._open_requested = False
         self._opening = asyncio.Lock()
+
+    def _make_volumes(self) -> VolumeSets:
+        host = self._context.settings.host
+        return VolumeSets(
+            self._claims,
+            VolumeStore(self._root, host.volumes, self._context.clock, reserve_of(host.disk_reserve)),
+            lambda: self._changed.set(),
+            lambda: self._controller.retry_starts(),
+            lambda holder: self._controller.stop(*parse_holder(holder)),
+            self._append_event,
+        )
 
     def _tools(self) -> HostServices:
         return HostServices(
@@ -153,13 +167,12 @@ class HostEngine:
         await self._controller.open()
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()
+        await self._volumes.open([each for each in records if each.key.kind is Kind.VOLUMESET])
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
                 self._reload_workload(record)
                 if is_being_deleted(self._controller.replicas(record.key)):
                     self._controller.want(record.key, None)
-            else:
-                self._volumes.update([as_recorded(record)])
         if records or self._context.decommissioning:
             recorded = {record.key for record in records} | self._journaled_keys()
             self._controller.stop_unrecorded(recorded)
@@ -266,7 +279,7 @@ class HostEngine:
         if step.key.kind is Kind.WORKLOAD:
             return self._workload(step)
         if step.key.kind is Kind.VOLUMESET:
-            return self._volumes.perform(step)
+            return await self._volumes.perform(step)
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
@@ -302,11 +315,10 @@ class HostEngine:
                 return self._terminating(step)
             self._forget(key)
         if spec is None:
-            return Outcome(step.id, Result.APPLIED, also=also)
+            return Outcome(step.id, Result.APPLIED, also=self._volumes.update(also))
         self._publisher.read_tags(key, step.body)
         self._want(self._template(key, spec, step.version, step.digest))
-        self._volumes.update(also)
-        return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
+        return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=self._volumes.update(also))
 
     def _terminating(self, step: Step) -> Outcome:
         controller = self._controller.workloads.get(step.key)

@@ -121,7 +121,7 @@ class LocationController:
     async def prune(self) -> None:
         """Remove what a crash left of unknown replicas. Raises EngineError."""
         known = self._replica_names()
-        self._services.provisioner.prune(known)
+        await self._services.provisioner.prune(known)
         await self._services.runtime.prune(known)
 
     def _replica_names(self) -> set[tuple[Key, str]]:
@@ -167,6 +167,16 @@ class LocationController:
             controller.on_replica_change(replica.name, lambda it: evicted(it, now))
             event = EngineEvent(replica.key, Reason.EVICTED, f"{replica.name} is replaced: {message}")
             self._services.append_event(event)
+
+    def stop(self, key: Key, name: str) -> bool:
+        """End a replica, which another one replaces; False if there is none."""
+        controller = self.workloads.get(key)
+        return controller is not None and controller.stop(name)
+
+    def retry_starts(self) -> None:
+        """Try again at once to start what waits for a volume."""
+        for controller in self.workloads.values():
+            controller.retry_starts()
 
     async def check_files(self) -> None:
         """Check at intervals for files that another program removed; runs until cancelled.

@@ -39,16 +39,19 @@ class ContainerProvisioner(Protocol):
     def store_template(self, replica: Replica) -> None:
         """Store what an execution is started from: the next daemon may start its containers again."""
 
+    async def attach(self, replica: Replica, container: str) -> None:
+        """Attach the volumes that a container mounts; VolumeInUse is the reason while another replica holds one."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
-        """Everything that is needed to start a container; its files are written."""
+        """Everything that is needed to start a container; its files are written, its volumes are attached."""
 
     def release_ports(self, replica: Replica) -> None:
         """Release the ports of a replica that could not be created."""
 
     async def release(self, replica: Replica) -> None:
-        """Remove everything that was made for an ended replica."""
+        """Remove everything that was made for an ended replica, and detach its volumes."""
 
-    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``."""
 
 

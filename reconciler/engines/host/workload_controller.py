@@ -6,8 +6,6 @@ import asyncio
 import signal
 from collections.abc import Callable
 
-import msgspec
-
 from reconciler.bugs import internal_error
 from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
 from reconciler.engines.host.cron.executions import Executions
@@ -62,6 +60,7 @@ class WorkloadController:
         self._errors = ActionErrors(services.clock, self._report_error, services.changed)
         self._members = WorkloadReplicas(key, services, self._errors, self.wake)
         self.replicas = self._members.by_name
+        self._restarts: list[StopReplica] = []
         self._pace = pace
         self._wake_event = asyncio.Event()
         self._hooks = Hooks(services.runtime, services.timing, self._on_hook_end)
@@ -94,6 +93,19 @@ class WorkloadController:
         """Request another decision."""
         self.busy = True
         self._wake_event.set()
+
+    def stop(self, name: str) -> bool:
+        """End the replica ``name``, which another one replaces; False if there is none."""
+        if name not in self.replicas:
+            return False
+        self._restarts.append(StopReplica(name, Reason.VOLUME_CHANGED))
+        self.wake()
+        return True
+
+    def retry_starts(self) -> None:
+        """Try again at once to start what waits for a volume."""
+        if self._errors.retry_now(Start.__name__):
+            self.wake()
 
     def check_files(self) -> None:
         """Write replica files again if another program has removed them."""
@@ -149,7 +161,8 @@ class WorkloadController:
         await self._pace.acquire()
         decision = self._decide()
         self._errors.retain([action_name(act) for act in decision.actions])
-        acts = [act for act in decision.actions if self._errors.is_due(action_name(act))][:MAX_ACTIONS_PER_TURN]
+        due, self._restarts = (*self._restarts, *decision.actions), []
+        acts = [act for act in due if self._errors.is_due(action_name(act))][:MAX_ACTIONS_PER_TURN]
         self._members.publish()
         self._members.write()
         await self._remove_from_endpoints([act for act in acts if isinstance(act, StopReplica)])
@@ -189,7 +202,7 @@ class WorkloadController:
             if self.wanted is not None:
                 self._members.create(self.wanted, act)
         elif isinstance(act, Remove):
-            await self._remove(self.replicas[act.replica])
+            await self._members.remove(self.replicas[act.replica])
         elif isinstance(act, Start):
             await self._start(act)
         elif isinstance(act, Resize):
@@ -199,7 +212,7 @@ class WorkloadController:
 
     async def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
         """Begin the termination of replicas. They leave the endpoints, and get no new requests, before it goes on."""
-        for end in ends:
+        for end in [each for each in ends if each.replica in self.replicas]:
             self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
         if ends:
             self._members.publish()
@@ -222,24 +235,19 @@ class WorkloadController:
             await self._services.runtime.signal(place, signal.SIGKILL)
 
     async def _start(self, act: Start) -> None:
-        services, replica = self._services, self.replicas[act.replica]
         try:
-            ports = services.provisioner.reassign_ports(replica, act.container)
-            if ports != replica.ports:
-                replica = msgspec.structs.replace(replica, ports=ports)
-            launch = services.provisioner.launch(replica, act.container)
-            self._members.set(apply_action(replica, act, services.clock.monotonic()))
-            self._members.write()
-            await services.runtime.start(launch)
+            await self._members.start(act)
         except EngineError as error:
+            if error.reason == Reason.VOLUME_IN_USE:
+                raise  # the container has not failed: it waits
             message = f"{error.reason}: {error}"
-            now = services.clock.monotonic()
+            now = self._services.clock.monotonic()
             self._members.set(
                 container_exited(self.replicas[act.replica], act.container, now, -1, Reason.START_FAILED, message)
             )
             self._append_exit_event(self.replicas[act.replica], act.container)
             if error.reason == Reason.IMAGE_NOT_FOUND:
-                services.image_missing(self.key)
+                self._services.image_missing(self.key)
             return
         if container_of(self.replicas[act.replica], act.container).phase is Phase.RUNNING:
             self._watch(self.replicas[act.replica], act.container)
@@ -252,16 +260,6 @@ class WorkloadController:
             services.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
             self._hooks.run(place, container.started, "post_start", container.wanted.post_start)
-
-    async def _remove(self, replica: Replica) -> None:
-        services = self._services
-        for container in replica.containers:
-            place = ContainerId(self.key, replica.name, container.name)
-            services.probes.forget(place)
-            await services.logs.forget(place)
-        await services.runtime.remove(self.key, replica.name)
-        await services.provisioner.release(replica)
-        self._members.remove(replica.name)
 
     def on_container_end(self, place: ContainerId, started: float, how: Ended) -> None:
         """Handle the end of the run that began at ``started``; the container may have started again since."""

@@ -12,10 +12,10 @@ import msgspec
 
 from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
 from reconciler.engines.host.cron.executions import Executions
-from reconciler.engines.host.decisions.actions import Create, Decision
+from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
 from reconciler.engines.host.decisions.decide import decide
-from reconciler.engines.host.decisions.transitions import new_replica, resized
+from reconciler.engines.host.decisions.transitions import apply_action, new_replica, resized
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
@@ -85,10 +85,32 @@ class WorkloadReplicas:
             self._unwritten.add(replica.name)
             self._changed()
 
-    def remove(self, name: str) -> None:
-        """Forget a replica and its file. Raises EngineError."""
-        self._store.remove(self._key, name)
-        del self.by_name[name]
+    async def start(self, act: Start) -> None:
+        """Start a container of a replica, unless it ends meanwhile. Raises EngineError."""
+        services = self._services
+        await services.provisioner.attach(self.by_name[act.replica], act.container)
+        replica = self.by_name[act.replica]
+        if replica.ending is not None:
+            return
+        ports = services.provisioner.reassign_ports(replica, act.container)
+        if ports != replica.ports:
+            replica = msgspec.structs.replace(replica, ports=ports)
+        launch = services.provisioner.launch(replica, act.container)
+        self.set(apply_action(replica, act, services.clock.monotonic()))
+        self.write()
+        await services.runtime.start(launch)
+
+    async def remove(self, replica: Replica) -> None:
+        """Remove an ended replica, all that was made for it, and its file. Raises EngineError."""
+        services = self._services
+        for container in replica.containers:
+            place = ContainerId(self._key, replica.name, container.name)
+            services.probes.forget(place)
+            await services.logs.forget(place)
+        await services.runtime.remove(self._key, replica.name)
+        await services.provisioner.release(replica)
+        self._store.remove(self._key, replica.name)
+        del self.by_name[replica.name]
         self._changed()
 
     async def resize(self, wanted: WorkloadSpec | None, name: str) -> None:

@@ -46,6 +46,11 @@ class VolumeSet(Envelope, frozen=True):
 _decoder = msgspec.json.Decoder(VolumeSet)
 
 
+def read_specification(body: bytes) -> Specification:
+    """The spec in the body of a volume set, in normal form."""
+    return _decoder.decode(body).spec
+
+
 def read_capacity(body: bytes) -> float:
     """The size of a new volume, in GB; ``body`` is that of the volume set, in normal form."""
-    return float(_decoder.decode(body).spec.initial_capacity)
+    return float(read_specification(body).initial_capacity)

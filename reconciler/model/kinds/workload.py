@@ -5,6 +5,8 @@ It is made from a manifest, as written or in normal form; the defaults are those
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from reconciler.model.kinds.base import Envelope, View
@@ -261,7 +263,12 @@ def replicas_at(spec: Specification, location: str) -> int:
 
 def mounted_volumesets(spec: Specification) -> tuple[str, ...]:
     """The names of the volume sets that the containers mount, each once, in order."""
-    uris = (volume.uri for container in spec.containers for volume in container.volumes)
+    return mounted_in(spec.containers)
+
+
+def mounted_in(containers: Iterable[Container]) -> tuple[str, ...]:
+    """The names of the volume sets that ``containers`` mount, each once, in order."""
+    uris = (volume.uri for container in containers for volume in container.volumes)
     return tuple(sorted({uri.removeprefix(VOLUMESET_URI) for uri in uris if uri.startswith(VOLUMESET_URI)}))
 
 

@@ -357,6 +357,9 @@ class FakeProvisioner:
     def store_template(self, replica: Replica) -> None:
         """The replica has all that it starts from."""
 
+    async def attach(self, replica: Replica, container: str) -> None:
+        """There is nothing to attach."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """The replica, and how it behaves."""
         image = next(each.wanted.image for each in replica.containers if each.name == container)
@@ -371,7 +374,7 @@ class FakeProvisioner:
     async def release(self, replica: Replica) -> None:
         """There is nothing to clear."""
 
-    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """There is nothing to clear."""
 
 

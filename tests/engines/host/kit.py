@@ -44,7 +44,7 @@ class Host(Bench):
             (),
             path,
             locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
-            host=HostSettings(termination_scale=0.0, default_user="root"),
+            host=HostSettings(termination_scale=0.0, default_user="root", volumes="directory", disk_reserve=0),
         )
         self.root = path / "here"
         self.engine = self._made()

@@ -23,7 +23,6 @@ from reconciler.engines.host.decisions.transitions import (
     readiness_changed,
 )
 from reconciler.engines.host.provisioning.environment import unset_variables
-from reconciler.engines.host.provisioning.mounts import plain_volumes
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Ended, Replica
@@ -218,14 +217,3 @@ def test_the_address_of_the_api_is_not_enforced_where_it_is_used(
     assert len(sentences) == found
     assert all("PLATFORM_ENDPOINT is not set in the container main" in each for each in sentences)
     assert list(unset_variables(spec, msgspec.structs.replace(context, api="http://127.0.0.1"))) == []
-
-
-def test_volumes_of_volume_sets_are_directories_without_capacity() -> None:
-    container = {"name": "main", "image": "app:1", "volumes": [{"uri": "platform://volumeset/data", "path": "/data"}]}
-    with_volumes, without = (
-        read_specification(msgspec.json.encode({"kind": "workload", "name": "db", "spec": {"containers": [each]}}))
-        for each in (container, {"name": "main", "image": "app:1"})
-    )
-    [sentence] = plain_volumes(with_volumes.containers)
-    assert "without a capacity" in sentence
-    assert list(plain_volumes(without.containers)) == []

@@ -58,7 +58,7 @@ def add_due(log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str) -> 
     first = parse_schedule(schedule).next_after(log.checked) if schedule else None
     if first is None or first > minute:
         return log, []
-    newest = _newest(parse_schedule(schedule), first, minute)
+    newest = newest_due(parse_schedule(schedule), first, minute)
     log, skip = replace(log, checked=newest), bool(log.active) and job.concurrency_policy == "Forbid"
     events = _missed(parse_schedule(schedule), first, newest, "is skipped" if skip else "runs")
     if skip:
@@ -103,7 +103,7 @@ def _replaced(entry: ExecutionEntry, wall: float) -> ExecutionEntry:
     return ended(entry, ExecutionState.REMOVED, Reason.REPLACED, "the next execution was due", wall)
 
 
-def _newest(cron: Cron, first: int, now: int) -> int:
+def newest_due(cron: Cron, first: int, now: int) -> int:
     """The last due minute up to ``now``, by bisection: the cost does not depend on how many there are."""
     low, high = first, now
     while low < high:

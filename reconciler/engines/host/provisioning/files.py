@@ -23,6 +23,7 @@ from reconciler.engines.host.disk.ownership import Owner, allow_traversal, make_
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
+from reconciler.engines.host.volumes.layout import VolumeFiles
 from reconciler.engines.protocol import SecretReader
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
@@ -58,8 +59,8 @@ class Files:
     def provide(self, place: ContainerId, index: int, container: Container, owner: Owner) -> ContainerFiles:
         """Prepare all files for the next start of ``container``; those of an earlier start are removed.
 
-        ``index`` is the replica's ordinal in a stateful workload, otherwise -1. Raises EngineError: SecretUnavailable,
-        SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
+        ``index`` is the replica's ordinal in a stateful workload, otherwise -1; its volumes are attached. Raises
+        EngineError: SecretUnavailable, SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
         """
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:
@@ -73,15 +74,8 @@ class Files:
         return ContainerFiles(place, mounts, owner, private, self.endpoints / place.key.gvc)
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
-        """The path of the volume ``index`` of a volume set, whether it exists or not."""
-        return self._root / "volumes" / file_name(gvc) / file_name(volumeset) / str(max(index, 0))
-
-    def drop(self, volumeset: Key) -> None:
-        """Delete all volumes of a volume set. Raises EngineError."""
-        try:
-            remove(self._root / "volumes" / file_name(volumeset.gvc) / file_name(volumeset.name))
-        except OSError as error:
-            raise write_error(f"the volumes of {volumeset} cannot be deleted", error) from None
+        """The path of the volume ``index`` of a volume set while it is attached."""
+        return VolumeFiles(self._root, gvc, volumeset, str(max(index, 0))).path
 
     def clear(self, key: Key, replica: str) -> None:
         """Remove everything that was made for a replica, its scratch volumes and secrets; volumes of volume sets stay.
@@ -124,9 +118,7 @@ class Files:
                 case ScratchMount(path=path, folder=folder):
                     mounts.append(Mount(_make_scratch(scratch / file_name(folder), owner), path, read_only=False))
                 case VolumeMount(path=path, volumeset=name):
-                    source = self.volume(place.key.gvc, name, index)
-                    make_traversable(source.parent)
-                    mounts.append(Mount(make_shared(source, owner), path, read_only=False))
+                    mounts.append(Mount(self.volume(place.key.gvc, name, index), path, read_only=False))
         return tuple(mounts)
 
     def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -72,15 +71,6 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
             message = f"{inner[:-1]} lies inside {outer[:-1]}, where another volume is mounted"
             raise EngineError(message, reason=Reason.MOUNT_REFUSED, retry=False)
     return found
-
-
-def plain_volumes(containers: Iterable[Container]) -> Iterator[str]:
-    """What the volumes of volume sets lack here, where each is a directory."""
-    if any(each.uri.startswith(VOLUMESET_URI) for container in containers for each in container.volumes):
-        yield (
-            "Volumes of volume sets are directories, without a capacity, a performance class, a file system and "
-            "snapshots, also before they are deleted."
-        )
 
 
 def normal_path(path: str) -> str:

@@ -10,7 +10,6 @@ import msgspec
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.mounts import plain_volumes
 from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.template_store import TemplateStore
@@ -18,10 +17,13 @@ from reconciler.engines.host.provisioning.variable_expansion import expand_argum
 from reconciler.engines.host.replica import Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumesets.attachments import holder_name
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Container, Variable
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Container, Variable, mounted_in, mounted_volumesets
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 
@@ -36,7 +38,13 @@ class Provisioner:
     """
 
     def __init__(
-        self, files: Files, reveal: SecretReader, runtime: Runtime, settings: HostSettings, templates: TemplateStore
+        self,
+        files: Files,
+        reveal: SecretReader,
+        runtime: Runtime,
+        settings: HostSettings,
+        templates: TemplateStore,
+        volumes: VolumeSets,
     ) -> None:
         self._files = files
         self._reveal = reveal
@@ -44,6 +52,7 @@ class Provisioner:
         self._settings = settings
         self._among = range(settings.first_port, settings.last_port + 1)
         self._templates = templates
+        self._volumes = volumes
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
         """Reserve the ports of an existing replica."""
@@ -80,8 +89,16 @@ class Provisioner:
         """Store what the execution ``replica`` is started from, for the next daemon. Raises EngineError."""
         self._templates.store(replica.key, replica.version, replica.config_hash)
 
+    async def attach(self, replica: Replica, container: str) -> None:
+        """Attach the volumes that a container mounts. Raises EngineError, reason VolumeInUse for one in use."""
+        template, spec = self._made_from(replica, container)
+        holder = holder_name(replica.key, replica.name)
+        for name in mounted_in((spec,)):
+            volume = VolumeId(Key(Kind.VOLUMESET, replica.key.gvc, name), max(replica.index, 0))
+            await self._volumes.attach(volume, holder, self._runtime.owner(template.desired))
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
-        """Everything to start a container, with new files. Raises EngineError."""
+        """Everything to start a container whose volumes are attached, with new files. Raises EngineError."""
         template, spec = self._made_from(replica, container)
         spec = _overridden(spec, replica)
         place = ContainerId(replica.key, replica.name, container)
@@ -116,19 +133,21 @@ class Provisioner:
     def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:
         """A sentence for each thing that the containers of a workload cannot get from any runtime."""
         stores = unmounted_stores(template.spec, template.access) if self._runtime.mounts_stores else ()
-        volumes = plain_volumes(template.spec.containers)
+        volumes = self._volumes.limitations(self._volumesets(template))
         return (*unset_variables(template.spec, template.env_context), *stores, *volumes)
 
-    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
-        self._files.prune(replicas)
+    def _volumesets(self, template: ReplicaTemplate) -> list[Key]:
+        gvc = template.desired.key.gvc
+        return [Key(Kind.VOLUMESET, gvc, name) for name in mounted_volumesets(template.spec)]
 
-    def drop_volumes(self, volumeset: Key) -> None:
-        """Delete the volumes of a volume set with their data. Raises EngineError."""
-        self._files.drop(volumeset)
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
+        await self._volumes.attachments.prune({holder_name(*each) for each in replicas})
+        await asyncio.to_thread(self._files.prune, replicas)
 
     async def release(self, replica: Replica) -> None:
-        """Remove the files of a replica and release its ports. Raises EngineError."""
+        """Detach the volumes of a replica, remove its files and release its ports. Raises EngineError."""
+        await self._volumes.attachments.detach(holder_name(replica.key, replica.name))
         await asyncio.to_thread(self._files.clear, replica.key, replica.name)
         self.release_ports(replica)
 

@@ -25,6 +25,11 @@ RESERVE = Reserve()
 """The default."""
 
 
+def reserve_of(percent: float) -> Reserve:
+    """The reserve with a ``percent`` of the disk; 0 reserves nothing."""
+    return Reserve(percent) if percent else Reserve(0, 0)
+
+
 class Saving(NamedTuple):
     """What would make room, and how much: ``size`` bytes at most."""
 

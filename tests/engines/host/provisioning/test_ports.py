@@ -19,7 +19,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Metrics, Options
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.provisioning.kit import vault
+from tests.engines.host.provisioning.kit import vault, volumes_at
 
 LOCAL = range(24_000, 24_400)
 """Used by this test alone, so that no other program takes them."""
@@ -102,7 +102,8 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     runtime = FakeRuntime(Programs(QuickClock()))
     roots = [tmp_path / name for name in ("one", "two")]
     one, two = (
-        Provisioner(Files(root, vault({})), vault({}), runtime, HostSettings(), TemplateStore()) for root in roots
+        Provisioner(Files(root, vault({})), vault({}), runtime, HostSettings(), TemplateStore(), volumes_at(root))
+        for root in roots
     )
     beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"
@@ -114,7 +115,8 @@ def test_metrics_get_a_port_once_and_one_that_is_taken_is_replaced(tmp_path: Pat
     shared = ContainerSpec("side", metrics=Metrics(8080))
     wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (own, shared), Options())
     runtime = FakeRuntime(Programs(QuickClock()))
-    provisioner = Provisioner(Files(tmp_path, vault({})), vault({}), runtime, HostSettings(), TemplateStore())
+    files, volumes = Files(tmp_path, vault({})), volumes_at(tmp_path)
+    provisioner = Provisioner(files, vault({}), runtime, HostSettings(), TemplateStore(), volumes)
     ports = provisioner.ports(wanted, "api-1")
     assert list(ports) == [8080, 9102]
     containers = tuple(Container(each.name, wanted=each) for each in wanted.containers)

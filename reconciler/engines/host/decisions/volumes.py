@@ -1,0 +1,141 @@
+"""What the volumes of a volume set are and need: growth, scheduled snapshots, expired snapshots; pure.
+
+Capacities are in GB, times in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.engines.host.decisions.cron import newest_due, parse_schedule
+from reconciler.engines.host.volumes.layout import GIB, VolumeState
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
+from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
+from reconciler.model.cron import DAY
+from reconciler.model.kinds.volumeset import Growth, Snapshots
+from reconciler.times import iso
+
+SCHEDULED = "reconciler/schedule"
+"""The tag of snapshots that the schedule took; its value is the schedule."""
+
+LEAST_FACTOR = 1.1
+"""The scaling factor of a volume set without one."""
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0}
+
+
+class ScheduleState(msgspec.Struct, frozen=True):
+    """How far a schedule is: ``checked`` is the last minute since the epoch that was handled under ``schedule``."""
+
+    schedule: str = ""
+    checked: int = 0
+
+
+def existing_volumes(
+    claimed: VolumeSetState, stored: Sequence[StoredVolume], used: Mapping[int, int]
+) -> VolumeSetState:
+    """The volumes that exist, for status. ``claimed`` tells which replicas want one; ``used`` is in bytes."""
+    bound = {each.index for each in claimed.volumes if each.lifecycle is Lifecycle.BOUND}
+    free = Lifecycle.UNBOUND if claimed.used_by_workload else Lifecycle.UNUSED
+    found = {each.index: _volume(each, each.index in bound, free, used.get(each.index, 0)) for each in stored}
+    for index in bound - found.keys():
+        found[index] = Volume(index, Lifecycle.CREATING, 0)
+    return replace(claimed, volumes=tuple(found[index] for index in sorted(found)))
+
+
+def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
+    """A sentence for each thing that these volumes cannot have on this host."""
+    yield "Volumes have no performance class: the disk of this host decides their throughput and IOPS."
+    if any(not each.enforced for each in stored):
+        yield "Volumes that are directories have no limit of their size but the disk."
+    if any(not each.file_system for each in stored):
+        yield "Volumes that are directories have the file system of the host."
+    if any(not each.freezes for each in stored):
+        yield "Volumes that are directories cannot be frozen: their replica stops while a snapshot is taken."
+
+
+def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
+    """The capacity to which a volume with ``used`` bytes grows by itself; None if it stays.
+
+    See docs/platform/volumeset.md#automatic-growth. A volume never shrinks.
+    """
+    if growth.min_free_percentage is None or capacity <= 0:
+        return None
+    share, filled = growth.min_free_percentage / 100, used / GIB
+    if capacity - filled >= capacity * share:
+        return None
+    largest = float(MOST_CAPACITY if growth.max_capacity is None else growth.max_capacity)
+    needed = math.inf if share >= 1 else filled / (1 - share) * (growth.scaling_factor or LEAST_FACTOR)
+    wanted = round(min(needed, largest), 3)
+    return wanted if wanted > capacity else None
+
+
+def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[ScheduleState, int | None]:
+    """The state at ``now``, and the minute whose snapshot is due; None if none is.
+
+    A new or changed schedule begins now. After a downtime only the newest time counts.
+    """
+    minute, schedule = int(now // 60), wanted.schedule or ""
+    # A clock that was far ahead must not stop the schedule until that time comes again.
+    if schedule != state.schedule or state.checked - minute > DAY:
+        return ScheduleState(schedule, minute), None
+    first = parse_schedule(schedule).next_after(state.checked) if schedule else None
+    if first is None or first > minute:
+        return state, None
+    newest = newest_due(parse_schedule(schedule), first, minute)
+    return ScheduleState(schedule, newest), newest
+
+
+def scheduled_name(minute: int) -> str:
+    """The name of the snapshot that is due at ``minute``; taken twice, it is the same one."""
+    return f"scheduled-{compact(iso(minute * 60.0))}"
+
+
+def compact(time: str) -> str:
+    """An ISO 8601 time as a part of a name."""
+    return "".join(letter for letter in time if letter.isalnum())
+
+
+def expiry(wanted: Snapshots, now: float) -> str:
+    """When a snapshot that the schedule takes at ``now`` expires; "" for never."""
+    duration = retention_seconds(wanted.retention_duration)
+    return "" if duration is None else iso(now + duration)
+
+
+def expired(snapshots: Iterable[StoredSnapshot], now: float) -> tuple[str, ...]:
+    """The names of the expired snapshots; the newest one of the schedule stays until there is a newer one."""
+    listed = sorted(snapshots, key=lambda each: (each.created, each.name))
+    scheduled = [each for each in listed if SCHEDULED in each.tags]
+    over = [each for each in listed if each.expires and _seconds(each.expires) <= now]
+    return tuple(each.name for each in over if each not in scheduled[-1:])
+
+
+@lru_cache(maxsize=256)
+def retention_seconds(text: str) -> float | None:
+    """``7d``, ``1.5h`` or ``30m`` in seconds; None if there is no such duration."""
+    try:
+        return float(text[:-1]) * _UNITS[text[-1:]]
+    except (KeyError, ValueError):
+        return None
+
+
+def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Volume:
+    snapshots = tuple(
+        Snapshot(each.name, each.created, each.capacity, each.expires, each.tags) for each in stored.snapshots
+    )
+    if stored.state is VolumeState.DELETED:
+        return Volume(stored.index, Lifecycle.CREATING if bound else Lifecycle.DELETED, 0, 0, snapshots)
+    if stored.state is VolumeState.CREATING:
+        return Volume(stored.index, Lifecycle.CREATING, 0, 0, snapshots)
+    lifecycle = Lifecycle.REPAIRING if stored.lost else Lifecycle.BOUND if bound else free
+    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots)
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

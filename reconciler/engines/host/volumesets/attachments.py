@@ -1,0 +1,111 @@
+"""Which replica holds which volume: attached when it starts, detached when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+
+_REPLICA = " replica "
+
+
+def holder_name(key: Key, replica: str) -> str:
+    """A replica, as the lock of a volume names it."""
+    return f"{key}{_REPLICA}{replica}"
+
+
+def parse_holder(holder: str) -> tuple[Key, str]:
+    """The workload and the name of the replica ``holder``."""
+    key, _, replica = holder.partition(_REPLICA)
+    return Key.parse(key), replica
+
+
+class Attachments:
+    """The attached volumes of one location. ``changed`` is called with a volume set after one of its volumes changed,
+    and ``released`` when a replica that was refused a volume may get it.
+    """
+
+    def __init__(
+        self, store: VolumeStore, changed: Callable[[Key], Awaitable[None]], released: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._changed = changed
+        self._released = released
+        self._holders: dict[VolumeId, str] = {}
+        self._reserved: dict[VolumeId, str] = {}
+        self._detached = asyncio.Event()
+
+    async def open(self) -> None:
+        """Find the volumes that an earlier daemon attached. Raises EngineError."""
+        self._holders = await asyncio.to_thread(self._store.holders)
+        self._reserved.clear()
+
+    def holder(self, volume: VolumeId) -> str:
+        """The replica that holds a volume; "" if none does."""
+        return self._holders.get(volume, "")
+
+    def attached(self, volumeset: Key) -> dict[VolumeId, str]:
+        """The attached volumes of a volume set, with their holders."""
+        return {volume: holder for volume, holder in self._holders.items() if volume.volumeset == volumeset}
+
+    async def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> None:
+        """Attach a volume to a replica; it is created if it has no data. Raises EngineError, VolumeInUse for one."""
+        if volume in self._reserved:
+            raise EngineError(f"{volume} {self._reserved[volume]}: it is free afterwards", reason=Reason.VOLUME_IN_USE)
+        former = self._holders.get(volume, holder)
+        if former != holder:
+            raise EngineError(
+                f"{volume} is attached to {former}: it is free when that has ended", reason=Reason.VOLUME_IN_USE
+            )
+        fresh = volume not in self._holders
+        self._holders[volume] = holder
+        try:
+            await asyncio.to_thread(self._store.attach, volume, wanted, holder, owner)
+        except EngineError:
+            if fresh:
+                del self._holders[volume]
+                self._notify()
+            raise
+        await self._changed(volume.volumeset)
+
+    async def detach(self, holder: str) -> None:
+        """Detach all volumes of an ended replica. Raises EngineError."""
+        for volume in [each for each, found in self._holders.items() if found == holder]:
+            await asyncio.to_thread(self._store.detach, volume, holder)
+            self._holders.pop(volume, None)
+            self._notify()
+            await self._changed(volume.volumeset)
+
+    async def prune(self, holders: Collection[str]) -> None:
+        """Detach the volumes of replicas other than ``holders``, which a crash may have left. Raises EngineError."""
+        for holder in set(self._holders.values()) - set(holders):
+            await self.detach(holder)
+
+    @contextmanager
+    def reserved(self, volumes: Iterable[VolumeId], purpose: str) -> Iterator[None]:
+        """Let no replica attach ``volumes`` meanwhile; ``purpose`` completes a sentence about the volume."""
+        chosen = dict.fromkeys(volumes, purpose)
+        self._reserved |= chosen
+        try:
+            yield
+        finally:
+            for volume in chosen:
+                self._reserved.pop(volume, None)
+            self._notify()
+
+    async def until_detached(self, volume: VolumeId) -> None:
+        """Wait until no replica holds a volume."""
+        while self.holder(volume):
+            self._detached.clear()
+            await self._detached.wait()
+
+    def _notify(self) -> None:
+        self._detached.set()
+        self._released()

@@ -1,0 +1,195 @@
+"""The volume sets of one location: who uses them is derived from the records, their volumes are in the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from reconciler.engines.host.decisions.volumes import existing_volumes, limitations
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.attachments import Attachments
+from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volumes import VolumeSetState, read_volumes
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.kinds.volumeset import Specification, read_specification
+from reconciler.model.record import Health, Record
+from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
+
+
+class KnownVolumeSet(msgspec.Struct, frozen=True):
+    """A volume set that was applied here. ``claimed`` says who uses it, ``stored`` what exists, ``used`` in bytes."""
+
+    seen: Observation
+    spec: Specification
+    claimed: VolumeSetState
+    stored: tuple[StoredVolume, ...] = ()
+    used: dict[int, int] = {}
+
+    @property
+    def observation(self) -> Observation:
+        """The volume set as it is."""
+        state = existing_volumes(self.claimed, self.stored, self.used)
+        return msgspec.structs.replace(self.seen, state=msgspec.json.encode(state))
+
+
+class VolumeSets:
+    """Observes volume sets and deletes their volumes; a volume is created when a replica mounts it.
+
+    ``changed`` is called after a change, ``released`` when a replica that was refused a volume may get it, and ``stop``
+    with the holder of a volume that has to end; it starts again after that.
+    """
+
+    def __init__(
+        self,
+        claims: VolumeClaims,
+        store: VolumeStore,
+        changed: Callable[[], None],
+        released: Callable[[], None],
+        stop: Callable[[str], bool],
+        report: Callable[[EngineEvent], None],
+    ) -> None:
+        self.known: dict[Key, KnownVolumeSet] = {}
+        self.store = store
+        self.attachments = Attachments(store, self._refresh_later, released)
+        self._claims = claims
+        self._changed = changed
+        self._stop = stop
+        self._report = report
+        self._open = False
+
+    async def open(self, records: Iterable[Record]) -> None:
+        """Continue from the records of the volume sets. Raises EngineError."""
+        self.known.clear()
+        self._open = False
+        for record in records:
+            await self._open_store(record.key)
+            self._add(as_recorded(record), self._claims.recorded(record), record.body)
+            await self.refresh(record.key)
+
+    async def _open_store(self, key: Key) -> None:
+        """Repair what a crash left, before the first use; a host without volume sets is spared it."""
+        if self._open:
+            return
+        for report in await asyncio.to_thread(self.store.open):
+            self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
+        await self.attachments.open()
+        self._open = True
+
+    def observations(self) -> Iterator[Observation]:
+        """All volume sets."""
+        return (known.observation for known in self.known.values())
+
+    def update(self, seen: Iterable[Observation]) -> tuple[Observation, ...]:
+        """Change who uses volume sets, as the states in ``seen`` say; returns how they are then."""
+        found = []
+        for each in seen:
+            known, claimed = self.known.get(each.key), read_volumes(each.state)
+            if known is not None and claimed is not None:
+                self.known[each.key] = known = msgspec.structs.replace(known, claimed=claimed)
+                found.append(known.observation)
+        return tuple(found)
+
+    def limitations(self, volumesets: Iterable[Key]) -> Iterator[str]:
+        """A sentence for each thing that the volumes of ``volumesets`` cannot have on this host."""
+        found = [known for key in volumesets if (known := self.known.get(key)) is not None]
+        return limitations([each for known in found for each in known.stored]) if found else iter(())
+
+    async def attach(self, volume: VolumeId, holder: str, owner: Owner) -> None:
+        """Attach a volume to a replica. Raises EngineError."""
+        known = self.known.get(volume.volumeset)
+        if known is None:
+            raise EngineError(
+                f"there is no {volume.volumeset} at this location yet: it is mounted when it is applied",
+                reason=Reason.VOLUME_UNAVAILABLE,
+            )
+        wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
+        await self.attachments.attach(volume, wanted, holder, owner)
+
+    async def perform(self, step: Step) -> Outcome:
+        """Perform a step on a volume set. Raises EngineError if its volumes cannot be deleted."""
+        key, past = step.key, self._claims.record(step.key)
+        await self._open_store(key)
+        spec = read_specification(past.body) if past is not None else Specification()
+        if step.action is Action.DELETE:
+            if attached := self.attachments.attached(key):
+                return self._waiting(step, attached)
+            await self._drop(key, spec)
+            return Outcome(step.id, Result.APPLIED)
+        if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
+            await self._replace(key, spec)
+            past = None
+        seen = Observation(key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
+        self._add(seen, self._claims.state(step, past), step.body)
+        await self.refresh(key)
+        return Outcome(step.id, Result.APPLIED, seen=self.known[key].observation)
+
+    async def refresh(self, key: Key) -> None:
+        """Read what exists of a volume set. Raises EngineError."""
+        stored = await asyncio.to_thread(self.store.list, key)
+        known = self.known.get(key)
+        if known is not None and known.stored != stored:
+            self.known[key] = msgspec.structs.replace(known, stored=stored)
+            self._changed()
+
+    def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
+        claimed = read_volumes(state) or VolumeSetState(seen.location)
+        former = self.known.get(seen.key)
+        known = KnownVolumeSet(seen, read_specification(body), claimed)
+        if former is not None:
+            known = msgspec.structs.replace(known, stored=former.stored, used=former.used)
+        self.known[seen.key] = known
+
+    async def _drop(self, key: Key, spec: Specification) -> None:
+        """Delete all volumes; no replica gets one meanwhile."""
+        known = self.known.pop(key, None)
+        try:
+            await asyncio.to_thread(self.store.drop, key, spec.snapshots.create_final_snapshot)
+        except EngineError:
+            if known is not None:
+                self.known[key] = known
+            raise
+
+    async def _replace(self, key: Key, spec: Specification) -> None:
+        """Delete all volumes, whose replicas end for that and start again."""
+        known = self.known.get(key)
+        stored = known.stored if known is not None else ()
+        volumes = {*self.attachments.attached(key), *(VolumeId(key, each.index) for each in stored)}
+        with self.attachments.reserved(volumes, "is being replaced"):
+            for volume in volumes:
+                await self.until_detached(volume)
+            await asyncio.to_thread(self.store.drop, key, spec.snapshots.create_final_snapshot)
+
+    async def until_detached(self, volume: VolumeId) -> None:
+        """Stop the replica that holds a volume, and wait for its end. Raises EngineError VolumeInUse."""
+        holder = self.attachments.holder(volume)
+        if holder and not self._stop(holder):
+            raise EngineError(
+                f"{volume} is attached to {holder}, which is not controlled here: stop it first",
+                reason=Reason.VOLUME_IN_USE,
+            )
+        await self.attachments.until_detached(volume)
+
+    def _waiting(self, step: Step, attached: dict[VolumeId, str]) -> Outcome:
+        volume, holder = min(attached.items())
+        known = self.known.get(step.key)
+        seen = msgspec.structs.replace(known.observation, health=Health.DELETING) if known is not None else None
+        message = f"{volume} is attached to {holder}, which has to end first"
+        return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
+
+    async def _refresh_later(self, key: Key) -> None:
+        """Read what exists of a volume set; what cannot be read stays as it was known."""
+        with suppress(EngineError):
+            await self.refresh(key)
+
+
+def as_recorded(row: Record) -> Observation:
+    """The recorded state of a resource, as an observation."""
+    return Observation(row.key, row.location, row.health, row.state, row.digest, row.version, row.alias)

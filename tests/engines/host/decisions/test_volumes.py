@@ -1,0 +1,87 @@
+"""What the volumes of volume sets are and need: a case for each rule of docs/platform/volumeset.md."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from reconciler.engines.host.decisions.volumes import (
+    SCHEDULED,
+    ScheduleState,
+    due_snapshot,
+    existing_volumes,
+    expired,
+    expiry,
+    grown_capacity,
+    retention_seconds,
+    scheduled_name,
+)
+from reconciler.engines.host.volumes.layout import GIB, VolumeState
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
+from reconciler.engines.volumes import Lifecycle, Volume, VolumeSetState, bind
+from reconciler.model.kinds.volumeset import Growth, Snapshots
+from tests.support.cases import cases
+
+BEGIN = int(datetime.fromisoformat("2026-01-01T00:00:00Z").timestamp()) // 60
+
+
+def stored(index: int, capacity: float = 10, state: str = "ready", used: int = 0, lost: bool = False) -> StoredVolume:
+    return StoredVolume(index, "directory", "", capacity, VolumeState(state), lost=lost)
+
+
+@pytest.mark.parametrize("case", cases("host/volumes.yaml"))
+def test_the_volumes_of_the_status_are_those_that_exist(case: dict[str, Any]) -> None:
+    before = tuple(
+        Volume(each["index"], Lifecycle(each["lifecycle"]), each["currentSize"]) for each in case.get("claimed", ())
+    )
+    claimed = bind(VolumeSetState("here", before), case.get("workload", "db"), case.get("bound", 0), 10)
+    there = case.get("stored", [])
+    used = {each["index"]: each.get("used", 0) for each in there}
+    found = existing_volumes(claimed, [stored(**each) for each in there], used).volumes
+    lines = [f"{each.index} {each.lifecycle} {each.current_size:g}" for each in found]
+    uses = [f" used {each.current_bytes_used}" if each.current_bytes_used else "" for each in found]
+    assert [line + use for line, use in zip(lines, uses, strict=True)] == case["volumes"]
+
+
+@pytest.mark.parametrize("case", cases("host/growth.yaml"))
+def test_a_volume_grows_as_it_fills(case: dict[str, Any]) -> None:
+    growth = Growth(case.get("max"), case.get("free"), case.get("factor"))
+    assert grown_capacity(growth, case["capacity"], int(case["used"] * GIB)) == case.get("grown")
+
+
+@pytest.mark.parametrize("case", cases("host/snapshots.yaml"))
+def test_a_scheduled_snapshot_is_due_once(case: dict[str, Any]) -> None:
+    schedule, checked = case.get("state", ["", 0])
+    state = ScheduleState(schedule, checked + BEGIN)
+    after, due = due_snapshot(state, Snapshots(schedule=case.get("schedule")), (case["now"] + BEGIN) * 60.0 + 7)
+    assert [after.schedule, after.checked - BEGIN] == case["after"]
+    assert due == (case["due"] + BEGIN if "due" in case else None)
+
+
+@pytest.mark.parametrize("case", cases("host/expiry.yaml"))
+def test_snapshots_expire_but_for_the_newest_of_the_schedule(case: dict[str, Any]) -> None:
+    snapshots = [
+        StoredSnapshot(
+            each["name"],
+            f"{each['created']}T00:00:00Z",
+            10,
+            0,
+            "",
+            f"{each['expires']}T00:00:00Z" if "expires" in each else "",
+            {SCHEDULED: "0 3 * * *"} if each.get("scheduled") else {},
+        )
+        for each in case["snapshots"]
+    ]
+    now = datetime.fromisoformat("2026-01-10T00:00:00Z").timestamp()
+    assert list(expired(snapshots, now)) == case["expired"]
+
+
+def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
+    assert [retention_seconds(text) for text in ("7d", "1.5h", "30m", "", "7", "xd")] == [
+        604800, 5400, 1800, None, None, None,
+    ]  # fmt: skip
+    now = BEGIN * 60.0
+    assert [expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == ["2026-01-02T00:00:00Z", ""]
+    assert scheduled_name(BEGIN + 180) == "scheduled-20260101T030000Z"

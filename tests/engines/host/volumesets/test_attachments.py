@@ -1,0 +1,169 @@
+"""Volumes of replicas: attached at the start, detached at the end, in the status, and only deleted on request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reconciler.engines.host.volumes.layout import VolumeFiles
+from reconciler.engines.host.volumesets.attachments import holder_name
+from reconciler.planning.plan import Action
+from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+
+
+def holder(host: VolumeHost, index: int = 0) -> str:
+    """What the lock of a volume names."""
+    lock = VolumeFiles(host.root, "shop", "data", str(index)).read_lock()
+    return lock.holder if lock is not None else ""
+
+
+def test_a_replica_gets_its_volume_at_its_start_and_releases_it_at_its_end(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        assert await host.volumes() == []
+        await host.database(replicas=2)
+        await host.running("db-0", "db-1")
+        assert [holder(host, index) for index in (0, 1)] == [holder_name(DB, name) for name in ("db-0", "db-1")]
+        assert [(each["lifecycle"], each["currentSize"]) for each in await host.volumes()] == [("bound", 10)] * 2
+        await host.database(version=2, replicas=1)
+        await host.running("db-0")
+        assert (holder(host, 0), holder(host, 1)) == (holder_name(DB, "db-0"), "")
+        assert await host.lifecycles() == ["bound", "unbound"]
+
+        async def unused() -> bool:
+            await host.drop(DB)
+            return await host.lifecycles() == ["unused", "unused"]
+
+        await host.eventually(unused, "the volumes are unused")
+        assert holder(host) == ""
+
+    play(tmp_path, story)
+
+
+def test_the_daemon_finds_again_what_is_attached(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        (host.path() / "file").write_text("x")
+        await host.restart()
+        await host.running("db-0")
+        assert (host.starts(), holder(host), host.content()) == (1, holder_name(DB, "db-0"), {"file": "x"})
+        await host.database(version=2)
+
+        async def replaced() -> bool:
+            return host.starts() == 2
+
+        await host.eventually(replaced, "it starts again")
+        assert host.content() == {"file": "x"}
+
+    play(tmp_path, story)
+
+
+def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        await host.database(name="other")
+
+        async def refused() -> bool:
+            return any("is attached to workload/shop/db replica db-0" in each.message for each in host.news())
+
+        await host.eventually(refused, "the second attach is refused")
+        assert host.starts("other-0") == 0
+        assert host.replica("other-0").containers[0].restarts == 0, "it waits, and has not failed"
+        await host.database(version=2, mounts=False)
+
+        async def handed_over() -> bool:
+            return holder(host) == "workload/shop/other replica other-0"
+
+        await host.eventually(handed_over, "it is handed over")
+        await host.running("db-0", "other-0")
+
+    play(tmp_path, story)
+
+
+def test_a_replica_waits_for_a_volume_set_that_is_not_applied_yet(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.database()
+
+        async def reported() -> bool:
+            return any("there is no volumeset/shop/data" in each.message for each in host.news())
+
+        await host.eventually(reported, "what is missing is an event")
+        await host.volumeset()
+        await host.running("db-0")
+
+    play(tmp_path, story)
+
+
+def test_a_deleted_volume_set_waits_for_its_replicas_and_leaves_a_final_snapshot(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        (host.path() / "file").write_text("x")
+        assert set((await host.drop(SET)).values()) == {"waiting/Terminating"}
+        assert host.content() == {"file": "x"}
+        await host.database(version=2, mounts=False)
+
+        async def dropped() -> bool:
+            return set((await host.drop(SET)).values()) == {"applied"}
+
+        await host.eventually(dropped, "it is deleted")
+        assert (await host.seen(), host.path().exists()) == (None, False)
+        [final] = (host.root / "deleted-volumes/shop/data").iterdir()
+        assert (final / "data/file").read_text() == "x"
+
+    play(tmp_path, story)
+
+
+def test_a_volume_set_without_final_snapshots_leaves_nothing(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset(snapshots={"createFinalSnapshot": False})
+        await host.database()
+        await host.running("db-0")
+        await host.database(version=2, mounts=False)
+
+        async def dropped() -> bool:
+            return set((await host.drop(SET)).values()) == {"applied"}
+
+        await host.eventually(dropped, "it is deleted")
+        assert not (host.root / "deleted-volumes").exists()
+
+    play(tmp_path, story)
+
+
+def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        (host.path() / "file").write_text("x")
+
+        async def replaced() -> bool:
+            ended = await host.volumeset(version=2, action=Action.REPLACE, fileSystemType="xfs")
+            return set(ended.values()) == {"applied"}
+
+        await host.eventually(replaced, "it is replaced")
+        await host.running("db-0")
+        assert (host.content(), host.starts()) == ({}, 2)
+        assert host.replica("db-0").containers[0].restarts == 0
+
+    play(tmp_path, story)
+
+
+def test_what_this_host_gives_is_in_the_conditions_of_the_workload(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        seen = await host.seen(DB)
+        assert seen is not None
+        [condition] = json.loads(seen.state)["status"]["conditions"]
+        assert condition["type"] == "NotEnforced"
+        assert "no performance class" in condition["message"]
+        assert "no limit of their size but the disk" in condition["message"]
+
+    play(tmp_path, story)
