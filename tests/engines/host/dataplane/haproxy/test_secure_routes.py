@@ -60,6 +60,7 @@ class Site:
         self.folder.mkdir(exist_ok=True)
         self.http, self.https = free_ports(2)
         self.table = RouteTable()
+        self.served: tuple[ServedWorkload, ...] = (ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",)),)
         report = lambda path, problem: self.reported.append(f"{Path(path).name}: {problem}")  # noqa: E731
         self.store = CertificateStore(self.folder, self._read, SystemClock(), "platform.test", report)
         ingress = IngressSettings(("127.0.0.1",), self.http, self.https)
@@ -78,10 +79,8 @@ class Site:
 
     async def serve(self, *domains: Domain) -> None:
         """Serve ``domains`` with the certificates that are there, and return when it is in force."""
-        served = ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",))
-        self.table = build_table(
-            RoutingInput("here", "platform.test", (served,), {"shop": GvcRouting("alias")}, domains)
-        )
+        gvcs = {"shop": GvcRouting("alias")}
+        self.table = build_table(RoutingInput("here", "platform.test", self.served, gvcs, domains))
         self.store.refresh_soon()
         self.plane.dataplane.reroute()
         await until(lambda: self.plane.dataplane.routes_in_force)

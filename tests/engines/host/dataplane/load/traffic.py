@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -216,13 +217,18 @@ class _RepeatError(Exception):
 
 
 class H2:
-    """Requests of HTTP/2, or of gRPC, many at once on one connection."""
+    """Requests of HTTP/2, or of gRPC, many at once on one connection: for ``host``, with TLS by ``context``."""
 
-    def __init__(self, address: str, *, grpc: bool = False) -> None:
+    def __init__(
+        self, address: str, *, grpc: bool = False, host: str = "web", context: ssl.SSLContext | None = None
+    ) -> None:
         self._address = address
+        self._host = host
+        self._context = context
         more = [("content-type", "application/grpc"), ("te", "trailers")] if grpc else []
         self._headers = [
-            (":method", "POST" if grpc else "GET"), (":path", "/"), (":scheme", "http"), (":authority", "web"), *more
+            (":method", "POST" if grpc else "GET"), (":path", "/"), (":scheme", "https" if context else "http"),
+            (":authority", host), *more,
         ]  # fmt: skip
         self._grpc = grpc
         self._connection: _Connection | None = None
@@ -251,7 +257,7 @@ class H2:
             if self._connection is None or not self._connection.usable:
                 if self._connection is not None:
                     self._former.append(self._connection)
-                self._connection = _Connection(*await _connect(self._address))
+                self._connection = _Connection(*await _connect(self._address, self._context, self._host))
             return self._connection
 
     def close(self) -> None:
@@ -261,9 +267,13 @@ class H2:
                 each.close()
 
 
-async def _connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    address: str, context: ssl.SSLContext | None = None, name: str = ""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, _, port = address.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
+    if context is None:
+        return await asyncio.open_connection(host, int(port))
+    return await asyncio.open_connection(host, int(port), ssl=context, server_hostname=name)
 
 
 Client = H1 | H2 | Socket
