@@ -11,7 +11,7 @@ from reconciler.daemon import metrics_server
 from reconciler.engines.host import ephemeral_storage
 from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
-from reconciler.engines.host.dataplane import error_log, forwarder
+from reconciler.engines.host.dataplane import error_log, protocol
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
@@ -74,7 +74,7 @@ def _numbers() -> dict[str, str]:
         "steady": decide.STEADY,
         "starting": availability.START_SECONDS,
         "steep": decide.STEEP,
-        "unproven": forwarder.UNPROVEN,
+        "unproven": protocol.UNPROVEN,
         "errors": error_log.MOST,
         "eager": state.EAGER,
         "patient": state.PATIENT,

@@ -90,8 +90,7 @@ def sentences() -> dict[str, list[str]]:
         for text in (
             *_written(f"{package}/runtimes/{runtime}/limitations.py"),
             *_written(f"{package}/runtimes/limitations.py"),
-            *_written(f"{package}/dataplane/builtin.py", "limitations"),
-            *_written(f"{package}/dataplane/haproxy/program.py", "limitations"),
+            *_written(f"{package}/dataplane/limitations.py"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_routes"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_ingress"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),

@@ -101,12 +101,16 @@ class ServicePorts:
         """The port of ``key``; None if it has none yet."""
         return self._ports.get(_name(key))
 
-    def choose(self, key: Key) -> int:
-        """A free port for ``key``, the same for the same workload while that one is free. Raises EngineError.
+    def assign(self, key: Key) -> int:
+        """The port of ``key``, from now on a free one if it has none yet. Raises EngineError.
 
-        So a lost file changes no address.
+        It is the same for the same workload while that one is free, so a lost file changes no address.
         """
-        return free_ports([0], self._ports.values(), f"{self._file}/{key}", self._among, reuse=True)[0]
+        if (known := self.find(key)) is not None:
+            return known
+        port = free_ports([0], self._ports.values(), f"{self._file}/{key}", self._among, reuse=True)[0]
+        self.reserve(key, port)
+        return port
 
     def reserve(self, key: Key, port: int) -> None:
         """Make ``port`` that of ``key``, until ``release``."""

@@ -18,7 +18,11 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, metric_of
 from reconciler.model.no_wake import NoWake
+from reconciler.reasons import Reason
 from reconciler.settings import HoldSettings, IngressSettings
+
+UNPROVEN = 10
+"""The most requests of a replica that has not answered yet: all that waited would else reach it at once."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -131,13 +135,15 @@ class DataPlane(Protocol):
         """
 
     def reroute(self) -> None:
-        """Bring requests from outside to workloads as the table of routes is now."""
+        """Bring requests from outside to workloads as the table of routes is now; nothing where no host is served."""
+        return
 
-    async def synchronize(self, key: Key) -> None:
+    async def synchronize(self, key: Key) -> None:  # noqa: ARG002 - the default needs none
         """Return when new requests of a workload go to its ready replicas and to no other, or after a second.
 
-        The termination of a replica begins after that.
+        The termination of a replica begins after that. Nothing to do where ``update`` is in force when it returns.
         """
+        return
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""
@@ -146,7 +152,8 @@ class DataPlane(Protocol):
         """Why the workload is not served at its address; "" if it is."""
 
     def route_problems(self) -> Mapping[str, tuple[str, ...]]:
-        """Why parts of domains are not served, by the name of the domain."""
+        """Why parts of domains are not served, by the name of the domain; none where no host is served."""
+        return {}
 
     def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
         """A sentence for each part of ``wanted`` that this data plane does not enforce."""
@@ -157,8 +164,16 @@ class DataPlane(Protocol):
         A workload that is missing, like an error, means that its traffic is unknown, not that there is none.
         """
 
-    def listen(self, listener: LatencyListener) -> None:
+    def listen(self, listener: LatencyListener) -> None:  # noqa: ARG002 - the default needs none
         """Call ``listener`` for every answered request from now on, if this data plane measures latency."""
+        return
+
+
+def refused_event(key: Key, what: str, count: int) -> EngineEvent:
+    """The event for ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
+    some = f"a {what} was" if count == 1 else f"{count} {what}s were"
+    text = f"{some} refused: no replica was free in time, or too many waited already"
+    return EngineEvent(key, Reason.CONNECTIONS_REFUSED, text)
 
 
 def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:

@@ -12,9 +12,8 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
-from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import PlaneContext, Service, Traffic
+from reconciler.engines.host.dataplane.protocol import UNPROVEN, PlaneContext, Service, Traffic
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
@@ -269,6 +268,53 @@ def test_a_client_that_gave_up_gets_no_replica(tmp_path: Path) -> None:
         plane.ready(replica)
         assert await ask(address) == "a hello"
         assert replica.connections == 1
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_all_that_a_client_sends_while_it_waits_reaches_the_replica(tmp_path: Path) -> None:
+    lines = [f"{number} {'x' * 10_000}" for number in range(30)]
+
+    async def story(plane: Plane) -> None:
+        client = await Client.to(await plane.address())
+        client.send("".join(f"{each}\n" for each in lines).encode())
+        await plane.counts(0, 1)
+        plane.ready(await Replica("a").start())
+        assert [await client.answer() for _ in lines] == [f"a {each}" for each in lines]
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_a_connection_waits_on_first_in_line_if_its_replica_refuses_it(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        endpoint = (await Replica("a").start()).stop()
+        first = await Client.to(address)
+        first.send(b"first\n")
+        await plane.counts(0, 1)
+        plane.dataplane.update(KEY, (endpoint,))
+        await plane.counts(0, 1)
+        second = await Client.to(address)
+        second.send(b"second\n")
+        await plane.counts(0, 2)
+        # Its only replica takes one connection at once.
+        plane.dataplane.publish(msgspec.structs.replace(SERVICE, max_concurrency=1))
+        replica = await Replica("a").start(int(endpoint.address.rpartition(":")[2]))
+        assert await first.answer() == "a first"
+        assert replica.lines == 1
+        first.close()
+        assert await second.answer() == "a second"
+
+    play(lambda: Plane(tmp_path), story)
+
+
+def test_connections_that_wait_are_refused_when_their_workload_is_suspended(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        client = await Client.to(await plane.address())
+        client.send()
+        await plane.counts(0, 1)
+        plane.dataplane.withdraw(KEY)
+        assert await client.answer() == "HTTP/1.1 503 Service Unavailable"
 
     play(lambda: Plane(tmp_path), story)
 

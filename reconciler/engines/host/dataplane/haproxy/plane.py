@@ -19,11 +19,12 @@ from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
-from reconciler.engines.host.dataplane.haproxy.program import Program, limitations, usable_program
+from reconciler.engines.host.dataplane.haproxy.program import Program, usable_program
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
-from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic
+from reconciler.engines.host.dataplane.limitations import haproxy_limitations
+from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, refused_event
 from reconciler.engines.host.dataplane.split import checked_percents
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
@@ -148,7 +149,7 @@ class HaproxyDataPlane:
         """What HAProxy is not used for yet."""
         service = self._wanted.services.get(wanted.key)
         outside = self._context.ingress is not None
-        return limitations(service, self._program, outside=outside) if service is not None else iter(())
+        return haproxy_limitations(service, self._program, outside=outside) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
@@ -287,9 +288,7 @@ class HaproxyDataPlane:
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
         if count > 0 and key in self._wanted.services:
-            some = "a request was" if count == 1 else f"{count} requests were"
-            text = f"{some} refused: no replica was free in time, or too many waited already"
-            self._context.append_event(EngineEvent(key, Reason.CONNECTIONS_REFUSED, text))
+            self._context.append_event(refused_event(key, "request", count))
 
     def _on_hold(self, key: Key) -> None:
         if key in self._wanted.services and self._wanted.is_empty(key):

@@ -6,14 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 
 import msgspec
 
-from reconciler.engines.host.dataplane.haproxy.retries import failures_without_retry
-from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -84,15 +81,3 @@ def _inspect(path: str, _changed: int) -> Program:
     version = (int(match[1]), int(match[2]))
     text, tls = f"{match[1]}.{match[2]}{match[3]}", re.search(r"Built with \S*SSL", printed) is not None
     return Program(path, version, text, "Built with Lua" in printed, tls)
-
-
-def limitations(service: Service, program: Program | None, *, outside: bool) -> Iterator[str]:
-    """What ``program`` is not used for yet, or cannot do; ``outside``: there is an ingress."""
-    if not outside:
-        yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes: the location has no ingress."
-    elif program is not None and not program.tls:
-        yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
-    if program is not None and not program.lua:
-        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
-    if names := failures_without_retry(service):
-        yield f"Requests are not tried again after {', '.join(names)}: HAProxy does not retry these failures."

@@ -8,7 +8,6 @@ from math import ceil
 from msgspec.structs import replace
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
-from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import (
     SELF,
     Backend,
@@ -21,7 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
-from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.protocol import UNPROVEN, Service
 from reconciler.engines.host.dataplane.routing.table import Outside
 from reconciler.engines.host.dataplane.split import server_weights
 from reconciler.errors import EngineError
@@ -246,11 +245,8 @@ class WantedState:
     def _usable_port(self, key: Key, live: bool) -> int | None:
         """The port of ``key``, unless another program has it."""
         self.errors.pop(key, None)
-        known = self._ports.find(key)
         try:
-            if known is None:
-                known = self._ports.choose(key)
-                self._ports.reserve(key, known)
+            known = self._ports.assign(key)
         except EngineError as error:
             self.errors[key] = str(error)
             return None

@@ -15,7 +15,8 @@ from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.choice import dataplane_of, end_former, make_dataplane, unused_program
 from reconciler.engines.host.dataplane.haproxy import program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
-from reconciler.engines.host.dataplane.haproxy.program import Program, find_program, limitations
+from reconciler.engines.host.dataplane.haproxy.program import Program, find_program
+from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext
 from reconciler.model.kinds.workload import Retries
@@ -147,7 +148,7 @@ def test_a_refused_configuration_leaves_the_former_one_in_force(tmp_path: Path, 
         await until(lambda: plane.dataplane.address(OTHER))
         assert plane.dataplane.error(KEY) == ""
         # This one was built without Lua: nothing can wait.
-        [_, lacking] = limitations(SERVICE, find_program(), outside=False)
+        [_, lacking] = haproxy_limitations(SERVICE, find_program(), outside=False)
         assert lacking.endswith("lacks Lua.")
         assert (await get(plane.dataplane.address(OTHER))).status == 503
 
@@ -176,7 +177,7 @@ DEFAULT = Retries().retry_on
 )
 def test_failures_that_haproxy_does_not_retry_are_reported(changes: dict[str, Any], named: str) -> None:
     program = Program("/usr/sbin/haproxy", (2, 6), "2.6", lua=True)
-    found = list(limitations(msgspec.structs.replace(SERVICE, **changes), program, outside=True))
+    found = list(haproxy_limitations(msgspec.structs.replace(SERVICE, **changes), program, outside=True))
     expected = f"Requests are not tried again after {named}: HAProxy does not retry these failures."
     assert found == ([expected] if named else [])
 

@@ -15,9 +15,8 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
-from reconciler.engines.host.dataplane.forwarder import UNPROVEN
 from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
-from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
 from reconciler.model.no_wake import NoWake

@@ -1,0 +1,48 @@
+"""What each data plane does not enforce: sentences of the condition NotEnforced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.engines.host.dataplane.haproxy.program import Program
+from reconciler.engines.host.dataplane.haproxy.retries import failures_without_retry
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.model.kinds.workload import metric_of
+
+NOT_COUNTED = ("rps", "latency")
+"""Scaling metrics that need a view of the requests inside a connection."""
+
+
+def builtin_limitations(wanted: WorkloadSpec, service: Service | None, *, split: bool = False) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is.
+
+    ``split``: its requests are to be split by version.
+    """
+    scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
+    scales = not wanted.suspended and scale.min_scale < scale.max_scale
+    if metric in NOT_COUNTED and scales:
+        yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
+    if metric == "concurrency" and scales:
+        yield "Concurrency is the number of open connections: the built-in data plane counts no requests."
+    if service is not None and service.no_wake and scale.min_scale == 0:
+        yield "The tag reconciler/no-wake is not applied: every connection starts a replica."
+    if service is not None and split:
+        yield "Requests are not split by version: the built-in data plane forwards connections to all ready replicas."
+    if service is not None:
+        yield (
+            "The endpoint is one port of 127.0.0.1, without host names, TLS, routes, request timeouts and retries: the "
+            "built-in data plane forwards connections, while the daemon runs."
+        )
+
+
+def haproxy_limitations(service: Service, program: Program | None, *, outside: bool) -> Iterator[str]:
+    """What ``program`` is not used for yet, or cannot do; ``outside``: there is an ingress."""
+    if not outside:
+        yield "The endpoint is one port of 127.0.0.1, without host names, TLS and routes: the location has no ingress."
+    elif program is not None and not program.tls:
+        yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
+    if program is not None and not program.lua:
+        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
+    if names := failures_without_retry(service):
+        yield f"Requests are not tried again after {', '.join(names)}: HAProxy does not retry these failures."
