@@ -107,6 +107,8 @@ class ConditionType(StrEnum):
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
         "An execution of a cron workload runs for so long that three scheduled times were skipped, or the last three "
         "executions were replaced before they ended. Present only while it is true.")
+    SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
+        "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -221,6 +223,11 @@ class Reason(StrEnum):
     COMMAND_FAILED = ("CommandFailed",
         _warning("A command on a workload or a volume set failed; the message says who requested it, and why. It is "
                  "not tried again."))
+    EXPORT_FAILED = ("ExportFailed",
+        _resource("A snapshot of a volume could not be exported; the message says why.",
+                  "See the message. It is tried again within an hour."),
+        _warning("A snapshot of a volume could not be exported; the message says why."),
+        _other("restic could not do what was asked for."))
     FINAL_SNAPSHOT_DELETED = ("FinalSnapshotDeleted",
         _normal("An operator deleted the final snapshot of a deleted volume."))
     COMMAND_CANCELLED = "CommandCancelled", _normal("An operator cancelled a command before it was performed.")

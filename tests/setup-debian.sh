@@ -50,6 +50,7 @@ tools)
     need busybox-static busybox_is_static
     need docker-registry command_exists docker-registry
     need rclone command_exists rclone
+    need restic command_exists restic
     need haproxy command_exists haproxy
     need pebble command_exists pebble
     need fuse3 command_exists fusermount3

@@ -175,6 +175,25 @@ class CloudAccountSettings(msgspec.Struct, frozen=True, rename="camel"):
     region: str = ""
 
 
+class ResticSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A repository of restic, as ``restic --repo`` takes it, and the file with its password."""
+
+    repository: str
+    password_file: Path
+
+
+class ExportSettings(msgspec.Struct, frozen=True):
+    """Where snapshots of volumes are copied to; None: nowhere."""
+
+    restic: ResticSettings | None = None
+
+
+class SnapshotSettings(msgspec.Struct, frozen=True):
+    """What happens to snapshots of volumes."""
+
+    export: ExportSettings = ExportSettings()
+
+
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
     """When a failed step is tried again; ``base`` and ``cap`` in seconds."""
 
@@ -240,6 +259,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     podman: PodmanSettings = PodmanSettings()
     images: ImageSettings = ImageSettings()
     cloud_accounts: dict[str, CloudAccountSettings] = {}
+    snapshots: SnapshotSettings = SnapshotSettings()
     log: LogSettings = LogSettings()
 
 

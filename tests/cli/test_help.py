@@ -21,7 +21,10 @@ from tests.support.records import cpu_seconds
 WRITTEN = sorted(COMMANDS)
 
 
-PARTS = [*(["secret", name] for name in ("encrypt", "edit", "rotate")), ["volume", "delete-final-snapshot"]]
+PARTS = [
+    *(["secret", name] for name in ("encrypt", "edit", "rotate")),
+    *(["volume", name] for name in ("import", "delete-final-snapshot")),
+]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ import click
 
 from reconciler.cli.operator import confirm
 from reconciler.cli.options import load, operator, parse_key, settings_option
+from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
+    from reconciler.settings import Settings
 
 
-@click.group(epilog="Example: reconciler volume delete-final-snapshot volumeset/shop/old 0-20260131T120000Z")
+@click.group(epilog="Example: reconciler volume import volumeset/shop/data nightly")
 def command() -> None:
     """Manage the data of volumes on this host, apart from the commands on volume sets that exist.
 
@@ -45,3 +47,46 @@ def delete_final_snapshot(settings_file: Path, key: Key, name: str, location: st
         snapshot = FinalSnapshot(settings, key, name, location)
         confirm(f"{snapshot} is deleted, and with it the last copy of the data on this host", yes=yes)
         click.echo(snapshot.delete(records, clock, operator()))
+
+
+@command.command(
+    "import",
+    short_help="Bring an exported snapshot back to this host.",
+    epilog="Example: reconciler volume import volumeset/shop/data nightly --volume 0",
+)
+@click.argument("key", callback=parse_key)
+@click.argument("name")
+@click.option("--volume", "index", metavar="INDEX", type=click.IntRange(min=0), default=0, help="Of which volume; 0.")
+@click.option("--location", metavar="NAME", default="", help="Where, if several have the engine host.")
+@settings_option
+def import_(settings_file: Path, key: Key, name: str, index: int, location: str) -> None:
+    """Bring the snapshot NAME of a volume of KEY back from the repository of the setting `snapshots.export`.
+
+    It becomes a snapshot of the volume, which is unchanged: restore it with `reconciler command KEY restoreVolume`.
+    """
+    import asyncio
+
+    from reconciler.engines.host.snapshot_export.importer import import_snapshot
+
+    settings = load(settings_file)
+    restic = settings.snapshots.export.restic
+    if restic is None:
+        raise UsageError("the settings have no `snapshots.export.restic` to import from")
+    place = _location(settings, key, location)
+    asyncio.run(import_snapshot(settings.state / "host" / place, restic, key, index, name))
+    restore = f"reconciler command {key} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
+    click.echo(f"imported; restore it: {restore}")
+
+
+def _location(settings: Settings, key: Key, location: str) -> str:
+    """The location to import to. Raises UsageError if there is none, or several and ``location`` names none."""
+    from reconciler.model.key import Kind
+
+    if key.kind is not Kind.VOLUMESET:
+        raise UsageError(f"{key} is no volume set; only volume sets have snapshots")
+    places = [name for name, bound in settings.locations.items() if bound.engine == "host"]
+    if location not in ("", *places) or not places:
+        raise UsageError(f"locations with the engine host: {', '.join(places) or 'none'}")
+    if not location and len(places) > 1:
+        raise UsageError(f"name one of {', '.join(places)} with --location")
+    return location or places[0]

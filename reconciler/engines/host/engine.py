@@ -41,6 +41,7 @@ from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.snapshot_export.exporter import SnapshotExporter
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volumes.space import reserve_of
@@ -111,6 +112,7 @@ class HostEngine:
         )
         self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
+        self._exporter = SnapshotExporter(root, settings.snapshots.export.restic, clock, self._append_event)
         self._images = ImageGate(clock, self._reload, self._append_event, registry)
         self._working: list[asyncio.Task[None]] = []
         self._open_requested = False
@@ -188,6 +190,7 @@ class HostEngine:
             self._images.run(),
             *self._publisher.work(),
             self._scraper.run(self._metrics_targets),
+            self._exporter.run(),
         )
         self._working = [asyncio.create_task(each) for each in work]
 
@@ -271,7 +274,8 @@ class HostEngine:
         if not self._working:
             return [as_recorded(record) for record in self._records_here()]
         observed = [self._observation(key) for key in sorted(self._controller.workloads)]
-        return [*(each for each in observed if each is not None), *self._volumes.observations()]
+        volumesets = map(self._exporter.with_condition, self._volumes.observations())
+        return [*(each for each in observed if each is not None), *volumesets]
 
     async def perform(self, step: Step) -> Outcome:
         """Set the desired state of ``step``. Raises EngineError."""

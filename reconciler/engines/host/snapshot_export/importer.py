@@ -1,0 +1,89 @@
+"""Brings an exported snapshot back, as a snapshot of a volume that can then be restored."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import sync_directory, write_error
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.snapshot_export.exporter import VOLUME, snapshot_tag, volume_files
+from reconciler.engines.host.snapshot_export.restic import Restic
+from reconciler.engines.host.volumes.backends import Backends
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, read_json
+from reconciler.engines.host.volumes.protocol import BackendName
+from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
+from reconciler.engines.volumes import rejection
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+from reconciler.settings import ResticSettings
+
+
+async def import_snapshot(root: Path, settings: ResticSettings, key: Key, index: int, name: str) -> None:
+    """Add the exported snapshot ``name`` to the volume ``index`` of ``key``; ``root`` is the location's directory.
+
+    A volume that does not exist is recorded without data. Raises EngineError, with nothing changed.
+    """
+    files, restic = volume_files(root, key, index), Restic(settings)
+    target = files.snapshot(name)
+    if target.exists():
+        raise rejection(f"volume {index} of {key} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
+    copy = await restic.find(snapshot_tag(key, index, name))
+    if not copy:
+        raise rejection(
+            f"the repository has no snapshot {name} of volume {index} of {key}; see: restic snapshots --tag reconciler",
+            Reason.SNAPSHOT_NOT_FOUND,
+        )
+    with _staging(files) as staged:
+        await restic.restore(copy, staged)
+        record = _checked(root, staged, name)
+        _check_backend(files, record)
+        if files.read_record() is None and not files.path.is_dir():
+            files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
+        make_directory(target.parent)
+        staged.rename(target)
+        sync_directory(target.parent)
+
+
+@contextmanager
+def _staging(files: VolumeFiles) -> Iterator[Path]:
+    path = files.partial / "import"
+    try:
+        remove(path)
+        make_directory(path)
+        yield path
+    except OSError as error:
+        raise write_error(f"the snapshot cannot be written to {path}", error) from None
+    finally:
+        remove(path)
+
+
+def _checked(root: Path, staged: Path, name: str) -> VolumeRecord:
+    """The record of the volume of an imported snapshot, whose data match their checksum. Raises EngineError."""
+    record, snapshot, data = read_json(staged / VOLUME, VolumeRecord), read_snapshot(staged), snapshot_data(staged)
+    if record is None or snapshot is None or not data.exists():
+        raise _damaged(name, "is not complete")
+    if data.is_file():
+        # restic writes zeros where the image has holes.
+        subprocess.run(["fallocate", "--dig-holes", data], check=False, capture_output=True)
+    if Backends(root, BackendName.DIRECTORY).of(record).digest(data) != snapshot.checksum:
+        raise _damaged(name, "does not match its checksum")
+    return record
+
+
+def _check_backend(files: VolumeFiles, exported: VolumeRecord) -> None:
+    known = files.read_record()
+    backend = known.backend if known is not None else BackendName.DIRECTORY
+    if (known is not None or files.path.is_dir()) and backend != exported.backend:
+        raise rejection(f"the snapshot is of a volume that is stored as {exported.backend}, and this is {backend}")
+
+
+def _damaged(name: str, what: str) -> EngineError:
+    message = f"the exported snapshot {name} {what}: check the repository with `restic check`"
+    return EngineError(message, reason=Reason.SNAPSHOT_DAMAGED, retry=False)
