@@ -1,0 +1,62 @@
+"""A cron workload runs at every location of its GVC: from the manifest to the executions of each engine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.deployment import read_deployment
+from reconciler.engines.execution.executor import Executor
+from reconciler.engines.execution.retry import RetryPolicy
+from reconciler.engines.host.engine import HostEngine
+from reconciler.settings import HostSettings, LocationSettings
+from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
+from tests.engines.host.provisioning.kit import vault
+from tests.support.pipeline import BASE, PLACES, Way
+
+REPORT = """kind: workload
+name: report
+spec:
+  type: cron
+  containers: [{name: main, image: plain}]
+  job: {schedule: "*/5 * * * *"}
+"""
+
+
+async def at_every_location(way: Way) -> dict[str, list[str]]:
+    """Apply the manifests, let ten minutes pass, and end each program after one; the statuses by location."""
+    clock, programs = QuickClock(), {}
+    clock.start()
+    engines = {}
+    for place in PLACES:
+        programs[place] = Programs(clock)
+        context = EngineContext(way.records, place, way.settings, clock, vault({}))
+        engines[place] = HostEngine(context, way.path / place, FakeRuntime(programs[place]))
+        await engines[place].open()
+    executor = Executor(way.records, {**way.engines, **engines}, way.clock, RetryPolicy(), 8, random.Random(1))
+    report, _ = await way.line.execute(way.prepare(), executor, "test", lambda: False)
+    assert report.outcome == "applied"
+    for _ in range(10):
+        await clock.advance(60.0)
+        for each in programs.values():
+            for container in each.places():
+                each.end(container, 0)
+    await clock.advance(1.0)
+    shown = {}
+    for place, engine in engines.items():
+        [seen] = await engine.observe()
+        deployment = read_deployment(seen.state)
+        assert deployment is not None
+        shown[place] = [f"{each.status} {each.start_time}" for each in deployment.status.job_executions]
+        await engine.close()
+    return shown
+
+
+def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
+    locations = {place: LocationSettings("host") for place in PLACES}
+    host = HostSettings(default_user="root")
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations, host=host)
+    expected = ["Success 2026-01-01T00:05:00Z", "Success 2026-01-01T00:10:00Z"]
+    assert asyncio.run(at_every_location(way)) == dict.fromkeys(PLACES, expected)
