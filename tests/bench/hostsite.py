@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from tests.support.git import File
 from tests.support.host_sandbox import HostSite
 from tests.support.sandbox import Running, eventually
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that anything may take."""
 
 SERVER = """
@@ -68,14 +68,31 @@ class BenchSite(HostSite):
         """Arguments of a shell that writes ``mark`` to the pipe and then idles."""
         return ["-c", f"echo {mark} >{self._pipe}; exec sleep 1000000"]
 
+    def writing_time(self) -> list[str]:
+        """Arguments of a shell that writes the time, in seconds since the epoch, to the pipe."""
+        return ["-c", f"date +%s.%N >{self._pipe}"]
+
     def began(self, mark: str) -> float:
         """When ``mark`` arrived (perf_counter). Raises Failed where it never does."""
-        received, deadline = "", time.perf_counter() + PATIENCE
-        while mark not in received.split():
-            if not select.select([self._reading], [], [], max(0.0, deadline - time.perf_counter()))[0]:
-                raise Failed(f"no program ever wrote {mark}:\n{(self.path / 'daemon.log').read_text()[-2000:]}")
-            received += os.read(self._reading, 4096).decode()
+        self._read(lambda received: mark in received, mark)
         return time.perf_counter()
+
+    def drain(self) -> None:
+        """Read what was written so far."""
+        while select.select([self._reading], [], [], 0.0)[0]:
+            os.read(self._reading, 4096)
+
+    def words(self, count: int) -> list[str]:
+        """The next ``count`` words. Raises Failed where they do not come."""
+        return self._read(lambda received: len(received) >= count, f"{count} words")
+
+    def _read(self, complete: Callable[[list[str]], bool], what: str) -> list[str]:
+        received, deadline = "", time.perf_counter() + PATIENCE
+        while not (received.endswith("\n") and complete(received.split())):
+            if not select.select([self._reading], [], [], max(0.0, deadline - time.perf_counter()))[0]:
+                raise Failed(f"no program ever wrote {what}:\n{(self.path / 'daemon.log').read_text()[-2000:]}")
+            received += os.read(self._reading, 4096).decode()
+        return received.split()
 
     def commit(self, files: Mapping[str, File]) -> float:
         """Commit ``files``; when the branch was moved (perf_counter)."""

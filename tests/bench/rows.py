@@ -8,6 +8,7 @@ from statistics import median
 
 from tests.bench import crowd, peers
 from tests.bench.containers import containers
+from tests.bench.cronrows import cron
 from tests.bench.dataplane import dataplane
 from tests.bench.ground import Ground, Site
 from tests.bench.hostrows import host
@@ -179,7 +180,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, large, thousands, members, shared, documents, validate, commands,
-    logs, host, containers, dataplane,
+    logs, host, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

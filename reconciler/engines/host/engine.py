@@ -42,6 +42,7 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.snapshot_export.exporter import SnapshotExporter
+from reconciler.engines.host.spec import Type
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volumes.space import reserve_of
@@ -419,10 +420,11 @@ class HostEngine:
         return find_targets(replicas, self._templates.newest)
 
     def _wanted_templates(self) -> list[ReplicaTemplate]:
-        """The newest template of each workload that is not being deleted."""
-        workloads = self._controller.workloads
+        """The newest template of each workload that can be scaled and is not being deleted."""
+        workloads, newest = self._controller.workloads, self._templates.newest
         running = {key for key, controller in workloads.items() if controller.wanted is not None}
-        return [template for key, template in self._templates.newest.items() if key in running]
+        scaled = ((key, template) for key, template in newest.items() if template.desired.type is not Type.CRON)
+        return [template for key, template in scaled if key in running]
 
 
 def _platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings:
