@@ -23,6 +23,8 @@ LINES = {
     "watch_failed": "A local source, or an engine, cannot be watched and is only polled. Facts: source, message.",
     "location": "A location cannot be observed (a warning), or can again. Facts: location, reachable, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
+    "upkeep": "A warning: the status branch cannot be packed, or the cache not swept; it is tried again later. Facts: "
+    "reason, message.",
     "tasks_abandoned": "An error: tasks did not end in time when their owner closed, and were abandoned. Facts: "
     "owner, tasks (their names).",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it was "

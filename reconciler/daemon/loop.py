@@ -26,6 +26,7 @@ from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
+from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
 from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
@@ -71,7 +72,7 @@ class Daemon:
         self._running: tuple[str, str] | None = None
         self._fetch = BackgroundFetch()
         self._watching: list[asyncio.Task[None]] = []
-        self._settling: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._disk = DiskMonitor(runner, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -108,8 +109,8 @@ class Daemon:
         for task in self._watching:
             task.cancel()
         await self.runner.close()
-        if self._settling is not None:
-            await self._settling
+        if self._upkeep is not None:
+            await self._upkeep
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -140,7 +141,7 @@ class Daemon:
                 with self._contained("drift"):
                     await self._check_drift()
             await self._flush()
-            self._checkpoint()
+            self._start_upkeep()
             with self._contained("retry"):
                 self._next_attempt(began)
         except RecordsError as error:
@@ -270,10 +271,11 @@ class Daemon:
                 if due is not None:
                     self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
-    def _checkpoint(self) -> None:
-        """Checkpoint the records in the background, now that the status is written."""
-        if self.runner.records.needs_checkpoint() and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.checkpoint))
+    def _start_upkeep(self) -> None:
+        """Start what is due of upkeep in the background, now that the status is written."""
+        if self._upkeep is None or self._upkeep.done():
+            due = list(due_upkeep(self.runner))
+            self._upkeep = asyncio.create_task(asyncio.to_thread(run_upkeep, due)) if due else None
 
     def _next_attempt(self, began: float) -> None:
         """Set the timer for the next attempt of a failed step; a newer revision does not wait for it.

@@ -13,6 +13,7 @@ from reconciler.clock import Clock
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import WRITE, Identity
 from reconciler.errors import ReconcilerError, SourceError
+from reconciler.listing import list_paths
 from reconciler.reasons import Reason
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
@@ -22,6 +23,8 @@ from reconciler.times import ago
 
 PATIENCE = 15.0
 """Timeout in seconds for a remote, unless its ``timeout`` is shorter."""
+MOST_LOOSE, MOST_PACKS = 6_700, 50
+"""Objects in files of their own, and packs, from which on git collects by itself (gc.auto, gc.autoPackLimit)."""
 AHEAD = 60.0
 """Seconds that a commit's time may be ahead of this host's clock."""
 
@@ -40,6 +43,7 @@ def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
                 source = open_source(patient, settings.state)
                 yield _revision(source, about, clock)
                 yield from _status(source, address, about, who)
+                yield from _objects(source, about)
         except SourceError as error:
             yield problem(about, _bare(error, each.name), _ADVICE.get(error.reason, "see the message"))
         except ReconcilerError as error:
@@ -99,6 +103,19 @@ def _status(source: Source, address: Address, about: str, who: Identity) -> Iter
             yield problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)
         else:
             yield fine(about, f"{branch} can be pushed")
+
+
+def _objects(source: Source, about: str) -> Iterator[Check]:
+    """A warning if a repository that is not ours needs the garbage collection that only its owner runs."""
+    if source.mirror is not None:
+        return
+    repository = source.repository.commondir
+    # Ids are evenly distributed, so one of the 256 directories is enough; git itself counts in this way.
+    loose = 256 * len(list(list_paths(repository / "objects" / "17", "*")))
+    packs = len(list(list_paths(repository / "objects" / "pack", "*.pack")))
+    if loose > MOST_LOOSE or packs > MOST_PACKS:
+        message = f"{repository} has about {loose:,} objects in files of their own, and {packs} packs"
+        yield warning(about, message, "run `git gc` there, or set receive.autogc if it is pushed to")
 
 
 def _bare(error: ReconcilerError, name: str) -> str:

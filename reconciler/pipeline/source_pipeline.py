@@ -233,7 +233,7 @@ class SourcePipeline:
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.now())
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
-                self.records.documents.sweep()
+                self.records.documents.request_sweep()
         if accepted is not None:
             accepted(prepared.loaded.change_set)
         return run

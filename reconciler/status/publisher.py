@@ -77,6 +77,15 @@ class StatusPublisher:
             return False
         return True
 
+    def needs_packing(self) -> bool:
+        """Whether enough was written since the last ``pack``."""
+        return self._target is not None and self._target.needs_packing()
+
+    def pack(self) -> None:
+        """Pack the objects of the commits since the last one, in any thread. Raises SourceError."""
+        if self._target is not None:
+            self._target.pack()
+
     def _write(self) -> None:
         name = self._source.name
         if self._target is None:

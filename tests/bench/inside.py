@@ -141,6 +141,8 @@ def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]
 def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
     """Every commit that ``make`` adds to the repository but the first, as a daemon follows it."""
 
+    from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
+
     async def follow() -> list[Followed]:
         runner = opened(settings)
         repository = runner.lines["main"].source.settings.url
@@ -156,8 +158,8 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
             began = time.perf_counter()
             assert runner.flush("main", force=True)
             found.append(Followed(run, time.perf_counter() - began, _cpu() - used, ended.steps))
-            if runner.records.needs_checkpoint():  # as the daemon does
-                settling.append(asyncio.create_task(asyncio.to_thread(runner.records.checkpoint)))
+            if due := list(due_upkeep(runner)):  # as the daemon does
+                settling.append(asyncio.create_task(asyncio.to_thread(run_upkeep, due)))
         await asyncio.gather(*settling)
         return found
 

@@ -327,6 +327,17 @@ def test_signatures_are_checked_and_who_may_change_whom_they_trust(desk: Desk, t
     assert f"every user of this host may change {keys.signers}" in reported(desk, "source main", "problem")
 
 
+def test_a_repository_that_is_never_packed_is_a_warning(desk: Desk) -> None:
+    assert reported(desk, "source main", "warning") == ""
+    seventeenth = desk.repo.path / "objects" / "17"
+    seventeenth.mkdir(exist_ok=True)
+    for number in range(27):
+        (seventeenth / f"{number:038x}").touch()
+    found = reported(desk, "source main", "warning")
+    assert "objects in files of their own" in found
+    assert "run `git gc` there" in found
+
+
 def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> None:
     soon = int(time.time()) + 10_800
     keys = Keys(tmp_path / "keys")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from reconciler.decode import fingerprint
 from reconciler.engines.protocol import Outcome
@@ -17,7 +18,9 @@ from reconciler.errors import EngineError
 from reconciler.model.record import Failure
 from reconciler.pipeline import source_pipeline
 from reconciler.pipeline.runner import Runner
+from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
 from reconciler.planning.plan import Step
+from reconciler.status.branch import branch
 from tests.support.pipeline import BASE, Way
 
 GOOD = {"shop/gvc.yaml": BASE, "shop/i.yaml": "kind: identity\nname: good\n"}
@@ -80,7 +83,42 @@ def test_unused_documents_leave_the_cache(tmp_path: Path, monkeypatch: pytest.Mo
         way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
         way.applied()
         blobs.append(way.repo.git("rev-parse", f"{way.branch}:shop/i.yaml"))
+        if way.records.documents.needs_sweep():
+            way.records.documents.sweep()
     assert way.records.documents.get_many(blobs).keys() == set(blobs[3:])
+
+
+def test_status_branches_are_packed_when_that_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch, "EVERY", 2)
+    way = Way(tmp_path, GOOD)
+    runner = Runner(way.settings, way.records, way.clock)
+
+    def write(number: int) -> None:
+        way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
+        asyncio.run(runner.run("main", "test"))
+        assert runner.flush("main", force=True)
+
+    def packs() -> int:
+        return len(list((way.repo.path / "objects" / "pack").glob("*.pack")))
+
+    write(1)
+    assert list(due_upkeep(runner)) == []
+    write(2)
+    run_upkeep(due_upkeep(runner))
+    assert packs() == 1
+    assert list(due_upkeep(runner)) == []
+    write(3)
+    write(4)
+    objects = way.repo.path / "objects"
+    objects.rename(tmp_path / "gone")
+    with capture_logs() as logged:
+        run_upkeep(due_upkeep(runner))
+    assert [(each["event"], each["log_level"]) for each in logged] == [("upkeep", "warning")]
+    (tmp_path / "gone").rename(objects)
+    write(5)
+    write(6)
+    run_upkeep(due_upkeep(runner))
+    assert packs() == 2
 
 
 def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:

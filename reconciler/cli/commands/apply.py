@@ -153,6 +153,8 @@ async def _run_here(
         counts = await _finish_replicas(runner)
         await runner.drift_monitor.check()
         _write_status(runner)
+        if records.documents.needs_sweep():
+            records.documents.sweep()
         return reports, counts
     finally:
         await runner.close()

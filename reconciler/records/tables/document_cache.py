@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.records.database import Database
+from reconciler.records.slices import delete_in_slices
 
 
 class DocumentCache:
@@ -18,6 +19,7 @@ class DocumentCache:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._usable = True
+        self._sweep_due = False
 
     def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
         """The cached bytes of ``oids``; missing ones are omitted."""
@@ -52,8 +54,19 @@ class DocumentCache:
         """Avoids the lookup of 100,000 ids before a first load."""
         return self._db.one("SELECT 1 FROM blobs LIMIT 1") is None
 
+    def request_sweep(self) -> None:
+        """Make a ``sweep`` due."""
+        self._sweep_due = True
+
+    def needs_sweep(self) -> bool:
+        """Whether a ``sweep`` is due."""
+        return self._sweep_due
+
     def sweep(self) -> int:
-        """Drop entries that no desired resource uses; returns their number."""
-        return self._db.write(
-            "DELETE FROM blobs WHERE substr(oid, 1, instr(oid || '#', '#') - 1) NOT IN (SELECT blob FROM desired)"
-        ).rowcount
+        """Drop entries that no desired resource uses; returns their number. From any thread, as a checkpoint."""
+        self._sweep_due = False
+        return delete_in_slices(
+            self._db,
+            "SELECT oid FROM blobs WHERE substr(oid, 1, instr(oid || '#', '#') - 1) NOT IN (SELECT blob FROM desired)",
+            "DELETE FROM blobs WHERE oid = ?",
+        )

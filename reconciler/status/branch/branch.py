@@ -18,6 +18,7 @@ from reconciler.private_files import make_directory
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.status.branch.layout import divide
 from reconciler.status.branch.owner import file_access_of
+from reconciler.status.branch.packing import EVERY, pack_commits, pack_own
 from reconciler.status.branch.trees import Changes, write_tree
 
 HISTORY = 1_000
@@ -38,9 +39,15 @@ class StatusBranch:
     the records still contain their facts.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
-        """Raises SourceError if there is no repository at ``path``, or if ``name`` is no valid branch name."""
+    def __init__(self, path: Path, name: str, *, own: bool = False) -> None:
+        """``own``: the repository is for this branch alone.
+
+        Raises SourceError if there is no repository at ``path``, or if ``name`` is no valid branch name.
+        """
         self.name = name
+        self._own = own
+        self._packing_due = False
+        self._newest = self._packed = ""
         self.ref = f"refs/heads/{name}"
         if not pygit2.reference_is_valid_name(self.ref):
             raise SourceError(f"{name!r} cannot be the name of a branch; change status.branch in the settings")
@@ -82,11 +89,27 @@ class StatusBranch:
             except _GIT_FAULTS as fault:
                 raise self._broken(fault) from None
             if new == tip or self._moved(tip, new):
+                self._newest = new
                 return new
             time.sleep(random.uniform(0, _PAUSE * min(attempt, 4) / 4))
         raise SourceError(
             f"branch {self.name} of {self.gitdir} is moved or locked by others all the time; see its .lock file"
         )
+
+    def needs_packing(self) -> bool:
+        """Whether there are enough new commits for ``pack``."""
+        return self._packing_due
+
+    def pack(self) -> None:
+        """Pack the objects of the new commits, in any thread, also while another one commits. Raises SourceError."""
+        newest, former = self._newest, self._packed
+        # After a failure, all commits are packed next time: the last one packed may no longer exist.
+        self._packing_due, self._packed = False, ""
+        if self._own:
+            pack_own(self.gitdir)
+        else:
+            pack_commits(self.gitdir, newest, former)
+            self._packed = newest
 
     def reset(self, commit: str) -> None:
         """Set the branch to ``commit``, whatever it was before; empty deletes it. Raises SourceError."""
@@ -128,7 +151,9 @@ class StatusBranch:
             return tip
         count = self._count(parent) if parent is not None else 0
         parent_ids = [parent.id] if parent is not None and count < HISTORY else []
-        text = f"{message} [skip ci]\n\n{_TRAILER}: {count + 1 if parent_ids else 1}\n"
+        number = count + 1 if parent_ids else 1
+        self._packing_due |= number % EVERY == 0
+        text = f"{message} [skip ci]\n\n{_TRAILER}: {number}\n"
         who = f"reconciler <reconciler@localhost> {at} +0000"
         parents = "".join(f"parent {parent}\n" for parent in parent_ids)
         commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"

@@ -40,6 +40,14 @@ class Target:
         """The files of the branch as they were last written; None if it does not exist. Raises SourceError."""
         return self._branch.tree()
 
+    def needs_packing(self) -> bool:
+        """Whether there are enough new commits for ``pack``."""
+        return self._branch.needs_packing()
+
+    def pack(self) -> None:
+        """Pack the objects of the new commits, in any thread. Raises SourceError."""
+        self._branch.pack()
+
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit ``changes``, after the directories ``divided`` are divided into buckets. Raises SourceError."""
         self._branch.commit(changes, message, at, divided)
@@ -103,7 +111,7 @@ def open_target(source: Source, state: Path) -> Target:
             f"source {source.name}: status cannot go to {name}, the branch it follows; give another status.branch"
         )
     if settings.read_only or (source.mirror is not None and not settings.status.push):
-        return Target(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name))
+        return Target(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name, own=True))
     if source.mirror is not None:
         return RemoteTarget(StatusBranch(source.mirror.prepare(), name), source.mirror)
     return Target(StatusBranch(source.repository.commondir, name))

@@ -1,0 +1,75 @@
+"""Packs what commits of the status branch leave in a repository: a file for each object otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from reconciler.errors import SourceError
+from reconciler.source.git_command import borrowed_objects, clean_environment
+from reconciler.status.branch.owner import file_access_of, owner_of
+
+EVERY = 200
+"""Commits from one packing to the next; each leaves about seven objects."""
+
+_TIMEOUT = 300.0
+"""Seconds after which a git command is killed."""
+_UNREACHABLE = "1.hour.ago"
+"""How long objects remain that nothing refers to: those of a commit that is being written are younger."""
+
+
+def pack_own(repository: Path) -> None:
+    """Pack a repository that is all ours, and drop the former history of its branch. Raises SourceError."""
+    _git(repository, ["gc", "--quiet", f"--prune={_UNREACHABLE}"], clean_environment() | {"GIT_DIR": str(repository)})
+
+
+def pack_commits(repository: Path, newest: str, former: str) -> None:
+    """Pack the objects of the commits from ``former`` ("": from the first) to ``newest``; all others stay as they are.
+
+    The repository is somebody else's: what nothing refers to is left to the garbage collection of its owner. Raises
+    SourceError.
+    """
+    objects = repository / "objects"
+    with ExitStack() as scratch:
+        with file_access_of(repository):
+            environment = scratch.enter_context(borrowed_objects(objects))
+        wanted = f"{newest}\n^{former}\n" if former else f"{newest}\n"
+        command = ["pack-objects", "--revs", "--quiet", "--non-empty", "--threads=1", str(objects / "pack" / "pack")]
+        name = _git(repository, command, environment, wanted.encode()).strip().decode()
+        if not name:
+            return
+        with file_access_of(repository):
+            index = (objects / "pack" / f"pack-{name}.idx").read_bytes()
+        listed = _git(repository, ["show-index"], environment, index)
+    with file_access_of(repository):
+        for line in listed.decode().splitlines():
+            oid = line.split(" ")[1]
+            with suppress(FileNotFoundError):
+                (objects / oid[:2] / oid[2:]).unlink()
+
+
+def _git(repository: Path, command: list[str], environment: dict[str, str], stdin: bytes = b"") -> bytes:
+    """The output of a git command that runs as the owner of ``repository``."""
+    user, group = owner_of(repository) or (None, None)
+    what = f"git {command[0]} in {repository}"
+    try:
+        answer = subprocess.run(
+            ("git", *command),
+            input=stdin,
+            capture_output=True,
+            cwd=environment["GIT_DIR"],
+            env=environment,
+            timeout=_TIMEOUT,
+            user=user,
+            group=group,
+            extra_groups=None if user is None else (),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"{what} took longer than {_TIMEOUT:.0f} s") from None
+    except OSError as fault:
+        raise SourceError(f"{what} cannot be run: {fault}; is git installed?") from None
+    if answer.returncode:
+        raise SourceError(f"{what} failed: {answer.stderr.decode(errors='replace').strip()[-300:]}")
+    return answer.stdout
