@@ -171,6 +171,8 @@ class HostEngine:
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
         records = self._records_here()
         await self._volumes.open([each for each in records if each.key.kind is Kind.VOLUMESET])
+        # Before any replica is created: what a new one has by then would be removed too.
+        await self._controller.prune()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
                 self._reload_workload(record)
@@ -181,7 +183,6 @@ class HostEngine:
             self._controller.stop_unrecorded(recorded)
             self._images.forget_others(recorded)
             self._templates.forget_others(recorded)
-        await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
         work = (
             self._upkeep.run(),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.layout import VolumeFiles
-from reconciler.engines.host.volumesets.attachments import holder_name
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
 from reconciler.planning.plan import Action
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.support.clock import FakeClock
 
 
 def holder(host: VolumeHost, index: int = 0) -> str:
@@ -58,6 +63,20 @@ def test_the_daemon_finds_again_what_is_attached(tmp_path: Path) -> None:
         assert host.content() == {"file": "x"}
 
     play(tmp_path, story)
+
+
+def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = VolumeStore(tmp_path, "directory", FakeClock())
+        there, gone = VolumeId(SET, 0), VolumeId(SET, 1)
+        for volume, name in ((there, "db-0"), (gone, "db-1")):
+            store.attach(volume, VolumeSpec(10), holder_name(DB, name), Owner())
+        attachments = Attachments(store, lambda _: asyncio.sleep(0), lambda: None)
+        await attachments.open()
+        await attachments.prune({holder_name(DB, "db-0")})
+        assert store.holders() == attachments.attached(SET) == {there: holder_name(DB, "db-0")}
+
+    asyncio.run(story())
 
 
 def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path) -> None:
