@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from reconciler.doctor.check import Check, fine, problem, warning
-from reconciler.doctor.permissions import ENTER, WRITE, Identity
+from reconciler.doctor.permissions import ENTER, WRITE, Identity, unreadable
 from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of, proxy_directory, unused_program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
@@ -34,7 +35,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
         return
     parts = (_runtimes(settings, places, who, proc), _planes(settings, places, who), _memory(who))
     found = [*chain.from_iterable(parts), *_ports(settings, proc), *_limits(pid, proc)]
-    found += _metrics(settings, pid, proc)
+    found += [*_metrics(settings, pid, proc), *_exports(settings, who)]
     yield from found
     if not found:
         yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here{_served(settings, places)}")
@@ -93,6 +94,17 @@ def _memory(who: Identity) -> Iterator[Check]:
     if not (MEMORY.is_dir() and who.may(MEMORY, WRITE | ENTER)):
         message = f"{who.name} may not write to {MEMORY}: files of mounted secrets lie on disk"
         yield warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
+
+
+def _exports(settings: Settings, who: Identity) -> Iterator[Check]:
+    """Check restic and the file of its password, if snapshots are exported."""
+    restic = settings.snapshots.export.restic
+    if restic is None:
+        return
+    if shutil.which("restic") is None:
+        yield problem(ABOUT, "restic is not installed, so no snapshot is exported", "apt-get install restic")
+    if (missing := unreadable(restic.password_file, ABOUT, who)) is not None:
+        yield missing
 
 
 def _ports(settings: Settings, proc: Path) -> Iterator[Check]:

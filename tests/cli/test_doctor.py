@@ -127,6 +127,22 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
     assert f"the ports {port} to {port} for endpoints are among those for replicas -> set host.firstServ" in warnings
 
 
+def test_doctor_names_what_the_export_of_snapshots_lacks(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted(desk)
+    password = tmp_path / "restic-password"
+    export = {"restic": {"repository": "sftp:nas:/volumes", "passwordFile": str(password)}}
+    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | {"snapshots": {"export": export}}))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = reported(desk, "host engine", "problem")
+    assert "restic is not installed, so no snapshot is exported -> apt-get install restic" in found
+    assert str(password) in found
+    (tmp_path / "restic").touch(0o755)
+    password.write_text("secret")
+    assert "restic" not in reported(desk, "host engine", "problem")
+
+
 def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
