@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from reconciler.records.store import FILE, Records
+from reconciler.records.tables.commands import NewCommand
 from tests.support.desk import DB
 from tests.support.host_sandbox import host_site
 from tests.support.sandbox import GVC, Site, eventually
@@ -70,3 +79,39 @@ def test_an_execution_on_demand_gets_its_variables_and_no_list_shows_them(tmp_pa
         eventually(lambda: execution() == "Success", "the execution ends well and is recorded")
         shown = [site.run(*words).stdout for words in (("command", job), ("events", job), ("describe", job))]
         assert "hunter2" not in "".join([*shown, (tmp_path / "daemon.log").read_text()])
+
+
+@pytest.mark.parametrize(("commands", "kills"), [(3, 2), pytest.param(20, 12, marks=pytest.mark.slow)])
+def test_each_command_starts_one_execution_however_often_the_daemon_is_killed(
+    tmp_path: Path, commands: int, kills: int
+) -> None:
+    job, log, chance = "workload/shop/job", tmp_path / "log", random.Random(7)
+    body: dict[str, Any] = copy.deepcopy(CRON)
+    body["spec"]["containers"][0]["args"] = ["-c", f"echo done >> {log}"]
+    with host_site(tmp_path, {"shop/job.yaml": json.dumps(body)}) as site:
+        with site.daemon():
+            eventually(lambda: f"{job}@here" in site.recorded(), "the workload is applied")
+        with closing(Records.open(site.state / FILE)) as records:
+            for _ in range(commands):
+                records.commands.add(NewCommand(job, "here", "runCronWorkload", {"location": "here"}, "ann"))
+
+        def done() -> bool:
+            with site.records() as found:
+                ended = not found.commands.open()
+            return ended and len(lines()) >= commands
+
+        def lines() -> list[str]:
+            return log.read_text().splitlines() if log.exists() else []
+
+        for _ in range(kills):
+            with site.daemon() as daemon:
+                deadline = time.monotonic() + chance.random() * 0.3
+                while time.monotonic() < deadline and not done():
+                    time.sleep(0.001)
+                daemon.kill()
+        with site.daemon():
+            eventually(done, "all commands are performed")
+        listed = json.loads(site.run("command", job, "-o", "json").stdout)["items"]
+        assert [each["lifecycleStage"] for each in listed] == ["completed"] * commands
+        assert len({each["status"]["messages"][0] for each in listed}) == commands
+        assert len(lines()) == commands
