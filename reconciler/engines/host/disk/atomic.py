@@ -37,7 +37,10 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
 
 
 def write_durable(path: Path, content: bytes) -> None:
-    """Replace the content of our ``path`` so that it survives a power cut, or change nothing. Raises OSError."""
+    """Replace the content of our ``path`` so that it survives a power cut, or change nothing. Raises OSError.
+
+    On a full disk it is overwritten as ``write_atomic`` does, so that deletes can be recorded.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -45,10 +48,11 @@ def write_durable(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise
+        if error.errno not in FULL or not _overwrite(path, content):
+            raise
     sync_directory(path.parent)
 
 

@@ -10,9 +10,16 @@ import msgspec
 from reconciler.engines.host.disk.atomic import sync_directory, write_durable
 from reconciler.engines.host.disk.directories import file_name, remove_empty
 from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import Backend, DeletedVolume, StoredSnapshot
-from reconciler.engines.host.volumes.snapshots import read_snapshot, remove_staged, snapshot_data, write_snapshot
+from reconciler.engines.host.volumes.snapshots import (
+    delete_folder,
+    read_snapshot,
+    remove_staged,
+    snapshot_data,
+    write_snapshot,
+)
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
@@ -67,9 +74,16 @@ class FinalSnapshots:
     def delete(self, backend: Backend, volume: DeletedVolume) -> None:
         """Delete a final snapshot. Raises OSError."""
         path = self._path(volume)
-        (path / "snapshot.json").unlink(missing_ok=True)
-        remove_staged(backend, path)
+        delete_folder(backend, path)
         remove_empty(path.parent, self._root)
+
+    def sweep(self, backends: Backends) -> None:
+        """Remove what interrupted deletes left. Raises OSError and EngineError."""
+        for path in list_paths(self._root, "*/*/*"):
+            record = read_json(path / _VOLUME, VolumeRecord)
+            if record is not None and read_snapshot(path) is None:
+                remove_staged(backends.of(record), path)
+                remove_empty(path.parent, self._root)
 
     def _path(self, volume: DeletedVolume) -> Path:
         return self._root / file_name(volume.volumeset.gvc) / file_name(volume.volumeset.name) / file_name(volume.name)

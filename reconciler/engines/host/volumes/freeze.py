@@ -17,8 +17,9 @@ LIMIT = 1.0
 """Seconds for which programs may be unable to write."""
 
 _SCRIPT = """
-fsfreeze --freeze "$0" || exit 1
-echo
+trap '' PIPE
+fsfreeze --freeze "$0" 2>/dev/null || { sleep 0.2; fsfreeze --freeze "$0" || exit 1; }
+echo 2>/dev/null
 timeout "$1" cat >/dev/null
 ended=$?
 fsfreeze --unfreeze "$0"
@@ -26,8 +27,8 @@ exit $ended
 """
 """It thaws when its input ends, which the end of the daemon causes too, and after the limit whatever happens.
 
-It inherits the open directory: the path could become one of the host, and a file system that is frozen must not be
-unmounted, or it never thaws.
+The second attempt to freeze is for the freeze of a killed daemon, which ends in a moment. The directory is open: its
+path could become one of the host, and a file system that is frozen must not be unmounted, or it never thaws.
 """
 
 

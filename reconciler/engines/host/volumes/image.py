@@ -91,7 +91,7 @@ class ImageBackend:
         """Unmount the image. Raises EngineError if anything uses it."""
         busy = False
         try:
-            if _is_ours(files):
+            if kernel.is_loop_of(kernel.mounted_device(files.path), files.image):
                 kernel.thaw(files.path)  # a frozen one would never end
                 kernel.unmount(files.path)
         except OSError as error:
@@ -110,14 +110,13 @@ class ImageBackend:
 
     def is_attached(self, files: VolumeFiles) -> bool:
         """Whether the image is mounted. Raises EngineError if something else is mounted there."""
-        if not kernel.is_mounted(files.path):
-            return False
-        if not _is_ours(files):
+        device = kernel.mounted_device(files.path)
+        if device and not kernel.is_loop_of(device, files.image):
             raise EngineError(
                 f"something other than {files.image} is mounted at {files}: unmount it",
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
-        return True
+        return device != 0
 
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether the image has a loop device."""
@@ -132,7 +131,7 @@ class ImageBackend:
         if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
             return _ext4_room(files.image, size) == 0
         _extend(files.image, size)
-        kernel.update_loop_size(files.image)
+        kernel.update_loop_size(kernel.mounted_device(files.path))
         if self._form == "xfs":
             kernel.grow_xfs(files.path, size)
         elif blocks := _ext4_room(files.image, size):
@@ -145,7 +144,7 @@ class ImageBackend:
         if self.is_attached(files):
             run_program("sync", "-f", "--", files.path)
             _sync(files.image)
-            with freeze.frozen(files.path, _device(files), freeze.LIMIT) as deadline:
+            with freeze.frozen(files.path, kernel.mounted_device(files.path), freeze.LIMIT) as deadline:
                 copy_image(files.image, target, deadline)
         else:
             copy_image(files.image, target)
@@ -231,19 +230,6 @@ class ImageBackend:
             run_program("e2undo", "-f", files.undo, files.image)
             _sync(files.image)
             files.undo.unlink()
-
-
-def _device(files: VolumeFiles) -> int:
-    """The number of the loop device of an image; 0 if it has none."""
-    name = kernel.find_loop(files.image)
-    return os.stat(name).st_rdev if name is not None else 0
-
-
-def _is_ours(files: VolumeFiles) -> bool:
-    """Whether the top mount at the path of a volume, if any, is that of its image."""
-    with suppress(FileNotFoundError):
-        return _device(files) == files.path.stat().st_dev
-    return False
 
 
 def _bytes(record: VolumeRecord) -> int:

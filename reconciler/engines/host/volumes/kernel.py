@@ -21,6 +21,7 @@ _AUTOCLEAR = 4
 _CLONE, _THAW, _TRIM = 0x40049409, 0xC0045878, 0xC0185879
 _EXT4_RESIZE, _XFS_GEOMETRY, _XFS_GROW = 0x40086610, 0x80705864, 0x4010586E
 _LOOPS = Path("/sys/block")
+_DEVICES = Path("/sys/dev/block")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _ATTEMPTS = 100
 SYS_RESOURCE = 24
@@ -35,13 +36,28 @@ def has_capability(number: int) -> bool:
 
 def mount_ids(pid: str) -> dict[str, str]:
     """Mount points to the ids of their top mounts, as the process ``pid`` has them. Raises OSError."""
-    lines = (line.split(" ", 5) for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
-    return {_unescaped(line[4]): line[0] for line in lines}
+    return {point: line[0] for point, line in _mounts(pid)}
 
 
-def is_mounted(path: Path) -> bool:
-    """Whether something is mounted at ``path``. Raises OSError."""
-    return os.path.realpath(path.parent) + f"/{path.name}" in mount_ids("self")
+def mounted_device(path: Path) -> int:
+    """The number of the device that is mounted at ``path``; 0 if none is. Raises OSError."""
+    try:
+        found, above = os.lstat(path).st_dev, os.lstat(path.parent).st_dev
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        # A file system that failed answers nothing, but the kernel has it mounted.
+        point = f"{os.path.realpath(path.parent)}/{path.name}"
+        numbers = [line[2].split(":") for each, line in _mounts("self") if each == point]
+        return os.makedev(*map(int, numbers[-1])) if numbers else 0
+    return found if found != above else 0
+
+
+def _mounts(pid: str) -> Iterator[tuple[str, list[str]]]:
+    """Mount points and the words of their lines, the top mount of each last."""
+    for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
+        words = line.split(" ", 5)
+        yield _unescaped(words[4]), words
 
 
 def mount(device: str, path: Path, file_system: str, options: str) -> None:
@@ -93,18 +109,26 @@ def _configure(device: int, file: int, image: Path) -> bool:
 def find_loop(image: Path) -> str | None:
     """The loop device of ``image``; None if it has none: then nothing in any mount namespace has it mounted."""
     path = os.path.realpath(image)
-    for name in os.listdir(_LOOPS):
-        with suppress(OSError):
-            if (_LOOPS / name / "loop" / "backing_file").read_text().rstrip("\n") == path:
-                return f"/dev/{name}"
-    return None
+    names = (name for name in os.listdir(_LOOPS) if name.startswith("loop"))
+    return next((f"/dev/{name}" for name in names if _backing_file(_LOOPS / name) == path), None)
 
 
-def update_loop_size(image: Path) -> None:
-    """Give the loop device of ``image``, if there is one, the size of the file. Raises OSError."""
-    if (name := find_loop(image)) is not None:
-        with _opened(Path(name), os.O_RDWR) as device:
-            fcntl.ioctl(device, _LOOP_CAPACITY, 0)
+def is_loop_of(device: int, image: Path) -> bool:
+    """Whether the device with the number ``device`` is a loop device of ``image``."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    return _backing_file(_DEVICES / number) == os.path.realpath(image)
+
+
+def update_loop_size(device: int) -> None:
+    """Give a loop device the size of its file. Raises OSError."""
+    with _opened(Path(f"/dev/loop{os.minor(device)}"), os.O_RDWR) as opened:
+        fcntl.ioctl(opened, _LOOP_CAPACITY, 0)
+
+
+def _backing_file(device: Path) -> str:
+    with suppress(OSError):
+        return (device / "loop" / "backing_file").read_text().rstrip("\n")
+    return ""
 
 
 def grow_ext4(path: Path, blocks: int) -> None:

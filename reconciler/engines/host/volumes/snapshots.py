@@ -61,12 +61,16 @@ def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> Store
 
 
 def delete(backend: Backend, files: VolumeFiles, name: str) -> None:
-    """Delete a snapshot. Raises EngineError if there is none, and OSError."""
-    folder = files.snapshot(name)
+    """Delete a snapshot; a full disk does not prevent it. Raises EngineError if there is none, and OSError."""
     find(files, name)
-    with staging(backend, files, "deleted") as staged:
-        # An empty directory is replaced; afterwards no half of the snapshot has its name.
-        folder.rename(staged)
+    delete_folder(backend, files.snapshot(name))
+
+
+def delete_folder(backend: Backend, folder: Path) -> None:
+    """Delete the snapshot in ``folder``. Raises OSError."""
+    # Without its record it is none, whatever the rest takes.
+    (folder / _RECORD).unlink(missing_ok=True)
+    remove_staged(backend, folder)
 
 
 def find(files: VolumeFiles, name: str) -> StoredSnapshot:

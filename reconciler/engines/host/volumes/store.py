@@ -61,6 +61,7 @@ class VolumeStore:
             except EngineError as error:
                 reports.append(str(error))
         with _failures(f"{self._root} cannot be repaired"):
+            self._final.sweep(self._backends)
             sweep(self._root, self._backends)
         return tuple(reports)
 

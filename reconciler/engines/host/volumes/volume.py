@@ -80,9 +80,14 @@ class Volume:
             raise EngineError(
                 f"{self.id} is attached to {former}: it is free when that has ended", reason=Reason.VOLUME_IN_USE
             )
-        if not former:
+        if former:
+            return False
+        try:
             self.files.write_lock(holder)
-        return not former
+        except OSError:
+            remove_empty(self.files.folder, self._top)
+            raise
+        return True
 
     def check_detached(self) -> None:
         """Raise EngineError VolumeInUse if the volume is attached."""
@@ -166,6 +171,9 @@ class Volume:
             if part.is_dir():
                 snapshots.remove_staged(backend, part)
             backend.remove(part)
+        for folder in list_paths(self.files.folder, "snapshots/*"):
+            if snapshots.read_snapshot(folder) is None:
+                snapshots.remove_staged(backend, folder)
         if not self.holder:
             self.files.remove_lock()  # of a former boot
         reports = backend.recover(self.files, record, locked=bool(self.holder))

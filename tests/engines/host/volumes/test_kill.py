@@ -14,7 +14,7 @@ import pytest
 from tests.engines.host.volumes.kit import ALL, ONE, SET, VOLUME, Disk
 
 NEVER = 1 << 30
-STEP = 90
+STEP = 170
 """System calls from one kill to the next, in the short form."""
 
 

@@ -1,0 +1,86 @@
+"""A disk that is full, or has only its reserve left: volumes stay as they are, and deletes make room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumes.space import Reserve
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, SET, VOLUME, Disk, refused
+from tests.support.programs import fill, small_disk
+
+OTHER_VOLUME = VolumeId(SET, 1)
+FULL = (Reason.DISK_FULL, Reason.HOST_DISK_LOW)
+
+
+@pytest.fixture(params=ALL[:2])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    """A store on a disk of its own; its volume has a snapshot ``first``."""
+    with small_disk(tmp_path / "disk", "size=24m") as place, Disk(place / "root", request.param) as disk:
+        disk.fill(a="1" * 100_000)
+        disk.snapshot("first")
+        disk.fill(a="2")
+        yield disk
+        assert disk.leftovers() == []
+
+
+def refused_when_full(disk: Disk, act: Callable[[], object]) -> None:
+    """Perform ``act`` on the full disk: it is refused, and the store is as before."""
+    filler = fill(disk.root.parent)
+    before = disk.tree()
+    with pytest.raises(EngineError) as caught:
+        act()
+    assert caught.value.reason in FULL, caught.value
+    assert caught.value.retry
+    assert disk.tree() == before
+    filler.unlink()
+
+
+def test_a_full_disk_leaves_volumes_as_they_are(disk: Disk) -> None:
+    refused_when_full(disk, lambda: disk.snapshot("second"))
+    refused_when_full(disk, lambda: disk.attach(volume=OTHER_VOLUME))
+    refused_when_full(disk, lambda: disk.store.restore(VOLUME, "first", "before"))
+    assert disk.content() == {"a": "2"}
+    disk.store.restore(VOLUME, "first", "before")
+    assert disk.content() == {"a": "1" * 100_000}
+    assert disk.names() == ["before", "first"]
+
+
+def test_deletes_make_room_on_a_full_disk(disk: Disk) -> None:
+    fill(disk.root.parent)
+    disk.store.delete_snapshot(VOLUME, "first")
+    fill(disk.root.parent)
+    disk.store.clear(VOLUME)
+    assert (disk.names(), disk.volume.state) == ([], "deleted")
+    fill(disk.root.parent)
+    disk.store.drop(SET, keep_final_snapshot=True)
+    assert disk.tree() == []
+
+
+@pytest.mark.parametrize("setting", IMAGES[:1])
+def test_the_reserve_is_left_free_and_the_message_names_what_makes_room(tmp_path: Path, setting: str) -> None:
+    with Disk(tmp_path / "root", setting) as disk:
+        disk.fill(a="1")
+        disk.snapshot("nightly")
+        former = VolumeId(Key.parse("volumeset/shop/former"), 0)
+        disk.attach(volume=former)
+        disk.store.detach(former, ONE)
+        disk.store.drop(former.volumeset, keep_final_snapshot=True)
+        disk.reserve = Reserve(100, 0)
+        disk.reopen()
+        for act in (lambda: disk.snapshot("second"), lambda: disk.store.grow(VOLUME, disk.capacity * 2)):
+            with pytest.raises(EngineError) as caught:
+                act()
+            refused(
+                caught, Reason.HOST_DISK_LOW, "GiB are reserved", "MiB",
+                "deleting the snapshot nightly of volume 0 of volumeset/shop/data frees up to",
+                "deleting the final snapshot 0-", "of volumeset/shop/former",
+            )  # fmt: skip
+        assert (disk.names(), disk.volume.capacity) == (["nightly"], disk.capacity)
+        assert disk.content() == {"a": "1"}
