@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from reconciler.clock import Clock, Timers
+from tests.engines.host.fake import QuickClock
 from tests.support.clock import FakeClock
 
 
@@ -74,3 +76,20 @@ def test_a_stopped_clock_calls_no_timer() -> None:
         return called
 
     assert asyncio.run(story()) == [1.0, 2.0]
+
+
+def test_no_time_passes_while_a_thread_works() -> None:
+    async def story() -> float:
+        clock, gate = QuickClock(), threading.Event()
+        await clock.advance(1)
+
+        async def work() -> float:
+            await asyncio.to_thread(gate.wait)
+            return clock.monotonic()
+
+        working = asyncio.create_task(work())
+        asyncio.get_running_loop().call_later(0.02, gate.set)
+        await clock.advance(60)
+        return await working
+
+    assert asyncio.run(story()) == 1

@@ -9,7 +9,9 @@ import asyncio
 import math
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,15 +39,41 @@ from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
 from tests.support.clock import FakeClock
 
 
+class CountedThreads(ThreadPoolExecutor):
+    """The threads of an event loop; ``working`` counts the calls that it awaits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.working = 0
+        self._loop = loop
+        loop.set_default_executor(self)
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        """As Executor.submit."""
+        future = super().submit(call, *args, **more)
+        self.working += 1
+        # After the callback of the loop, which gets the result first.
+        self._loop.call_soon(future.add_done_callback, lambda _: self._loop.call_soon_threadsafe(self._end))
+        return future
+
+    def _end(self) -> None:
+        self.working -= 1
+
+
 class QuickClock(FakeClock):
-    """A fake clock that advances when, and only when, no task is ready to run."""
+    """A fake clock that advances when, and only when, no task is ready to run, and no thread works for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: CountedThreads | None = None
 
     async def run_until_idle(self) -> None:
         """Run all that is ready; more than a million turns mean an endless loop."""
         loop = asyncio.get_running_loop()
+        self._threads = self._threads or CountedThreads(loop)
         for _ in range(1_000_000):
-            await asyncio.sleep(0)
-            if not loop._ready:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.001 if self._threads.working else 0)
+            if not loop._ready and not self._threads.working:  # type: ignore[attr-defined]
                 return
         raise AssertionError("no rest")
 

@@ -57,13 +57,13 @@ class Fleet:
         """Let time pass until there are ``count`` replicas of ``version`` and no others, all of them ready."""
         for _ in range(2000):
             replicas, ready = self._host.replicas(), self._host.engine.endpoints.get(KEY)
-            if [each.version for each in ready] == [version] * count and len(replicas) == count:
-                return
             for name in self.servers.keys() - {each.name for each in replicas}:
                 self.servers.pop(name).stop()
             for each in replicas:
                 if each.name not in self.servers:
                     self.servers[each.name] = await self._make(each.name).start(each.ports[PORT])
+            if [each.version for each in ready] == [version] * count and len(replicas) == count:
+                return
             await self._host.time.advance(1.0)
             await asyncio.sleep(0.005)
         raise AssertionError(f"never {count} ready replicas: {self._host.engine.endpoints.get(KEY)}")
