@@ -23,6 +23,7 @@ from tests.bench.ground import Ground
 from tests.bench.hostsite import used
 from tests.bench.measure import Failed, percentile, run
 from tests.bench.table import Row
+from tests.engines.host.dataplane import test_builtin as builtin
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, end, play
 from tests.engines.host.dataplane.kit import PORT, until
 from tests.engines.host.dataplane.load.test_from_zero import release
@@ -32,6 +33,8 @@ LEAST_RATE = 10_000
 WORKLOADS = 1_900
 """As many as the ports of the default settings suffice for, and a few left."""
 WAITING = 1_000
+Released = tuple[list[int], float]
+"""The statuses of requests that waited, and the seconds from readiness to the last answer."""
 ROUNDS = 3
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin"
 ORIGIN = """global
@@ -49,11 +52,12 @@ frontend origin
 
 def dataplane(ground: Ground) -> Iterator[Row]:
     """What the data plane adds to a request, how many it takes, and what many workloads cost."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
+    yield from _builtin_from_zero(ground)
     for name in ("haproxy", "wrk", "h2load"):
         if shutil.which(name, path=SBIN) is None:
             raise Failed(f"{name} is not installed; `tests/setup-debian.sh bench` installs what is missing")
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
     path = ground.scratch / "dataplane"
     path.mkdir()
     rows: list[Row] = []
@@ -119,11 +123,27 @@ def _measure(ground: Ground, targets: dict[str, str]) -> dict[str, tuple[float, 
 
 
 async def _from_zero(_: Ground, plane: Plane) -> list[Row]:
-    statuses, seconds = await release(plane, WAITING)
+    return [_from_readiness(await release(plane, WAITING), "HAProxy")]
+
+
+def _builtin_from_zero(ground: Ground) -> Iterator[Row]:
+    found: list[Released] = []
+
+    async def story(plane: builtin.Plane) -> None:
+        found.append(await release(plane, WAITING))
+
+    for number in range(ROUNDS):
+        path = ground.scratch / f"builtin-{number}"
+        builtin.play(lambda path=path: builtin.Plane(path, HoldSettings(requests=WAITING)), story)  # type: ignore[misc]
+    yield _from_readiness(sorted(found, key=lambda each: each[1])[ROUNDS // 2], "builtin")
+
+
+def _from_readiness(released: Released, where: str) -> Row:
+    statuses, seconds = released
     if statuses != [200] * WAITING:
         raise Failed(f"{WAITING - statuses.count(200)} of {WAITING} requests that waited were refused")
     note = "client, daemon and replica are one process; 5 ms of service time"
-    return [Row(f"{WAITING:,} requests wait: from readiness to the last answer", seconds, 0.3, note=note)]
+    return Row(f"{WAITING:,} requests wait at {where}: readiness to last answer", seconds, 0.3, note=note)
 
 
 async def _with_many(ground: Ground, plane: Plane) -> list[Row]:
