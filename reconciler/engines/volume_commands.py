@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines import volumes
 from reconciler.engines.command_spec import read_spec
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import Snapshot, VolumeSetState, rejection
 from reconciler.model.suggest import closest
 
 
@@ -72,6 +73,23 @@ def parse_volume_command(name: str, spec: Mapping[str, Any]) -> VolumeCommand:
     if isinstance(ask, CreateVolumeSnapshot):
         _check_snapshot(ask)
     return ask
+
+
+def apply_command(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
+    """``state`` after ``ask``; ``capacity`` is that of the volume set, in GB. Raises EngineError if impossible."""
+    index = ask.volume_index
+    match ask:
+        case ExpandVolume(new_storage_capacity=size):
+            return volumes.on_volume(state, index, lambda volume: volumes.expand(volume, size))
+        case DeleteVolume():
+            return volumes.on_volume(state, index, lambda volume: volumes.clear(volume, capacity))
+        case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
+            snapshot = Snapshot(name, at, 0, expires, tags)
+            return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, snapshot))
+        case DeleteVolumeSnapshot(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
+        case RestoreVolume(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
 
 
 def _check_snapshot(ask: CreateVolumeSnapshot) -> None:

@@ -48,11 +48,13 @@ from reconciler.engines.host.status import StatusContext, ending_message, with_m
 from reconciler.engines.host.volumes.space import reserve_of
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run, parse_run
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volume_commands import parse_volume_command
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
@@ -94,6 +96,7 @@ class HostEngine:
         self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))
         files = Files(root, site.secrets, settings.scheme)
         self._volumes = self._make_volumes()
+        self._volume_commands = VolumeCommands(root, self._volumes, clock)
         self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates, self._volumes)
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
@@ -289,16 +292,19 @@ class HostEngine:
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
-        """Start an execution on demand, ``runCronWorkload``; returns it. Raises EngineError."""
-        if key.kind is Kind.WORKLOAD:
-            return await self._run(key, parse_run(name, spec), command_id)
-        raise rejection(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
-
-    async def _run(self, key: Key, ask: RunCronWorkload, command_id: str) -> dict[str, Any]:
+        """Start an execution on demand, or change a volume; returns it. Raises EngineError."""
+        if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
+            raise rejection(f"a {key.kind} takes no commands")
+        ask = parse_run(name, spec) if key.kind is Kind.WORKLOAD else parse_volume_command(name, spec)
+        if ask.location != self._context.location:
+            raise rejection(f"the command is for {ask.location or 'no location'}; this is {self._context.location}")
         await self.open()
+        if isinstance(ask, RunCronWorkload):
+            return self._run(key, ask, command_id)
+        return await self._volume_commands.perform(key, ask, command_id)
+
+    def _run(self, key: Key, ask: RunCronWorkload, command_id: str) -> dict[str, Any]:
         here, record = self._context.location, self._claims.record(key)
-        if ask.location != here:
-            raise rejection(f"the command is for {ask.location or 'no location'}; this is {here}")
         limit = check_run(key, read_specification(record.body), ask) if record is not None else 0
         controller = self._controller.workloads.get(key)
         if controller is None or controller.wanted is None or controller.executions is None:

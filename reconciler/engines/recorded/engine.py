@@ -8,23 +8,14 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines import volumes
 from reconciler.engines.deployment import DeploymentTarget, add_execution, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
 from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volume_commands import (
-    CreateVolumeSnapshot,
-    DeleteVolume,
-    DeleteVolumeSnapshot,
-    ExpandVolume,
-    RestoreVolume,
-    VolumeCommand,
-    parse_volume_command,
-)
-from reconciler.engines.volumes import Snapshot, VolumeSetState, read_volumes, rejection
+from reconciler.engines.volume_commands import apply_command, parse_volume_command
+from reconciler.engines.volumes import VolumeSetState, read_volumes, rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
@@ -152,7 +143,7 @@ class RecordedEngine:
         record = self._target_record(key, ask.location)
         state = read_volumes(record.state) or VolumeSetState(self._location)
         capacity = read_capacity(record.body)
-        state = _on_volumes(state, ask, capacity, iso(self._clock.now()))
+        state = apply_command(state, ask, capacity, iso(self._clock.now()))
         self._write(record, _encode(state))
         return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)
 
@@ -167,23 +158,6 @@ class RecordedEngine:
     def _write(self, record: Record, state: bytes) -> None:
         self._records.applied.update_seen(record.key, record.location, record.health, state)
         self._records.status_queue.add_many(record.source, [record.key])
-
-
-def _on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
-    """``state`` after ``ask``; ``capacity`` is that of the volume set, in GB. Raises EngineError if impossible."""
-    index = ask.volume_index
-    match ask:
-        case ExpandVolume(new_storage_capacity=size):
-            return volumes.on_volume(state, index, lambda volume: volumes.expand(volume, size))
-        case DeleteVolume():
-            return volumes.on_volume(state, index, lambda volume: volumes.clear(volume, capacity))
-        case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
-            snapshot = Snapshot(name, at, 0, expires, tags)
-            return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, snapshot))
-        case DeleteVolumeSnapshot(snapshot_name=name):
-            return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
-        case RestoreVolume(snapshot_name=name):
-            return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
 
 
 def _as_recorded(record: Record) -> Observation:

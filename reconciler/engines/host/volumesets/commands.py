@@ -1,0 +1,172 @@
+"""The commands on volumes: one at a time for each volume, and each once, also after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.decisions.volumes import compact
+from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
+from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.volume_commands import (
+    CreateVolumeSnapshot,
+    DeleteVolume,
+    DeleteVolumeSnapshot,
+    ExpandVolume,
+    RestoreVolume,
+    VolumeCommand,
+    apply_command,
+)
+from reconciler.engines.volumes import read_volumes, rejection
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+from reconciler.times import iso
+
+PARALLEL = 2
+"""The number of volumes that are changed at once: others need threads too."""
+
+
+class LastCommand(msgspec.Struct, frozen=True):
+    """The file ``command.json`` beside a volume: the last command that began on it, and whether it is done."""
+
+    id: str
+    started: str
+    done: bool = False
+
+
+class VolumeCommands:
+    """Performs commands on the volumes below ``root``, the directory of a location."""
+
+    def __init__(self, root: Path, sets: VolumeSets, clock: Clock) -> None:
+        self._root = root
+        self._sets = sets
+        self._store = sets.store
+        self._clock = clock
+        self._locks: defaultdict[VolumeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._slots = asyncio.Semaphore(PARALLEL)
+
+    async def perform(self, key: Key, ask: VolumeCommand, command_id: str) -> dict[str, Any]:
+        """Perform a command; returns the volume. Raises EngineError.
+
+        A command that began before a crash is finished; one that was done is not performed again.
+        """
+        if key not in self._sets.known:
+            raise EngineError(f"there is no {key} at {ask.location}", reason=Reason.NOT_FOUND, retry=False)
+        volume = VolumeId(key, ask.volume_index)
+        async with self._locks[volume], self._slots:
+            await self._sets.refresh(key)
+            last = await self._last(volume)
+            if last is None or not command_id or last.id != command_id:
+                self._check(key, ask)
+                last = LastCommand(command_id, iso(self._clock.now()))
+                await self._record(volume, last)
+            if not last.done:
+                await self._change(volume, ask, last)
+                await self._record(volume, msgspec.structs.replace(last, done=True))
+            await self._sets.refresh(key)
+        state = read_volumes(self._sets.known[key].observation.state)
+        found = next(each for each in state.volumes if each.index == volume.index) if state is not None else None
+        plain: dict[str, Any] = msgspec.to_builtins(found)
+        return plain
+
+    async def expand(self, volume: VolumeId, capacity: float) -> None:
+        """Expand a volume, with its replica stopped only if that is needed. Raises EngineError."""
+        if not await asyncio.to_thread(self._store.grow, volume, capacity):
+            async with self.detached(volume, "is being expanded"):
+                await asyncio.to_thread(self._store.grow, volume, capacity)
+
+    async def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: Mapping[str, str]) -> None:
+        """Take a snapshot, with the replica stopped if the volume cannot be frozen. Raises EngineError."""
+        work = self._store.take_snapshot
+        if self._freezes(volume) or not self._sets.attachments.holder(volume):
+            await asyncio.to_thread(work, volume, name, expires, dict(tags))
+            return
+        async with self.detached(volume, "gets a snapshot"):
+            await asyncio.to_thread(work, volume, name, expires, dict(tags))
+
+    @asynccontextmanager
+    async def exclusive(self, volume: VolumeId) -> AsyncIterator[None]:
+        """Perform no command on a volume meanwhile."""
+        async with self._locks[volume], self._slots:
+            yield
+
+    @asynccontextmanager
+    async def detached(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
+        """Stop the replica that holds a volume; it starts again afterwards. Raises EngineError."""
+        with self._sets.attachments.reserved([volume], purpose):
+            await self._sets.until_detached(volume)
+            yield
+
+    def _check(self, key: Key, ask: VolumeCommand) -> None:
+        """Raise EngineError for a command that is impossible as things are."""
+        known = self._sets.known[key]
+        state = read_volumes(known.observation.state)
+        if state is not None:
+            apply_command(state, ask, float(known.spec.initial_capacity), "")
+        if all(each.index != ask.volume_index for each in known.stored):
+            raise rejection(f"volume {ask.volume_index} of {key} is not created yet", Reason.VOLUME_NOT_FOUND)
+
+    async def _change(self, volume: VolumeId, ask: VolumeCommand, begun: LastCommand) -> None:
+        match ask:
+            case ExpandVolume(new_storage_capacity=capacity):
+                await self.expand(volume, capacity)
+            case DeleteVolume():
+                async with self.detached(volume, "is being deleted"):
+                    await asyncio.to_thread(self._store.clear, volume)
+                    # The replica that starts next writes new data, which a crash must not delete too.
+                    await self._record(volume, msgspec.structs.replace(begun, done=True))
+            case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
+                with _done_before(Reason.SNAPSHOT_EXISTS):
+                    await self.take_snapshot(volume, name, expires, tags)
+            case DeleteVolumeSnapshot(snapshot_name=name):
+                with _done_before(Reason.SNAPSHOT_NOT_FOUND):
+                    await asyncio.to_thread(self._store.delete_snapshot, volume, name)
+            case RestoreVolume(snapshot_name=name):
+                async with self.detached(volume, "is being restored"):
+                    former = f"pre-restore-{compact(begun.started)}"
+                    await asyncio.to_thread(self._store.restore, volume, name, former)
+                    await self._record(volume, msgspec.structs.replace(begun, done=True))
+
+    def _freezes(self, volume: VolumeId) -> bool:
+        known = self._sets.known.get(volume.volumeset)
+        stored = known.stored if known is not None else ()
+        return any(each.index == volume.index and each.freezes for each in stored)
+
+    async def _last(self, volume: VolumeId) -> LastCommand | None:
+        return await asyncio.to_thread(read_json, self._file(volume), LastCommand)
+
+    async def _record(self, volume: VolumeId, last: LastCommand) -> None:
+        await asyncio.to_thread(_write, self._file(volume), last)
+
+    def _file(self, volume: VolumeId) -> Path:
+        files = VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
+        return files.folder / "command.json"
+
+
+def _write(path: Path, last: LastCommand) -> None:
+    try:
+        make_directory(path.parent)
+        write_durable(path, msgspec.json.encode(last))
+    except OSError as error:
+        raise write_error(f"the command on {path.parent} cannot be recorded", error) from None
+
+
+@contextmanager
+def _done_before(reason: Reason) -> Iterator[None]:
+    """Ignore the ``reason`` that the command was done before a crash: it was checked when the command began."""
+    try:
+        yield
+    except EngineError as error:
+        if error.reason != reason:
+            raise
