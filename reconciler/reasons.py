@@ -102,6 +102,17 @@ class ConditionType(StrEnum):
         "only while it is true.")
     SCALING_UNKNOWN = ("ScalingUnknown",
         "The metric that a workload is scaled by has had no value for 30 s. Present only while it is true.")
+    NOT_SERVED = ("NotServed",
+        "A part of a domain is not served, such as a route that HAProxy refuses. Present only while it is true.")
+    NOT_VERIFIED = ("NotVerified",
+        "The TXT record that proves a domain was not found yet, so no certificate is ordered for it. Present only "
+        "while it is true.")
+    CERTIFICATE_MISSING = ("CertificateMissing",
+        "A host name of a domain is not served with TLS: it has no certificate that can be used. Present only while it "
+        "is true.")
+    CERTIFICATE_EXPIRING = ("CertificateExpiring",
+        "A certificate of a domain expires within 14 days, or within a sixth of its life if that is shorter; or it "
+        "could not be renewed. Present only while it is true.")
     EXECUTIONS_FAILING = ("ExecutionsFailing",
         "At least the last three executions of a cron workload failed. Present only while it is true.")
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
@@ -346,7 +357,18 @@ class Reason(StrEnum):
     CERTIFICATE_FAILED = ("CertificateFailed",
         _warning("An order of a certificate failed; the message has the reason and the time of the next order. The "
                  "former certificate is served until it expires."))
+    NOT_VERIFIED = ("NotVerified",
+        _resource("The TXT record in the message does not exist, or cannot be read. It proves that the domain is "
+                  "yours.", "Publish the record; it is looked up every minute."))
+    CERTIFICATE_MISSING = ("CertificateMissing",
+        _resource("Host names of the domain have no certificate that can be used; the message says why.",
+                  "Put one into `ingress.certificates` or a secret, or set `ingress.acme`."))
+    CERTIFICATE_EXPIRING = ("CertificateExpiring",
+        _resource("A certificate of the domain expires soon, or could not be renewed; the message says why.",
+                  "Replace its file or secret; one that was ordered is ordered again."))
     ROUTE_NOT_SERVED = ("RouteNotServed",
+        _resource("A part of the domain is not served: the message says what, and why.",
+                  "Correct what the message names; for a port of another program, see `reconciler doctor`."),
         _warning("A part of a domain is not served at a location, such as a route that HAProxy refuses."))
     FIREWALL_RESTORED = ("FirewallRestored",
         _warning("Another program changed or removed the firewall of the containers; the daemon wrote it again."))

@@ -95,6 +95,7 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/dataplane/routing/router.py", "unserved_ingress"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
             *_written(f"{package}/decisions/volumes.py", "limitations"),
+            *_written(f"{package}/dataplane/domains.py", "limitations"),
             *_written(f"{package}/metrics/scraper.py", "limitations"),
         ):
             if " " in text and runtime not in found.setdefault(text, []):

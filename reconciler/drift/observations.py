@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsLifecycle
+from reconciler.engines.domain_status import DomainReport, update_domain_state
+from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsDomains, SupportsLifecycle
+from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
@@ -27,12 +29,14 @@ class ObservationRecorder:
         self._records = records
         self._settings = settings
         self._known: dict[str, dict[str, Observation]] = {}
+        self._domains: set[Key] | None = None
 
     def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
         """Record changed observations; returns whether the health of any resource changed, or any resource is gone.
 
         Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
+        self._record_domains({place: engines[place] for place in answers})
         gone = any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
         fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
@@ -52,6 +56,36 @@ class ObservationRecorder:
             records.events.append_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
+
+    def _record_domains(self, engines: Mapping[str, Engine]) -> None:
+        """Record what the locations of ``engines`` report about domains; at others nothing is known.
+
+        Domains that nothing is reported about any more are compared once; the first time all are.
+        """
+        found: dict[Key, list[DomainReport]] = {}
+        unknown = self._settings.locations.keys() - engines.keys()
+        for place, engine in engines.items():
+            reports = engine.domains() if isinstance(engine, SupportsDomains) else {}
+            if reports is None:
+                unknown.add(place)
+                continue
+            for key, report in reports.items():
+                found.setdefault(key, []).append(report)
+        if self._domains is None:
+            self._domains = {each.key for each in self._records.applied.items(Kind.DOMAIN)}
+        keys, self._domains = found.keys() | self._domains, set(found)
+        known = self._records.applied.get_many(keys, bodies=False).values() if keys else ()
+        changed = [
+            (each, state)
+            for same in known
+            for each in same
+            if (state := update_domain_state(each.state, found.get(each.key, ()), unknown)) != each.state
+        ]
+        if changed:
+            with self._records.repeatable():
+                for record, state in changed:
+                    self._records.applied.update_seen(record.key, record.location, record.health, state)
+                    self._records.status_queue.add_many(record.source, [record.key])
 
     def _gone(self, place: str, answer: Sequence[Observation]) -> bool:
         return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from reconciler.engines.domain_status import DomainReport
 from reconciler.model.key import Key
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.record import Health
@@ -133,6 +134,14 @@ class SupportsReplicas(Protocol):
 
     def replica_counts(self) -> ReplicaCounts:
         """The current counts; all zero if the engine is not open."""
+
+
+@runtime_checkable
+class SupportsDomains(Protocol):
+    """An engine that serves domains, which have no location of their own."""
+
+    def domains(self) -> Mapping[Key, DomainReport] | None:
+        """The domains that lead to a workload here, as of the last ``observe``; None if nothing is known yet."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.documents.writer import written
+from reconciler.engines.domain_status import DomainReport, read_domain_state
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
@@ -84,6 +85,7 @@ def resource_sections(
     ]
     yield "Conditions", _indented(rows, {"True": "green", "False": "red"} if colour else None)
     yield "Locations", _indented(list(_places(facts)), colours)
+    yield "Endpoints", _indented(list(_domain_endpoints(facts)))
     replicas = [row for record in facts.records for row in _replicas(record)]
     yield "Replicas", _indented(replicas, {"ready": "green", "not ready": "yellow"} if colour else None)
     executions = [row for record in facts.records for row in _executions(record)]
@@ -114,6 +116,10 @@ def _item(facts: ResourceFacts) -> dict[str, Any]:
     found["health"] = str(facts.health)
     found["conditions"] = [msgspec.structs.asdict(condition) for condition in conditions(facts)]
     found["deployments"] = [_deployment(record) for record in facts.records if record.location]
+    if facts.key.kind is Kind.DOMAIN:
+        found["locations"] = [
+            msgspec.to_builtins(msgspec.structs.replace(each, conditions=())) for each in _reports(facts)
+        ]
     return found
 
 
@@ -150,6 +156,22 @@ def _endpoint(record: Record) -> str:
     status = msgspec.json.decode(record.state).get("status")
     shown = [status.get("endpoint"), status.get("address")] if isinstance(status, dict) else []
     return ", served at ".join(str(each) for each in shown if each)
+
+
+def _reports(facts: ResourceFacts) -> tuple[DomainReport, ...]:
+    """What the locations that serve a domain report about it; none about other kinds."""
+    states = (each.state for each in facts.records if facts.key.kind is Kind.DOMAIN)
+    return tuple(report for state in states for report in read_domain_state(state).locations)
+
+
+def _domain_endpoints(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
+    """A row for each endpoint of a domain: its address, the location, and the end of its certificate."""
+    for report in _reports(facts):
+        for each in report.endpoints:
+            end = (
+                f"the certificate expires at {each.certificate_expires}" if each.certificate_expires else "without TLS"
+            )
+            yield each.url, report.location, end
 
 
 def _replicas(record: Record) -> Iterator[tuple[str, ...]]:
@@ -227,10 +249,10 @@ def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     """The fields that are not enforced: one sentence a row, in full, with its locations."""
     places: dict[str, list[str]] = {}
     for record in facts.records:
-        shown = [each.message for each in engine_conditions(record.state) if each.type is ConditionType.NOT_ENFORCED]
-        for sentence in _SENTENCES.split(" ".join(shown)):
+        lacking = (each for each in engine_conditions(record.state) if each.type is ConditionType.NOT_ENFORCED)
+        for sentence, place in ((text, each.location) for each in lacking for text in _SENTENCES.split(each.message)):
             if sentence:
-                places.setdefault(sentence, []).append(record.location)
+                places.setdefault(sentence, []).append(place or record.location)
     yield from ((", ".join(at), sentence) for sentence, at in places.items())
 
 

@@ -77,8 +77,9 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
     intervention. Stalled: it needs intervention. Placed is False if locations of the GVC have no engine here
     (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot enforce everything that the
-    resource specifies. ClockJumped: the clock was set on its host. ScalingUnknown: its metric has no value. Messages
-    contain no times, and no counts except of replicas during a rollout, so that an unchanged state keeps its message.
+    resource specifies. ClockJumped: the clock was set on its host. ScalingUnknown: its metric has no value. NotServed,
+    NotVerified, CertificateMissing and CertificateExpiring are of domains. Messages contain no times but the end of a
+    certificate, and no counts except of replicas during a rollout, so that an unchanged state keeps its message.
     """
     if not facts.exists:
         return ()
@@ -190,8 +191,8 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
     """The conditions of engines in a fixed order, with the locations of each message."""
     places: dict[tuple[ConditionType, Reason], dict[str, list[str]]] = {}
     for record in records:
-        for kind, reason, message in engine_conditions(record.state):
-            places.setdefault((kind, reason), {}).setdefault(message, []).append(record.location)
+        for kind, reason, message, location in engine_conditions(record.state):
+            places.setdefault((kind, reason), {}).setdefault(message, []).append(location or record.location)
     return tuple(
         condition(kind, True, reason, _at_places(messages))
         for (kind, reason), messages in sorted(places.items(), reverse=True)

@@ -11,11 +11,12 @@ from reconciler.reasons import ConditionType, Reason
 
 
 class EngineCondition(NamedTuple):
-    """A condition that an engine reports in the state of a deployment."""
+    """A condition that an engine reports; ``location`` is "" in the state of a deployment, which has one itself."""
 
     type: ConditionType
     reason: Reason
     message: str
+    location: str = ""
 
 
 class _Condition(msgspec.Struct):
@@ -29,8 +30,14 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] = []
 
 
+class _Report(msgspec.Struct):
+    location: str = ""
+    conditions: list[_Condition] = []
+
+
 class _State(msgspec.Struct):
     status: _Status | None = None
+    locations: list[_Report] = []
 
 
 _SHOWN = re.compile(rb'"conditions":\s*\[\s*\{')
@@ -41,22 +48,25 @@ _decode = msgspec.json.Decoder(_State).decode
 
 def message_of(state: bytes) -> str:
     """The engine's message for a deployment in progress or not healthy (docs/platform/workload.md#deployments)."""
-    return _status(state).message
+    return (_read(state).status or _Status()).message
 
 
 def engine_conditions(state: bytes) -> list[EngineCondition]:
-    """The conditions that an engine reports; most states have none and need no decoding for this."""
+    """The conditions that engines report; most states have none and need no decoding for this."""
     if not _SHOWN.search(state):
         return []
+    found = _read(state)
+    reports = [_Report("", (found.status or _Status()).conditions), *found.locations]
     return [
-        EngineCondition(ConditionType(each.type), Reason.stored(each.reason), each.message)
-        for each in _status(state).conditions
+        EngineCondition(ConditionType(each.type), Reason.stored(each.reason), each.message, report.location)
+        for report in reports
+        for each in report.conditions
         if each.type in _TYPES
     ]
 
 
-def _status(state: bytes) -> _Status:
+def _read(state: bytes) -> _State:
     try:
-        return _decode(state).status or _Status()
+        return _decode(state)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        return _Status()
+        return _State()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.engines.domain_status import DomainReport, read_domain_state
+from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.records.tables.conditions import Condition
 from reconciler.status.conditions import ResourceFacts, conditions
@@ -42,8 +44,8 @@ _decode_state = msgspec.json.Decoder(_State).decode
 def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
     """The status of one resource as YAML (schemas/status.json), with equal bytes for equal facts.
 
-    It contains no time, run or duration: the Git commit has them. It shows nothing of a resource's body, and so no
-    secret. ``found`` are its conditions, if the caller has them.
+    It contains no run, no duration, and no time but the end of certificates: the Git commit has them. It shows nothing
+    of a resource's body, and so no secret. ``found`` are its conditions, if the caller has them.
     """
     records = sorted(facts.records, key=_by_location)
     lines = [f"key: {word(str(facts.key))}", f"source: {word(facts.source)}"]
@@ -57,10 +59,11 @@ def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = No
             lines.append(f"alias: {quoted(newest.alias)}")
     lines.append(f"health: {facts.health}")
     lines.append(conditions_block(conditions(facts) if found is None else found))
-    placed = [record for record in records if record.location]
-    if placed:
-        lines.append("locations:")
-        lines.extend(map(_location, placed))
+    places = [_location(record) for record in records if record.location]
+    if facts.key.kind is Kind.DOMAIN:
+        places += [_served(each, record) for record in records for each in read_domain_state(record.state).locations]
+    if places:
+        lines += ["locations:", *places]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -90,6 +93,18 @@ def _location(record: Record) -> str:
     if state.volumes is not None:
         lines += f"\n    volumes: {len(state.volumes)}"
     return lines
+
+
+def _served(report: DomainReport, record: Record) -> str:
+    """Where a domain answers at a location, with the end of its certificates."""
+    lines = [f"  - location: {word(report.location)}", f"    health: {record.health}"]
+    if report.endpoints:
+        lines.append("    endpoints:")
+    for each in report.endpoints:
+        lines.append(f"      - url: {quoted(each.url)}")
+        if each.certificate_expires:
+            lines.append(f"        certificateExpires: {quoted(each.certificate_expires)}")
+    return "\n".join(lines)
 
 
 def _deployment(status: _Deployment) -> str:

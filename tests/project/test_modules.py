@@ -23,7 +23,6 @@ PLUG_INS = {
 """Folder of plug-ins → what each of its modules is; they may be small, and as many as there are."""
 
 EXCEPTIONS = {
-    "reconciler/engines/host/dataplane/secure_routes.py": "wires certificates and orders; its importer wires services",
     "reconciler/engines/host/dataplane/acme/proof.py": "asks DNS; its importer decides, and asks an authority",
     "reconciler/engines/host/dataplane/acme/renewal.py": "one pure decision, tested by itself",
     "reconciler/cli/read_client.py": "the client of daemon/read_server.py; its importer starts every command",

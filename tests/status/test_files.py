@@ -22,6 +22,9 @@ from reconciler.status.overview import Overview, readme, run_file, unready_in
 from reconciler.status.render import resource_file
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
+SERVED = b"""{"locations": [{"location": "local", "endpoints": [
+    {"url": "http://*.shop.example"}, {"url": "https://shop.example", "certificateExpires": "2026-03-31T00:00:00Z"}],
+    "conditions": [{"type": "CertificateExpiring", "reason": "CertificateExpiring", "message": "it expires"}]}]}"""
 GOLDEN = Path(__file__).parent / "golden"
 
 WELL = ResourceFacts(
@@ -53,6 +56,13 @@ VOLUMES = ResourceFacts(
     ),
     wait=WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval, since it deletes volumes: reconciler approve abc"),
 )
+DOMAIN = ResourceFacts(
+    Key.parse("domain/shop.example"),
+    "main",
+    "d1",
+    "shop/domain.yaml",
+    records=(record("domain/shop.example", state=SERVED),),
+)
 COUNTS = {
     (Kind.GVC, Health.HEALTHY): 2,
     (Kind.WORKLOAD, Health.HEALTHY): 10,
@@ -78,6 +88,7 @@ EMPTY = Overview("main", "", {})
     ("name", "content"),
     [
         ("workload.yaml", resource_file(WELL)),
+        ("domain.yaml", resource_file(DOMAIN)),
         ("gvc.yaml", resource_file(GVC)),
         ("failed.yaml", resource_file(FAILED)),
         ("volumeset.yaml", resource_file(VOLUMES)),

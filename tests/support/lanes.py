@@ -38,6 +38,7 @@ WAITING = {
     "tests/docs/test_guides.py": 4,
     "tests/editors/test_completion.py": 6,
     "tests/engines/host/dataplane/acme/test_issuer.py": 8,
+    "tests/engines/host/dataplane/acme/test_served.py": 13,
     "tests/engines/host/dataplane/haproxy/test_choice.py": 6,
     "tests/engines/host/dataplane/haproxy/test_http2.py": 8,
     "tests/engines/host/dataplane/haproxy/test_ingress.py": 31,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget, Execution
+from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.autoscaling.scaling import Scaling
 from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
@@ -104,6 +105,7 @@ class HostEngine:
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
+        self._domains: Mapping[Key, DomainReport] | None = None
         self._publisher = ServicePublisher(
             site, root, self._append_event, self._wake, self._changed.set, self._collector
         )
@@ -261,6 +263,10 @@ class HostEngine:
         """The number of replicas that run and that are wanted."""
         return self._controller.replica_counts()
 
+    def domains(self) -> Mapping[Key, DomainReport] | None:
+        """What is served of the domains that lead to workloads here, as of the last ``observe``."""
+        return self._domains
+
     def metrics(self) -> list[TargetMetrics]:
         """The last scrape of each running container that declares metrics."""
         return self._scraper.results()
@@ -276,6 +282,7 @@ class HostEngine:
         """Observe all workloads, those being deleted included, and all volume sets. Raises EngineError."""
         if self._open_requested:
             await self.open()
+        self._domains = self._publisher.domains() if self._working else None
         if not self._working:
             return [as_recorded(record) for record in self._records_here()]
         observed = [self._observation(key) for key in sorted(self._controller.workloads)]

@@ -92,6 +92,9 @@ class RecordedEngine:
         health, state, alias = (Health.RECORDED if step.location else Health.HEALTHY), b"{}", ""
         if step.key.kind is Kind.GVC:
             alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
+        elif step.key.kind is Kind.DOMAIN and past is not None:
+            # The locations that serve it have reported this, and replace it once something differs.
+            state = past.state
         elif step.key.kind in PLACED and not step.location:
             health = Health.UNKNOWN
         elif spec is not None:

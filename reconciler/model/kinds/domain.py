@@ -86,6 +86,7 @@ class Specification(View, frozen=True):
 
     gvc_link: str = ""
     workload_link: str = ""
+    dns_mode: str = "cname"
     cert_challenge_type: str = "http01"
     accept_all_hosts: bool = False
     accept_all_subdomains: bool = False

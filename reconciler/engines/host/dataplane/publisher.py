@@ -12,7 +12,11 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.domain_status import DomainReport
+from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.certificates.store import Served
 from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
+from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
@@ -115,6 +119,10 @@ class ServicePublisher:
         self._problems: Mapping[str, tuple[str, ...]] = {}
         self._holds = HoldTimes(site.clock)
         self._no_wake: dict[Key, NoWake] = {}
+        self._clock = site.clock
+        self._location = site.location
+        # The builtin one serves no domain, and never will.
+        self._compared = self.dataplane.name == BuiltinDataPlane.name
 
     def open(self) -> None:
         """End what another data plane left running here, and read the holds. Raises RecordsError."""
@@ -137,7 +145,8 @@ class ServicePublisher:
         return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event), *orders
 
     def _on_change(self) -> None:
-        """Report new problems of domains."""
+        """Report new problems of domains; called first once everything was compared with what is wanted."""
+        self._compared = True
         problems = self.dataplane.route_problems()
         for name, texts in problems.items():
             for each in texts:
@@ -184,6 +193,22 @@ class ServicePublisher:
     def domain_endpoints(self, key: Key) -> tuple[str, ...]:
         """The addresses of a workload by its domains, such as ``shop.example.com/api``."""
         return self._router.table().endpoints.get(key, ()) if self._router is not None else ()
+
+    def domains(self) -> dict[Key, DomainReport] | None:
+        """What is served of the domains that lead to workloads here; None until the data plane has compared it."""
+        if self._router is None or not self._compared:
+            return {} if self._router is None else None
+        found = {each.name: (each, keys) for each, keys in self._router.domains()}
+        lacking = tuple(unserved_ingress(self.dataplane.name))
+        errors = {
+            name: (*lacking, *dict.fromkeys(filter(None, map(self.dataplane.error, keys))))
+            for name, (_, keys) in found.items()
+        }
+        certificates = self._certificates.store.served if self._certificates is not None else Served()
+        now, problems = self._clock.now(), self.dataplane.route_problems()
+        facts = DomainFacts(self._location, now, self._router.table(), certificates, problems, errors)
+        reports = report_domains((each for each, _ in found.values()), facts)
+        return {Key(Kind.DOMAIN, "", name): each for name, each in reports.items()}
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""

@@ -10,6 +10,12 @@ import msgspec
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
 from reconciler.times import iso
 
+SOON_SECONDS = 14 * 86_400.0
+"""Seconds before its end in which a certificate expires soon."""
+
+SOON_SHARE = 1 / 6
+"""The part of its life that counts instead for a certificate with a short one."""
+
 
 class TlsOptions(msgspec.Struct, frozen=True):
     """The TLS of a host name: the oldest version, the ciphers (none: all modern ones), and PEM of ``authorities``.
@@ -56,6 +62,12 @@ def select(hosts: Iterable[str], certificates: Iterable[Certificate], now: float
         else:
             found.problems[host] = _problem(host, names, by_name, now)
     return found
+
+
+def expires_soon(certificate: Certificate, now: float) -> bool:
+    """Whether ``certificate`` should have been replaced by now; one that is ordered is renewed long before."""
+    life = certificate.not_after - certificate.not_before
+    return certificate.not_after - now <= min(SOON_SECONDS, life * SOON_SHARE)
 
 
 def _best(certificates: Iterable[Certificate], now: float) -> Certificate | None:

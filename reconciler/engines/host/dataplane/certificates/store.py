@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -44,11 +44,26 @@ class SecureHost(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What is served: ``certificates`` and ``options`` by host name; ``problems`` are by domain."""
+    """What is served: ``certificates`` and ``options`` by host name; ``problems`` are by domain.
+
+    ``missing`` are the host names without a certificate, by domain, each with the reason. ``unverified`` is what DNS
+    lacks to prove a domain, ``not_renewed`` why a host still has its former certificate.
+    """
 
     certificates: dict[str, Match] = {}
     options: dict[str, TlsOptions] = {}
     problems: dict[str, tuple[str, ...]] = {}
+    missing: dict[str, tuple[str, ...]] = {}
+    unverified: dict[str, str] = {}
+    not_renewed: dict[str, str] = {}
+
+
+class _Declared(NamedTuple):
+    """The hosts that can be served with TLS, their options, and the certificates that their domains name."""
+
+    hosts: dict[str, SecureHost]
+    options: dict[str, TlsOptions]
+    serving: dict[str, Match]
 
 
 class Issuing(Protocol):
@@ -113,7 +128,9 @@ class CertificateStore:
         if table is self._table and now < self._due:
             return
         self._table, self._due = table, now + REFRESH_SECONDS
-        self.served = await asyncio.to_thread(self._find, table)
+        found = await asyncio.to_thread(self._find, table)
+        if found != self.served:
+            self.served = found
         if self._directory is not None:
             for path, problem in self._directory.problems.items():
                 if self._reported.get(path) != problem:
@@ -122,14 +139,32 @@ class CertificateStore:
 
     def _find(self, table: RouteTable) -> Served:
         problems: dict[str, list[str]] = {}
-        self._hosts = hosts = dict(secure_hosts(table, problems))
+        self._hosts = dict(secure_hosts(table, problems))
         shared: tuple[Certificate, ...] = ()
         if self._directory is not None:
             self._directory.refresh()
             shared = self._directory.certificates
-        options: dict[str, TlsOptions] = {}
-        serving: dict[str, Match] = {}
         now = self._clock.now()
+        hosts, options, own = self._declared(now, problems)
+        serving = select(hosts, shared, now).serving | own
+        unverified: dict[str, str] = {}
+        not_renewed: dict[str, str] = {}
+        if self._issuer is not None:
+            ordered = {host for host in hosts.keys() - serving.keys() if "*" not in host}
+            self._issuer.want({host: self._proof_domain(host, hosts[host]) for host in ordered})
+            serving = select(ordered, self._issuer.certificates, now).serving | serving
+            domains = {hosts[host].domain for host in ordered}
+            unverified = {name: text for name, text in self._issuer.unproven.items() if name in domains}
+            renewed = ordered & serving.keys()
+            not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
+        missing: dict[str, list[str]] = {}
+        for host, problem in select(hosts.keys() - serving.keys(), shared, now).problems.items():
+            _add(missing, {hosts[host].domain}, self._why(host, hosts[host], problem))
+        return Served(serving, options, _by_domain(problems), _by_domain(missing), unverified, not_renewed)
+
+    def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
+        """What domains declare; ``problems`` gets why that cannot be served."""
+        hosts, options, serving = self._hosts, dict[str, TlsOptions](), dict[str, Match]()
         for tls in {each.tls for each in hosts.values()}:
             names = [host for host, each in hosts.items() if each.tls == tls]
             domains = {hosts[name].domain for name in names}
@@ -139,19 +174,10 @@ class CertificateStore:
                 _add(problems, domains, f"TLS is not served: {error}")
                 hosts = {host: each for host, each in hosts.items() if each.tls != tls}
                 continue
-            own = self._own(tls, domains, problems)
-            serving |= select(names, own, now).serving
+            serving |= select(names, self._own(tls, domains, problems), now).serving
             if found != TlsOptions():
                 options |= dict.fromkeys(names, found)
-        serving = select(hosts, shared, now).serving | serving
-        missing = hosts.keys() - serving.keys()
-        if self._issuer is not None:
-            self._issuer.want({host: self._proof_domain(host, hosts[host]) for host in missing if "*" not in host})
-            serving = select(missing, self._issuer.certificates, now).serving | serving
-        chosen = select(hosts.keys() - serving.keys(), shared, now).problems
-        for host, problem in chosen.items():
-            _add(problems, {hosts[host].domain}, self._why(host, hosts[host], problem))
-        return Served(serving, options, {name: tuple(dict.fromkeys(each)) for name, each in problems.items() if name})
+        return _Declared(hosts, options, serving)
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host is not served with TLS."""
@@ -238,3 +264,8 @@ def secure_hosts(table: RouteTable, problems: dict[str, list[str]]) -> Iterator[
 def _add(problems: dict[str, list[str]], domains: Iterable[str], text: str) -> None:
     for domain in domains:
         problems.setdefault(domain, []).append(text)
+
+
+def _by_domain(problems: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    """``problems`` without those of endpoints of workloads, which no domain declares."""
+    return {name: tuple(dict.fromkeys(each)) for name, each in problems.items() if name}

@@ -230,8 +230,7 @@ class HaproxyDataPlane:
             await self._bring()
         except EngineError as error:
             failure = str(error)
-        problems = self._outside.error, self._outside.problems
-        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), problems)
+        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), self._outside.state)
         if shown != self._shown:
             self._failure, self._shown = failure, shown
             self._context.changed()

@@ -57,6 +57,11 @@ class RouteServer:
             found[name] = (*found.get(name, ()), *texts)
         return found
 
+    @property
+    def state(self) -> object:
+        """All that is reported about routes and certificates: another value is a change."""
+        return self.error, self.problems, self._certificates.served if self._certificates is not None else None
+
     def secure(self, certificates: RouteCertificates) -> None:
         """Serve host names with TLS too, as far as they have ``certificates``."""
         self._certificates = certificates

@@ -154,11 +154,11 @@ class _Builder:
         """The host names of a port of ``domain``, with their entries."""
         spec = domain.spec
         if spec.gvc_link:
-            for key in self._members.get(_names(spec.gvc_link)[0], ()):
+            for key in self._members.get(linked_gvc(spec.gvc_link), ()):
                 if self._protocol(Target(key)) != "tcp":
                     yield f"{key.name}.{domain.name}", Entry(site.id, Target(key))
         elif spec.workload_link:
-            target = Target(_workload(spec.workload_link))
+            target = Target(linked_workload(spec.workload_link))
             if self._is_served(domain.name, target):
                 yield domain.name, Entry(site.id, target)
         elif rules := list(self._routes(domain.name, port, site.id)):
@@ -202,7 +202,7 @@ class _Builder:
             self._note(target.key, domain.name, port.number)
 
     def _target(self, link: str, port: int) -> Target:
-        key = _workload(link)
+        key = linked_workload(link)
         served = self._workloads.get(key)
         return Target(key, 0 if served is not None and port == next(iter(served.ports)) else port)
 
@@ -267,11 +267,11 @@ def _has_host(rule: Rule) -> bool:
     return rule.host_prefix is not None or rule.host_regex is not None
 
 
-def _names(link: str) -> list[str]:
-    """The names after ``gvc/`` in a link in normal form."""
-    return link.partition("/gvc/")[2].split("/")
+def linked_gvc(link: str) -> str:
+    """The name of the GVC in a link in normal form; "" without a link."""
+    return link.partition("/gvc/")[2].partition("/")[0]
 
 
-def _workload(link: str) -> Key:
-    gvc, *_, name = _names(link)
-    return Key(Kind.WORKLOAD, gvc, name)
+def linked_workload(link: str) -> Key:
+    """The workload that a link in normal form leads to."""
+    return Key(Kind.WORKLOAD, linked_gvc(link), link.rpartition("/")[2])

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.host.dataplane.routing.build import (
+    GvcRouting,
+    RoutingInput,
+    ServedWorkload,
+    build_table,
+    linked_gvc,
+    linked_workload,
+)
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import Type
@@ -60,6 +67,17 @@ class Router:
         if self._workloads.pop(key, None) is not None:
             self._table = None
 
+    def domains(self) -> Iterator[tuple[Domain, list[Key]]]:
+        """The domains that lead to workloads here, with these."""
+        members: dict[str, list[Key]] = {}
+        for key in self._workloads:
+            members.setdefault(key.gvc, []).append(key)
+        for _, domain in self._domains.values():
+            linked = members.get(linked_gvc(domain.spec.gvc_link), ())
+            keys = sorted({*linked, *(_linked_workloads(domain) & self._workloads.keys())})
+            if keys:
+                yield domain, keys
+
     def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``."""
         if problems:
@@ -71,9 +89,7 @@ class Router:
         _, domain = self._domains.get(Key(Kind.DOMAIN, "", name), ("", None))
         if domain is None:
             return False
-        spec, gvc = domain.spec, f"/gvc/{key.gvc}"
-        links = (spec.workload_link, *(route.workload_link for port in spec.ports for route in port.routes))
-        return spec.gvc_link.endswith(gvc) or any(each.endswith(f"{gvc}/workload/{key.name}") for each in links)
+        return linked_gvc(domain.spec.gvc_link) == key.gvc or key in _linked_workloads(domain)
 
     def table(self) -> RouteTable:
         """The current table."""
@@ -91,6 +107,13 @@ class Router:
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
         if self._gvcs.get(name) != found:
             self._gvcs[name], self._table = found, None
+
+
+def _linked_workloads(domain: Domain) -> set[Key]:
+    """The workloads that ``domain`` and its routes name."""
+    spec = domain.spec
+    links = (spec.workload_link, *(route.workload_link for port in spec.ports for route in port.routes))
+    return {linked_workload(each) for each in links if each}
 
 
 def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:

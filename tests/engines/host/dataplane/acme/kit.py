@@ -29,6 +29,8 @@ from tests.support.processes import free_ports
 
 ORG = "acme"
 PATIENCE = 30.0
+LIFE = 90 * 86_400
+"""Seconds for which a certificate is valid."""
 
 
 class Event(NamedTuple):
@@ -45,6 +47,20 @@ class Authority(NamedTuple):
     settings: AcmeSettings
     http_port: int
     dns_port: int
+    management_port: int
+    process: subprocess.Popen[bytes]
+
+    def root(self) -> str:
+        """The certificate that clients trust, as PEM."""
+        context = ssl.create_default_context(cafile=self.settings.ca_file)
+        connection = http.client.HTTPSConnection("localhost", self.management_port, timeout=PATIENCE, context=context)
+        connection.request("GET", "/roots/0")
+        return connection.getresponse().read().decode()
+
+    def stop(self) -> None:
+        """End the authority; its DNS goes on."""
+        self.process.kill()
+        self.process.wait()
 
     def prove(self, domain: str, org: str = ORG) -> None:
         """Publish the record that proves ``domain``."""
@@ -129,6 +145,7 @@ def run_authority(path: Path) -> Iterator[Authority]:
         "privateKey": str(path / "key.pem"),
         "httpPort": challenge,
         "tlsPort": tls,
+        "certificateValidityPeriod": LIFE,
     }
     (path / "config.json").write_text(json.dumps({"pebble": config}))
     off = [word for name in ("http01", "https01", "tlsalpn01") for word in (f"-{name}", "")]
@@ -152,7 +169,7 @@ def run_authority(path: Path) -> Iterator[Authority]:
             _wait_for(port)
         url = f"https://localhost:{directory}/dir"
         settings = AcmeSettings(url, "ops@shop.example", path / "ca.pem", f"127.0.0.1:{dns}")
-        yield Authority(settings, challenge, records)
+        yield Authority(settings, challenge, records, management, running[-1])
     finally:
         for process in running:
             process.kill()

@@ -1,0 +1,53 @@
+"""What the locations that serve a domain report about it; the state of its record has the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from reconciler.reasons import ConditionType, Reason
+
+
+class DomainEndpoint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, order=True):
+    """Where a domain answers; ``certificate_expires`` is the end of its certificate's life, "" without TLS."""
+
+    url: str
+    certificate_expires: str = ""
+
+
+class DomainCondition(msgspec.Struct, frozen=True):
+    """A condition of a domain at a location, which is true."""
+
+    type: ConditionType
+    reason: Reason
+    message: str
+
+
+class DomainReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A domain as ``location`` serves it."""
+
+    location: str
+    endpoints: tuple[DomainEndpoint, ...] = ()
+    conditions: tuple[DomainCondition, ...] = ()
+
+
+class DomainState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The reports about a domain, by location."""
+
+    locations: tuple[DomainReport, ...] = ()
+
+
+def read_domain_state(state: bytes) -> DomainState:
+    """The reports in the state of a record; none if it has no usable ones."""
+    try:
+        return msgspec.json.decode(state, type=DomainState)
+    except msgspec.MsgspecError:
+        return DomainState()
+
+
+def update_domain_state(state: bytes, reports: Iterable[DomainReport], unknown: Collection[str]) -> bytes:
+    """``state`` with ``reports`` in place of the former ones; those of the locations ``unknown`` stay."""
+    stay = (each for each in read_domain_state(state).locations if each.location in unknown)
+    found = sorted([*stay, *reports], key=lambda each: each.location)
+    return msgspec.json.encode(DomainState(tuple(found)))

@@ -1,0 +1,101 @@
+"""What a location reports about the domains that lead to its workloads: where they answer, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from reconciler.engines.domain_status import DomainCondition, DomainEndpoint, DomainReport
+from reconciler.engines.host.dataplane.certificates.selection import expires_soon
+from reconciler.engines.host.dataplane.certificates.store import Served
+from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, RouteTable, Site
+from reconciler.model.kinds.domain import Domain
+from reconciler.reasons import ConditionType, Reason
+from reconciler.times import iso
+
+
+class DomainFacts(msgspec.Struct, frozen=True):
+    """All that the reports of a location are made of; ``now`` is in seconds of the epoch.
+
+    ``problems`` are why parts of domains are not served, ``errors`` why their workloads are not, both by domain.
+    """
+
+    location: str
+    now: float
+    table: RouteTable = RouteTable()
+    served: Served = Served()
+    problems: Mapping[str, tuple[str, ...]] = {}
+    errors: Mapping[str, tuple[str, ...]] = {}
+
+
+def report_domains(domains: Iterable[Domain], facts: DomainFacts) -> dict[str, DomainReport]:
+    """The report about each of ``domains``, by name."""
+    sites = {each.id: each for each in facts.table.sites}
+    hosts: dict[str, list[tuple[str, Site]]] = {}
+    for place, entry in facts.table.hosts.items():
+        host, site = place.rpartition(":")[0], sites.get(entry.site)
+        if site is not None and host != "*":
+            hosts.setdefault(site.domain, []).append((f"*{host}" if host.startswith(".") else host, site))
+    return {each.name: _report(each, hosts.get(each.name, []), facts) for each in domains}
+
+
+def _report(domain: Domain, hosts: list[tuple[str, Site]], facts: DomainFacts) -> DomainReport:
+    found = [each for host, site in hosts if (each := _endpoint(host, site, facts.served)) is not None]
+    streams = (each for each in facts.table.streams if each.domain == domain.name)
+    found += (DomainEndpoint(f"tcp://{domain.name}:{each.number}") for each in streams)
+    conditions = _conditions(domain, sorted({host for host, _ in hosts}), facts)
+    return DomainReport(facts.location, tuple(sorted(set(found))), tuple(conditions))
+
+
+def _endpoint(host: str, site: Site, served: Served) -> DomainEndpoint | None:
+    """Where a host name of ``site`` answers; None if only TLS is permitted there, and it has no certificate."""
+    place = "" if site.number in (HTTP, HTTPS) else f":{site.number}"
+    if not site.secure:
+        return DomainEndpoint(f"http://{host}{place}")
+    if (match := served.certificates.get(host)) is not None:
+        return DomainEndpoint(f"https://{host}{place}", iso(match.certificate.not_after))
+    # Port 80 serves the routes of 443 too.
+    plain = site.number == HTTPS and site.tls.client_certificate is None
+    return DomainEndpoint(f"http://{host}") if plain else None
+
+
+def _conditions(domain: Domain, hosts: list[str], facts: DomainFacts) -> Iterator[DomainCondition]:
+    served, name = facts.served, domain.name
+    unverified = served.unverified.get(name, "")
+    without_tls = served.missing.get(name, ())
+    parts = [each for each in facts.problems.get(name, ()) if each not in without_tls]
+    found = {
+        (ConditionType.NOT_SERVED, Reason.ROUTE_NOT_SERVED): [*facts.errors.get(name, ()), *parts],
+        (ConditionType.NOT_VERIFIED, Reason.NOT_VERIFIED): [unverified],
+        # A domain that is not verified has no certificate for that reason.
+        (ConditionType.CERTIFICATE_MISSING, Reason.CERTIFICATE_MISSING): [
+            each for each in without_tls if not unverified or unverified not in each
+        ],
+        (ConditionType.CERTIFICATE_EXPIRING, Reason.CERTIFICATE_EXPIRING): _expiring(hosts, served, facts.now),
+    }
+    for (kind, reason), texts in found.items():
+        if message := "; ".join(filter(None, texts)):
+            yield DomainCondition(kind, reason, message)
+    if message := " ".join(limitations(domain)):
+        yield DomainCondition(ConditionType.NOT_ENFORCED, Reason.NOT_ENFORCED, message)
+
+
+def _expiring(hosts: list[str], served: Served, now: float) -> Iterator[str]:
+    """A text for each certificate that expires soon or was not renewed, with its hosts."""
+    found: dict[tuple[float, str], list[str]] = {}
+    for host in hosts:
+        match, problem = served.certificates.get(host), served.not_renewed.get(host, "")
+        if match is not None and (problem or expires_soon(match.certificate, now)):
+            found.setdefault((match.certificate.not_after, problem), []).append(host)
+    for (end, problem), names in sorted(found.items()):
+        renewal = f", and could not be renewed: {problem}" if problem else ""
+        yield f"the certificate for {', '.join(names)} expires at {iso(end)}{renewal}"
+
+
+def limitations(domain: Domain) -> Iterator[str]:
+    """A sentence for each part of ``domain`` that no ingress enforces."""
+    if domain.spec.cert_challenge_type == "dns01":
+        yield "certChallengeType dns01 has no effect: certificates are ordered with http01, for no wildcard names."
+    if domain.spec.dns_mode == "ns":
+        yield "dnsMode ns has no effect: this program is no name server."

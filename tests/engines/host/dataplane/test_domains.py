@@ -1,0 +1,49 @@
+"""What a location reports about a domain: its endpoints with the end of their certificates, and what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.selection import Match
+from reconciler.engines.host.dataplane.certificates.store import Served
+from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains
+from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import read_domain
+from reconciler.times import iso
+from tests.support.cases import cases
+from tests.support.clock import START
+
+DAY = 86_400.0
+NAME = "shop.example"
+
+
+@pytest.mark.parametrize("case", cases("dataplane/domains.yaml"))
+def test_a_location_reports_what_it_serves_of_a_domain(case: dict[str, Any]) -> None:
+    links = {"workloadLink": "/org/acme/gvc/shop/workload/{}", "gvcLink": "/org/acme/gvc/{}"}
+    spec = {name: links[name].format(value) if name in links else value for name, value in case["domain"].items()}
+    domain = read_domain(msgspec.json.encode({"kind": "domain", "name": NAME, "spec": spec}))
+    workloads = tuple(ServedWorkload(Key(Kind.WORKLOAD, "shop", name), {80: "http"}) for name in ("api", "web"))
+    table = build_table(RoutingInput("here", "platform.test", workloads, {"shop": GvcRouting("a1")}, (domain,)))
+    missing, problems = tuple(case.get("missing", ())), tuple(case.get("problems", ()))
+    served = Served(
+        {host: _match(host, *days) for host, days in case.get("certificates", {}).items()},
+        missing={NAME: missing} if missing else {},
+        unverified={NAME: case["unverified"]} if "unverified" in case else {},
+        not_renewed=case.get("not_renewed", {}),
+    )
+    errors = {NAME: tuple(case.get("errors", ()))}
+    facts = DomainFacts("here", START, table, served, {NAME: (*problems, *missing)}, errors)
+    report = report_domains((domain,), facts)[NAME]
+    assert {each.url: each.certificate_expires for each in report.endpoints} == {
+        url: iso(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
+    }
+    assert {str(each.type): each.message for each in report.conditions} == case["conditions"]
+
+
+def _match(host: str, start: float, end: float) -> Match:
+    return Match(host, Certificate((host,), START + start * DAY, START + end * DAY, "file", "", host))

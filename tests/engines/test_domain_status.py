@@ -1,0 +1,132 @@
+"""The reports of locations about a domain become its conditions, and outlive what knows nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.drift.observations import ObservationRecorder
+from reconciler.engines.domain_status import DomainCondition, DomainEndpoint, DomainReport, read_domain_state
+from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.model.key import Key
+from reconciler.model.record import Record
+from reconciler.planning.plan import Action
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.store import Records
+from reconciler.render.resources import resource_sections, resources_json
+from reconciler.settings import LocationSettings, Settings
+from reconciler.status.conditions import ResourceFacts, conditions
+from tests.status.samples import record
+from tests.support.clock import FakeClock
+from tests.support.plans import step
+
+KEY = Key.parse("domain/shop.example")
+MISSING = DomainCondition(ConditionType.CERTIFICATE_MISSING, Reason.CERTIFICATE_MISSING, "no certificate")
+SETTINGS = Settings("acme", (), Path("/nowhere"), locations=dict.fromkeys(("here", "there"), LocationSettings("host")))
+
+Reports = dict[Key, DomainReport] | None
+
+
+class Reporting(RecordedEngine):
+    """An engine that reports about domains."""
+
+    reports: Reports = None
+
+    def domains(self) -> Reports:
+        """As SupportsDomains.domains."""
+        return self.reports
+
+
+class World:
+    """Records with a domain, and two locations."""
+
+    def __init__(self) -> None:
+        self.records = Records.open(None)
+        self.records.applied.put(record(KEY))
+        self.engines = {
+            name: Reporting(self.records, name, "acme", "platform.test", FakeClock()) for name in SETTINGS.locations
+        }
+        self.recorder = ObservationRecorder(self.records, SETTINGS)
+
+    def report(self, reports: Mapping[str, Reports]) -> Record:
+        """The record once the locations have reported; others do not answer."""
+        for name, each in reports.items():
+            self.engines[name].reports = each
+        self.recorder.record({name: [] for name in reports}, self.engines)
+        return self.now
+
+    @property
+    def now(self) -> Record:
+        [found] = self.records.applied.get(KEY)
+        return found
+
+
+def served(location: str, *found: DomainCondition) -> dict[Key, DomainReport]:
+    endpoint = DomainEndpoint("https://shop.example", "2026-03-31T00:00:00Z")
+    return {KEY: DomainReport(location, (endpoint,), found)}
+
+
+@pytest.fixture(name="world")
+def new_world() -> World:
+    return World()
+
+
+def test_reports_become_conditions_with_their_locations(world: World) -> None:
+    found = world.report({"here": served("here", MISSING), "there": served("there", MISSING)})
+    shown = {each.type: each.message for each in conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    assert shown == {"Ready": "applied", "CertificateMissing": "at here, there: no certificate"}
+    assert world.records.status_queue.take("main").keys == [str(KEY)]
+
+
+def test_an_equal_report_writes_nothing(world: World) -> None:
+    world.report({"here": served("here", MISSING)})
+    taken = world.records.status_queue.take("main")
+    world.records.status_queue.clear("main", taken.keys, taken.upto)
+    world.report({"here": served("here", MISSING)})
+    assert world.records.status_queue.take("main").keys == []
+
+
+def test_a_location_that_knows_nothing_changes_nothing(world: World) -> None:
+    whole = world.report({"here": served("here", MISSING), "there": served("there")}).state
+    assert world.report({"here": None, "there": served("there")}).state == whole
+    assert world.report({"there": served("there")}).state == whole
+    # Another daemon knows nothing of the reports before it.
+    world.recorder = ObservationRecorder(world.records, SETTINGS)
+    assert world.report({"here": None}).state == whole
+
+
+def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(world: World) -> None:
+    world.report({"here": served("here", MISSING), "there": served("there")})
+    assert [each.location for each in read_domain_state(world.report({"here": {}}).state).locations] == ["there"]
+    world.recorder = ObservationRecorder(world.records, msgspec.structs.replace(SETTINGS, locations={}))
+    world.recorder.record({}, world.engines)
+    assert world.now.state == b"{}"
+
+
+def test_a_change_in_git_keeps_the_reports(world: World) -> None:
+    state = world.report({"here": served("here", MISSING)}).state
+    engine = RecordedEngine(world.records, "", "acme", "platform.test", FakeClock())
+    done = asyncio.run(engine.perform(step(str(KEY), "", action=Action.UPDATE, version=4)))
+    assert done.seen is not None
+    assert done.seen.state == state
+
+
+def test_describe_and_json_show_the_endpoints(world: World) -> None:
+    facts = ResourceFacts(KEY, "main", "d1", records=(world.report({"here": served("here", MISSING)}),))
+    sections = dict(resource_sections(facts, (), (), colour=False))
+    assert sections["Endpoints"].split("  ")[1:] == [
+        "https://shop.example",
+        "here",
+        "the certificate expires at 2026-03-31T00:00:00Z",
+    ]
+    [item] = msgspec.json.decode("".join(resources_json([facts], [])))["items"]
+    assert item["locations"] == [
+        {
+            "location": "here",
+            "endpoints": [{"url": "https://shop.example", "certificateExpires": "2026-03-31T00:00:00Z"}],
+        }
+    ]
