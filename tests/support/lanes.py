@@ -44,6 +44,7 @@ WAITING = {
     "tests/engines/host/dataplane/haproxy/test_ingress.py": 31,
     "tests/engines/host/dataplane/haproxy/test_large_map.py": 2,
     "tests/engines/host/dataplane/haproxy/test_real.py": 22,
+    "tests/engines/host/dataplane/haproxy/test_runtime.py": 8,
     "tests/engines/host/dataplane/haproxy/test_secure_routes.py": 3,
     "tests/engines/host/dataplane/haproxy/test_split.py": 7,
     "tests/engines/host/dataplane/haproxy/test_unit.py": 4,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.engines.host.dataplane.haproxy.program import Program
-from reconciler.engines.host.dataplane.haproxy.retries import failures_without_retry
+from reconciler.engines.host.dataplane.haproxy.rendering.retries import failures_without_retry
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.kinds.workload import metric_of

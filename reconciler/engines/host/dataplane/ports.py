@@ -41,7 +41,7 @@ def free_ports(
     where the search starts, so that a released port is not reused at once. ``reuse`` is for a program that is known to
     set SO_REUSEADDR. Raises EngineError, reason NoFreePort.
     """
-    start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
+    start = _hash(spread) % max(len(among), 1)
     candidates = chain(among[start:], among[:start])
     found: dict[int, int] = {}
     for number in declared:
@@ -101,16 +101,26 @@ class ServicePorts:
         """The port of ``key``; None if it has none yet."""
         return self._ports.get(_name(key))
 
-    def assign(self, key: Key) -> int:
+    def assign(self, key: Key, bound: Collection[int] = ()) -> int:
         """The port of ``key``, from now on a free one if it has none yet. Raises EngineError.
 
-        It is the same for the same workload while that one is free, so a lost file changes no address.
+        It is the same for the same workload while that one is free, so a lost file changes no address. If a proxy has
+        ``bound`` ports already, it is one of these.
         """
         if (known := self.find(key)) is not None:
             return known
-        port = free_ports([0], self._ports.values(), f"{self._file}/{key}", self._among, reuse=True)[0]
+        spread, spare = f"{self._file}/{key}", self._unreserved(bound)
+        port = spare[_hash(spread) % len(spare)] if spare else self._free(1, spread, self._ports.values())[0]
         self.reserve(key, port)
         return port
+
+    def spare(self, count: int, bound: Collection[int]) -> list[int]:
+        """Up to ``count`` ports that are of no workload, first of all of those that a proxy has ``bound``."""
+        found = self._unreserved(bound)[:count]
+        taken = {*self._ports.values(), *bound}
+        with suppress(EngineError):
+            found += self._free(count - len(found), f"{self._file}", taken)
+        return found
 
     def reserve(self, key: Key, port: int) -> None:
         """Make ``port`` that of ``key``, until ``release``."""
@@ -126,6 +136,13 @@ class ServicePorts:
         if released:
             self._write()
 
+    def _free(self, count: int, spread: str, taken: Collection[int]) -> list[int]:
+        return [*free_ports(range(count), taken, spread, self._among, reuse=True).values()]
+
+    def _unreserved(self, bound: Collection[int]) -> list[int]:
+        reserved = set(self._ports.values())
+        return sorted(port for port in bound if port in self._among and port not in reserved)
+
     def _read(self) -> dict[str, int]:
         try:
             known = _decode(self._file.read_bytes())
@@ -137,6 +154,10 @@ class ServicePorts:
         # Without the file, the same ports are found again, unless others have taken them meanwhile.
         with suppress(EngineError):
             write_atomic(self._file, msgspec.json.encode(self._ports), 0o600)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big")
 
 
 def _name(key: Key) -> str:

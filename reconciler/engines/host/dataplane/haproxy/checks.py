@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.engines.host.dataplane.haproxy.ingress import rule_line
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.outside import change_lines, fault_of, origin_lines, usable_origin
-from reconciler.engines.host.dataplane.haproxy.quoting import LONGEST_LINE
+from reconciler.engines.host.dataplane.haproxy.rendering.quoting import LONGEST_LINE
 from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable, Rule, Site
 
 _ALERT = re.compile(r"\[ALERT\].*? parsing \[[^]:]*:(\d+)\] ?: ?(.*)")

@@ -1,6 +1,6 @@
 -- Holds a request, or a connection, until a replica of its workload is ready and no operator holds the workload, its
 -- client has left, or its time is over. The end of an operator's hold needs no daemon.
--- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server`).
+-- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server` and relieve).
 
 local FIRST_WAIT, LONGEST_WAIT = 10, 50 -- milliseconds
 local reported = {}
@@ -35,3 +35,22 @@ core.register_action("hold", { "http-req", "tcp-req" }, function(txn, seconds)
     now = core.now().sec
   end
 end, 1)
+
+-- In a worker that was replaced, leads the requests of a backend to the address of their workload, and so to the new
+-- worker: its own server gets all of them, and the others no new ones.
+local relieved = {}
+
+core.register_action("relieve", { "http-req", "tcp-req" }, function(txn)
+  local name = txn.f:be_name()
+  if relieved[name] then
+    return
+  end
+  relieved[name] = true
+  local servers = core.backends[name].servers
+  servers["_self"]:set_weight("1")
+  for each, server in pairs(servers) do
+    if each ~= "_self" then
+      server:set_drain()
+    end
+  end
+end)

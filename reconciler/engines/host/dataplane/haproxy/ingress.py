@@ -10,24 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.haproxy.config import MEASURED, backend_name
+from reconciler.engines.host.dataplane.haproxy.config import BY_RULES, NO_ROUTE, backend_name
 from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
-from reconciler.engines.host.dataplane.haproxy.quoting import path_text, quoted
+from reconciler.engines.host.dataplane.haproxy.rendering.quoting import path_text, quoted
+from reconciler.engines.host.dataplane.haproxy.rendering.render import client_seconds
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
 from reconciler.settings import IngressSettings
 
 HOSTS, SUBDOMAINS, PREFIXES, SECURE = "hosts.map", "subdomains.map", "prefixes.map", "secure.map"
-"""``HOST:NUMBER`` and the ends of such → ``BACKEND|SITE``; ``SITE|PREFIX`` → ``BACKEND|RULE``; hosts with TLS."""
-
-NO_ROUTE = "_none"
-"""The backend that answers requests without a workload."""
-
-_BY_RULES = "-"
-"""The backend of a host name whose rules decide."""
-
-_AT_ONCE = 20
-"""Names on a line: HAProxy takes 64 words."""
+"""``HOST:NUMBER`` and the ends of such → ``BACKEND|SITE``, or ``BACKEND/CANONICAL`` at the endpoints of a workload;
+``SITE|PREFIX`` → ``BACKEND|RULE``; hosts with TLS.
+"""
 
 _DOTS = r"(^|[/\\;]|%2f|%5c)(\.|%2e){1,2}([/\\;]|%2f|%5c|$)"
 """A segment `.` or `..` of a path, however it is written."""
@@ -78,7 +72,7 @@ def frontends(ingress: Ingress, seconds: int) -> str:
     streams = [_stream(ingress, each.number, each.target) for each in ingress.table.streams]
     count = f"# {ingress.reloads}\n" if ingress.reloads else ""
     sessions = _NO_SESSIONS if _wants_client_certificates(ingress.table) else ""
-    return "".join([sessions, *shown, *streams, _NONE, count]) if shown else ""
+    return "".join([sessions, *shown, *streams, count]) if shown else ""
 
 
 _NO_SESSIONS = "global\n  tune.ssl.cachesize 0\n"
@@ -89,21 +83,15 @@ def _wants_client_certificates(table: RouteTable) -> bool:
     return any(each.secure and each.tls.client_certificate is not None for each in table.sites)
 
 
-_NONE = f"""backend {NO_ROUTE} from http-backend-outside
-  http-request deny deny_status 503 if {{ var(txn.backend) -m found }} !{{ var(txn.backend) -m str -- {_BY_RULES} }}
-  http-request deny deny_status 404
-"""
-
-
 def host_entries(table: RouteTable) -> dict[str, str]:
     """The map of host names; ``*:NUMBER`` stands for all."""
-    return {host: _entry(entry) for host, entry in table.hosts.items() if not host.startswith(".")}
+    return {host: _entry(table, entry) for host, entry in table.hosts.items() if not host.startswith(".")}
 
 
 def subdomain_entries(table: RouteTable) -> dict[str, str]:
     """The map of the ends of host names, the longest first: the first that fits decides."""
     found = (each for each in table.hosts.items() if each[0].startswith("."))
-    return {host: _entry(entry) for host, entry in sorted(found, key=lambda each: (-len(each[0]), each[0]))}
+    return {host: _entry(table, entry) for host, entry in sorted(found, key=lambda each: (-len(each[0]), each[0]))}
 
 
 def prefix_entries(table: RouteTable) -> dict[str, str]:
@@ -152,7 +140,7 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         f"frontend {frontend_name(number)} from http-frontend",
         *_binds(ingress, listener),
         *_announced(ingress.settings),
-        f"  timeout client {max(seconds, 60)}s",
+        f"  timeout client {client_seconds(seconds)}s",
         # By this protocol, a replica would take requests that the proxy does not see.
         "  http-request del-header upgrade if { req.hdr(upgrade) -i -m sub h2c }",
         "  http-request del-header http2-settings",
@@ -161,10 +149,10 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         "  http-request set-var(txn.authority) req.fhdr(host)",
         "  http-request set-var(txn.host) req.fhdr(host),lower,field(1,:),rtrim(.)",
         *(f"  http-request set-var(txn.to) {each} {found}" for each in lookups),
-        "  http-request set-var(txn.backend) var(txn.to),field(1,|)",
+        "  http-request set-var(txn.backend) var(txn.to),field(1,|),field(1,/)",
         "  http-request set-var(txn.site) var(txn.to),field(2,|)",
         *_only_with_certificate(ingress, listener),
-        f"  acl by_rules var(txn.backend) -m str -- {_BY_RULES}",
+        f"  acl by_rules var(txn.backend) -m str -- {BY_RULES}",
         f"  http-request deny deny_status 400 if by_rules {{ path -i -m reg -- {quoted(_DOTS)} }}",
         *map(rule_line, rules),
         "  http-request set-var(txn.path) path if by_rules",
@@ -180,18 +168,13 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
 
 
 def service_lines(services: Iterable[Service], table: RouteTable) -> tuple[str, ...]:
-    """What frontends do for single workloads: measure latency, and set apart requests that wake none."""
-    served = sorted(services, key=lambda each: each.key)
-    measured = [backend_name(each.key) for each in served if each.measures_latency and each.protocol != "tcp"]
-    parts = (measured[start : start + _AT_ONCE] for start in range(0, len(measured), _AT_ONCE))
-    lines = [f"  acl measured var(txn.backend) -m str {' '.join(part)}" for part in parts]
-    if measured:
-        lines.append(f"{MEASURED} if measured")
-    for each in served:
+    """What frontends do for single workloads: set apart requests that wake none."""
+    lines: list[str] = []
+    for each in sorted((each for each in services if each.no_wake), key=lambda found: found.key):
         outside = table.workloads.get(each.key)
         ports = ((0, each.protocol), *(outside.ports if outside is not None else ()))
         names = [backend_name(each.key, port) for port, protocol in ports if protocol != "tcp"]
-        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests, at=backend_name(each.key))
+        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests)
     return tuple(lines)
 
 
@@ -237,7 +220,8 @@ def _stream(ingress: Ingress, number: int, target: Target) -> str:
         *_binds(ingress, Listener(number, number)),
         *_announced(ingress.settings),
         *_refused_clients(ingress.table, target),
-        f"  default_backend {target_name(target)}",
+        # A name that is in no other section lets the backend come and go at run time.
+        f"  use_backend %[str({target_name(target)})]",
         "",
     ]
     return "\n".join(lines)
@@ -264,9 +248,12 @@ def _announced(settings: IngressSettings) -> Iterator[str]:
         yield f"  tcp-request connection expect-proxy layer4 if {{ src {' '.join(settings.proxy_protocol)} }}"
 
 
-def _entry(entry: Entry) -> str:
-    name = target_name(entry.target) if entry.target is not None else _BY_RULES
-    return f"{name}|{entry.site}" if entry.site else name
+def _entry(table: RouteTable, entry: Entry) -> str:
+    name = target_name(entry.target) if entry.target is not None else BY_RULES
+    if entry.site:
+        return f"{name}|{entry.site}"
+    outside = table.workloads.get(entry.target.key) if entry.target is not None else None
+    return f"{name}/{outside.host}" if outside is not None else name
 
 
 def map_text(entries: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_server
+from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_self, add_server
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of, split_entries
 from reconciler.engines.host.dataplane.protocol import Traffic
@@ -20,6 +20,7 @@ since the time of a lower limit.
 
 SHOW_FACTS = f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show table {COUNTED};show proc"
 
+_UNPUBLISHED = "UNPUB"
 _READY = ("UP", "no check")
 _COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "weight", "addr")
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
@@ -64,12 +65,16 @@ class Facts(NamedTuple):
 
 
 class LiveBackend(NamedTuple):
-    """The counts of a workload: requests so far and now, those that no replica has yet, and refused ones so far."""
+    """The counts of a workload: requests so far and now, those that no replica has yet, and refused ones so far.
+
+    Only one that is ``published`` gets requests.
+    """
 
     arrived: int
     open: int
     refused: int
     servers: dict[str, LiveServer]
+    published: bool = True
 
     @property
     def replicas(self) -> list[LiveServer]:
@@ -190,17 +195,20 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
     """What brings the servers of ``live`` to what is wanted. Servers come before others leave.
 
     A server that is not wanted gets no new requests at once; it is removed when its last one has ended. Backends that
-    the live process does not have need a reload.
+    the live process does not have are left out.
     """
     for backend in wanted:
         name = backend.name
-        found = live[name].servers if name in live else None
+        found = live.get(name)
         if found is not None:
+            yield from _bring_own(backend, found.servers.get(SELF))
             for each in backend.servers:
-                yield from _bring(f"{name}/{each.name}", backend, each, found.get(each.name))
+                yield from _bring(f"{name}/{each.name}", backend, each, found.servers.get(each.name))
             names = {SELF, *(each.name for each in backend.servers)}
-            for other in sorted(found.keys() - names):
-                yield from _take_out(f"{name}/{other}", found[other])
+            for other in sorted(found.servers.keys() - names):
+                yield from take_out(f"{name}/{other}", found.servers[other])
+            if not found.published:
+                yield f"publish backend {name}"
 
 
 def map_commands(name: str, wanted: Mapping[str, str], live: Mapping[str, str]) -> Iterator[str]:
@@ -232,6 +240,14 @@ def wanted_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict
     return found
 
 
+def _bring_own(backend: Backend, live: LiveServer | None) -> Iterator[str]:
+    """Bring the server that is the address of the workload itself."""
+    if live is None:
+        yield f"add server {backend.name}/{SELF} {add_self(backend)}"
+    if live is None or not live.ready:
+        yield f"set server {backend.name}/{SELF} state ready"
+
+
 def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None) -> Iterator[str]:
     if live is None:
         yield f"add server {path} {add_server(backend, wanted)}"
@@ -247,7 +263,8 @@ def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None)
         yield f"set server {path} state ready"
 
 
-def _take_out(path: str, live: LiveServer) -> Iterator[str]:
+def take_out(path: str, live: LiveServer) -> Iterator[str]:
+    """Remove a server, or let it drain first."""
     if not live.ends and live.open:
         yield f"set server {path} state drain"
     elif not live.open:
@@ -258,9 +275,9 @@ def _take_out(path: str, live: LiveServer) -> Iterator[str]:
 def _parsed_row(fields: list[str], at: list[int]) -> _Row:
     row = [fields[each] for each in at]
     server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
+    counts = LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), {}, _UNPUBLISHED not in row[7])
     # A comma on each side, since an address can be a part of another one.
-    return _Row(row[0], row[1], f",{row[9]}," if server is not None else "",
-                LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), {}), server)  # fmt: skip
+    return _Row(row[0], row[1], f",{row[9]}," if server is not None else "", counts, server)
 
 
 def _live_server(row: list[str]) -> LiveServer:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF, decode_key, decode_name
-from reconciler.engines.host.dataplane.haproxy.pages import MESSAGES
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES
 from reconciler.engines.host.dataplane.protocol import LatencyListener
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

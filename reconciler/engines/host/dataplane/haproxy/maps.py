@@ -1,4 +1,4 @@
-"""The maps of routes in the live HAProxy. An entry of each is the digest of all others, so one read compares it."""
+"""Maps in the live HAProxy, of routes and ports. An entry of each is the digest of all others: one read compares it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _SAFE_COMMAND = re.compile(r"[A-Za-z0-9._~:/|*% -]+")
 """A command without a character that means something to the command line of HAProxy."""
 _LIVE = re.compile(r'found=(?:no|yes.*value="([^"]*)")')
 _VERSION = re.compile(r"created: (\d+)")
-_FILES = (HOSTS, SUBDOMAINS, PREFIXES, SECURE)
 
 
 class _Map(NamedTuple):
@@ -43,28 +42,37 @@ class _Map(NamedTuple):
     entries: Mapping[str, str]
 
 
+def route_entries(table: RouteTable, secure: Iterable[str] = ()) -> dict[str, Mapping[str, str]]:
+    """The entries of each map of ``table``. ``secure`` are the host names with a certificate."""
+    hosts = dict.fromkeys(sorted(secure), "1")
+    return {
+        HOSTS: host_entries(table),
+        SUBDOMAINS: subdomain_entries(table),
+        PREFIXES: prefix_entries(table),
+        SECURE: hosts,
+    }
+
+
 class LiveMaps:
-    """Brings the maps of the process that ``master`` manages to those of a table."""
+    """Brings maps of the process that ``master`` manages to what is wanted."""
 
     def __init__(self, master: Master) -> None:
         self._master = master
         self._wanted: dict[str, _Map] = {}
         self._brought: dict[str, _Map] = {}
 
-    def write(self, table: RouteTable, secure: Iterable[str] = ()) -> None:
-        """Want the maps of ``table``, and write the files from which a new worker gets them. Raises EngineError.
+    def write(self, name: str, entries: Mapping[str, str]) -> None:
+        """Want the map ``name``, and write the file from which a new worker gets it. Raises EngineError."""
+        text = map_text(entries)
+        digest = blake2b(text.encode(), digest_size=8).hexdigest()
+        known = self._wanted.get(name)
+        if known is None or known.digest != digest:
+            self._master.write_file(name, f"{_DIGEST} {digest}\n{text}")
+            self._wanted[name] = _Map(digest, entries)
 
-        ``secure`` are the host names with a certificate.
-        """
-        hosts = dict.fromkeys(sorted(secure), "1")
-        found = (host_entries(table), subdomain_entries(table), prefix_entries(table), hosts)
-        for name, entries in zip(_FILES, found, strict=True):
-            text = map_text(entries)
-            digest = blake2b(text.encode(), digest_size=8).hexdigest()
-            known = self._wanted.get(name)
-            if known is None or known.digest != digest:
-                self._master.write_file(name, f"{_DIGEST} {digest}\n{text}")
-                self._wanted[name] = _Map(digest, entries)
+    def in_force(self, name: str) -> Mapping[str, str]:
+        """The entries of a map as they were brought to a process last."""
+        return self._brought[name].entries if name in self._brought else {}
 
     async def bring(self) -> None:
         """Compare the live maps with the wanted ones, and change them. Raises EngineError."""

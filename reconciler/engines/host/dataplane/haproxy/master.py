@@ -24,7 +24,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import (
     spawn_master,
     trim_output,
 )
-from reconciler.engines.host.dataplane.haproxy.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.runtimes import exit_watch, procfs
@@ -35,6 +35,8 @@ from reconciler.reasons import Reason
 START_SECONDS = 10.0
 """Seconds in which it must serve a new configuration; 2,000 workloads take half a second."""
 ANSWER_SECONDS = 5.0
+NEXT_SECONDS = 0.5
+"""Seconds without an answer after which a process that starts is asked again."""
 PAUSE = 0.02
 LONGEST_LINE = 12_000
 """Bytes of commands that are sent at once; HAProxy reads a line into a buffer of 16 KiB."""
@@ -190,9 +192,10 @@ class Master:
         """Empty the file of its messages if it is large."""
         trim_output(self._directory)
 
-    async def digest(self) -> str:
+    async def _digest(self) -> str:
         """The digest in the configuration of the live worker. Raises EngineError."""
-        lines = (await self.ask("@1 show info")).splitlines()
+        # HAProxy 3.4 never answers a question that comes just before its worker is ready.
+        lines = (await self.ask("@1 show info", NEXT_SECONDS)).splitlines()
         return next((line.partition(":")[2].strip() for line in lines if line.lower().startswith("description:")), "")
 
     async def send(self, commands: Iterable[str]) -> None:
@@ -206,10 +209,10 @@ class Master:
         if line:
             await self.ask(line)
 
-    async def ask(self, line: str) -> str:
+    async def ask(self, line: str, seconds: float = ANSWER_SECONDS) -> str:
         """The answer to a line of commands. Raises EngineError."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 reader, writer = await asyncio.open_unix_connection(self.socket_path(MASTER_SOCKET))
                 try:
                     self._follow(peer(writer.get_extra_info("socket")))
@@ -239,7 +242,7 @@ class Master:
         deadline = loop.time() + START_SECONDS
         while self.running and loop.time() < deadline:
             with suppress(EngineError):
-                if (found := await self.digest()) and digest in ("", found):
+                if (found := await self._digest()) and digest in ("", found):
                     return
             await asyncio.sleep(PAUSE)
         alert = last_alert(self._directory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from reconciler.engines.host.dataplane.haproxy.quoting import (
+from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     LONGEST_LINE,
     format_text,
     format_value,
@@ -44,7 +44,8 @@ def outside_lines(outside: Outside) -> Iterator[str]:
         if site.cors is not None:
             yield from _cors(f"{number}", site, site.cors)
     yield from _forwarded(outside.trusted_proxies)
-    yield f"  http-request set-header host {quoted(outside.host)} if outside !{{ var(txn.site) -m found }}"
+    # The canonical endpoint stands in the map of host names.
+    yield "  http-request set-header host %[var(txn.to),field(2,/)] if outside !{ var(txn.site) -m found }"
     for rule in outside.rules:
         yield from change_lines(rule)
 
@@ -61,22 +62,22 @@ def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
         yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
 
 
-def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, at: str = "") -> Iterator[str]:
+def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool) -> Iterator[str]:
     """Refuse requests that start no replica while none is ready, before they reach one of ``backends`` and its counts.
 
     ``counted``: count all other requests apart, since the counts of a backend contain these once a replica is ready.
-    ``at`` is the name of the workload in a frontend of many.
     """
     agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
     forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
-    name = f"no_wake:{at}" if at else "no_wake"
-    if lines := [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values]:
+    name = f"no_wake:{backends[0]}" if backends else ""
+    if lines := [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values if backends]:
         yield from lines
         for each in backends:
-            where = f"{{ var(txn.backend) -m str {each} }} " if at else ""
-            yield f"  http-request deny deny_status 503 if {where}{{ nbsrv({each}) eq 0 }} !{{ stopping }} {name}"
+            where = f"{{ var(txn.backend) -m str {each} }}"
+            # A name that is an argument of `nbsrv` would keep the backend from being removed at run time.
+            yield f"  http-request deny deny_status 503 if {where} {{ str({each}),nbsrv eq 0 }} !{{ stopping }} {name}"
             if counted:
-                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where}!{name}"
+                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name}"
 
 
 def change_lines(rule: Rule) -> Iterator[str]:

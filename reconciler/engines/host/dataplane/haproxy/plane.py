@@ -176,7 +176,7 @@ class HaproxyDataPlane:
         self._log.listen(listener)
 
     def _serves(self, key: Key) -> bool:
-        return key in self._wanted.services and backend_name(key) in self._proxy.live
+        return key in self._wanted.services and self._proxy.serves(backend_name(key), self._wanted.port(key))
 
     def _compare_soon(self) -> None:
         """Compare everything with what is wanted at once, not only what was updated."""
@@ -249,6 +249,7 @@ class HaproxyDataPlane:
         await self._outside.prepare()
         self._wanted.route(self._outside.table.workloads)
         frontends = self._outside.frontends(self._wanted.services.values())
+        self._wanted.use_bound(self._proxy.bound)
         await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
@@ -256,14 +257,12 @@ class HaproxyDataPlane:
     def _open(self) -> None:
         """Find the program, and what an earlier daemon left running. Raises EngineError."""
         program = usable_program()
-        location, user = self._setup.location, self._setup.user
-        self._program = program
+        user, self._program = self._setup.user, program
         if not program.lua:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
-        self._proxy.open(
-            ProxyOptions(location, self._context.limits, min(os.cpu_count() or 1, THREADS), program.lua, user)
-        )
+        shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
+        self._proxy.open(ProxyOptions(*shared, program.lua, user, program.runtime), self._context.ports.spare)
         self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
         self._wanted.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:

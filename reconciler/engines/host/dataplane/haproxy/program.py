@@ -17,6 +17,9 @@ from reconciler.reasons import Reason
 OLDEST = (2, 6)
 """The oldest version that adds and removes servers while it runs, without an experimental mode."""
 
+RUNTIME = (3, 4)
+"""The oldest version that adds and removes backends while it runs."""
+
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where it is searched beside PATH, which often lacks the directories for administrators."""
 
@@ -39,6 +42,11 @@ class Program(msgspec.Struct, frozen=True):
     def usable(self) -> bool:
         """Whether it is new enough."""
         return self.version >= OLDEST
+
+    @property
+    def runtime(self) -> bool:
+        """Whether backends come and go while it runs."""
+        return self.version >= RUNTIME and self.lua
 
     @property
     def defect(self) -> str:

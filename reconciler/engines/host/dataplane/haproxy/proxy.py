@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from itertools import chain
-from typing import NamedTuple
 
 from reconciler.clock import Clock
-from reconciler.engines.host.dataplane.haproxy.config import (
-    HOLDS,
-    Backend,
-    ProxyOptions,
-    render,
-    structure,
-)
+from reconciler.engines.host.dataplane.haproxy.config import HOLDS, PORTS, Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
 from reconciler.engines.host.dataplane.haproxy.live import (
     SHOW_FACTS,
     Counted,
@@ -25,11 +19,13 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     read_facts,
     wanted_entries,
 )
+from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
+from reconciler.engines.host.dataplane.haproxy.runtime import FindPorts, additions, removals
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
-from reconciler.engines.host.dataplane.protocol import Service, Traffic
+from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
-from reconciler.reasons import Reason
 
 FEW = 30
 """With fewer workloads, reading their state one by one is faster than reading everything."""
@@ -43,27 +39,8 @@ RELOAD_SECONDS = 1.0
 FEW_WORKERS = 3
 """With more former workers, the time between two reloads grows."""
 
-REFUSED_SECONDS = 30.0
-"""Seconds until a refused configuration is checked again."""
-
 SILENT_SECONDS = 2.0
 """Seconds without an answer after which HAProxy is ended and started again; one that starts just now answers before."""
-
-
-class _Refusal(NamedTuple):
-    """The configuration that was refused last, when and why."""
-
-    digest: str
-    at: float
-    message: str
-
-
-class _Part(NamedTuple):
-    """What the structure of a backend is made of."""
-
-    service: Service
-    port: int
-    split: bool
 
 
 class LiveProxy:
@@ -77,7 +54,6 @@ class LiveProxy:
         self.read_at = float("-inf")
         self.due: float | None = None
         self._lost = False
-        self._refused: _Refusal | None = None
         self._failure: EngineError | None = None
         self._master = master
         self._options = ProxyOptions("")
@@ -88,17 +64,16 @@ class LiveProxy:
         self._whole_at = float("-inf")
         self._unfinished: set[str] = set()
         self._compared: dict[str, tuple[Backend, LiveBackend]] = {}
-        self._frontends = ""
-        self._structure: tuple[tuple[list[_Part], str], str] = (([], ""), "")
-        self._rendered: tuple[tuple[Sequence[Backend], str], str] = (((), ""), "")
-        self._written = ""
+        self._file = ConfigFile(master)
+        self._maps = LiveMaps(master)
+        self._plan: Plan | None = None
         self._loaded_at = float("-inf")
         self._silent_since: float | None = None
 
-    def open(self, options: ProxyOptions) -> None:
-        """Render with ``options`` from now on."""
+    def open(self, options: ProxyOptions, find: FindPorts) -> None:
+        """Render with ``options`` from now on, and find ports for workloads to come by ``find``."""
         self._options = options
-        self._structure, self._rendered = (([], ""), ""), (((), ""), "")
+        self._file.open(options, find)
 
     async def read(self, names: Set[str]) -> None:
         """Read the state of the backends ``names``; every 10 seconds, and of a new process, that of all others too.
@@ -130,7 +105,17 @@ class LiveProxy:
     @property
     def current(self) -> bool:
         """Whether the process has the structure that was wanted last."""
-        return self._facts.digest == self._structure[1]
+        return self._plan is not None and self._facts.digest == self._plan.digest
+
+    @property
+    def bound(self) -> Mapping[str, frozenset[int]]:
+        """The ports by mode at which the process listens, for workloads that come without a reload."""
+        usable = self._options.runtime and self._master.running and self._facts.digest == self._file.digest
+        return self._file.loaded.ports if usable else {}
+
+    def serves(self, name: str, port: int | None) -> bool:
+        """Whether requests at ``port`` reach the backend ``name``."""
+        return name in self.live and self._maps.in_force(PORTS).get(f"{port}") == name
 
     def traffic(self, name: str, *, apart: bool) -> Traffic:
         """The counts of the backend ``name``; ``apart``: of those requests that are counted apart."""
@@ -161,35 +146,70 @@ class LiveProxy:
             self._unfinished &= self.live.keys()
             self._compared = {name: each for name, each in self._compared.items() if name in self.live}
         elif names := names & self.live.keys():
-            answer = await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names))
-            found = StatReader().read(answer)
-            self.live.update({name: each for name, each in found.items() if name in self.live})
+            await self._read_named(names)
 
-    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: str = "") -> None:
+    async def _read_named(self, names: Set[str]) -> None:
+        """Read these backends; one that the process does not have is no longer live."""
+        if len(names) > FEW:
+            await self._read_stat(None)
+            return
+        found = StatReader().read(await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names)))
+        self.live = {name: each for name, each in self.live.items() if name not in names} | {
+            name: each for name, each in found.items() if name in names
+        }
+
+    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: Frontends) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
-        ``holds`` maps the backends that an operator holds to the end of the hold. ``frontends`` are the sections that
-        take requests from outside.
+        ``holds`` maps the backends that an operator holds to the end of the hold.
         """
-        self.due, self._frontends = None, frontends
-        digest = self._structure_of(backends)
-        if not backends and not frontends:
+        self.due = None
+        if not backends and not frontends.outside:
             # Nothing can be served now: other programs have all the ports.
             return
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
-        if self._master.running and self._facts.digest == digest:
+        plan = self._plan = self._file.plan(backends, frontends, self.live if self._master.running else None)
+        self._maps.write(PORTS, plan.ports)
+        if self._master.running and self.current:
             self._failure = None
-            self._write(self._text_of(backends))
+            self._file.write(plan)
         else:
-            await self._load_when_due(backends, digest)
-        if self._options.lua and self.live:
-            await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
-        await self.send(backends)
+            await self._load_when_due(plan)
+        if self._facts.digest:
+            await self._bring_live(plan, holds)
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
-    async def _load_when_due(self, backends: Sequence[Backend], digest: str) -> None:
+    async def _bring_live(self, plan: Plan, holds: Mapping[str, str]) -> None:
+        """Bring what a process that runs can take without a reload."""
+        if self._options.lua:
+            await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
+        if self._facts.digest == self._file.digest:
+            await self._add(plan)
+        await self.send(plan.backends)
+        await self._maps.bring()
+        if self._options.runtime and self.current:
+            await self._remove(self.live.keys() - plan.needs.shapes.keys())
+
+    async def _add(self, plan: Plan) -> None:
+        """Add backends that the process lacks. It may refuse one: then a reload brings it."""
+        new = plan.needs.shapes.keys() - self.live.keys()
+        todo = list(additions(self._options, self._file.loaded, plan.backends, self.live)) if new else []
+        if todo:
+            await self._master.send(todo)
+            await self._read_named(new)
+            if self._file.note_added(plan, self.live):
+                self.due = self._loaded_at + reload_pause(self.former_workers)
+
+    async def _remove(self, names: Set[str]) -> None:
+        """Remove backends as far as their open requests permit; the next comparison goes on."""
+        if names:
+            await self._master.send(chain.from_iterable(removals(name, self.live[name]) for name in sorted(names)))
+            self._unfinished |= names
+            await self._read_named(names)
+
+    async def _load_when_due(self, plan: Plan) -> None:
         """Load the configuration, if enough time has passed since the last reload.
 
         A failure is remembered until the next attempt. What else is wanted is brought to the process that runs.
@@ -199,7 +219,7 @@ class LiveProxy:
             return
         self._failure = None
         try:
-            await self._load(self._text_of(backends), digest)
+            await self._load(plan)
         except EngineError as error:
             self._failure = error
 
@@ -242,43 +262,18 @@ class LiveProxy:
             self._compared[name] = (backend, live)
         return name, found
 
-    def _structure_of(self, backends: Sequence[Backend]) -> str:
-        parts = [_Part(each.service, each.port, bool(each.split)) for each in backends], self._frontends
-        if parts != self._structure[0]:
-            self._structure = (parts, structure(self._options, backends, self._frontends))
-        return self._structure[1]
-
-    def _text_of(self, backends: Sequence[Backend]) -> str:
-        if (backends, self._frontends) != self._rendered[0]:
-            self._rendered = ((backends, self._frontends), render(self._options, backends, self._frontends))
-        return self._rendered[1]
-
-    async def _load(self, text: str, digest: str) -> None:
+    async def _load(self, plan: Plan) -> None:
         self._loaded_at, self.due = self._clock.monotonic(), None
-        await self._check(text, digest)
-        self._written = text
-        if self._master.running:
-            await self._master.reload(digest)
-        else:
-            await self._master.start()
-        await self.read(set())
-
-    async def _check(self, text: str, digest: str) -> None:
-        """Let HAProxy check ``text``; one that it refused is checked again only after a while. Raises EngineError."""
-        refused = self._refused
-        if refused is not None and refused.digest == digest and self._loaded_at < refused.at + REFUSED_SECONDS:
-            raise EngineError(refused.message, reason=Reason.PROXY_CONFIG_REFUSED)
+        await self._file.accept(plan, self._loaded_at)
         try:
-            await self._master.check_config(text)
-        except EngineError as error:
-            self._refused = _Refusal(digest, self._loaded_at, str(error))
+            if self._master.running:
+                await self._master.reload(plan.digest)
+            else:
+                await self._master.start()
+        except EngineError:
+            self._file.suspect()
             raise
-        self._refused = None
-
-    def _write(self, text: str) -> None:
-        if text != self._written:
-            self._master.replace_config(text)
-            self._written = text
+        await self.read(set())
 
     async def _wake_up(self) -> None:
         """Let it open a lost socket again; end a process that hangs."""

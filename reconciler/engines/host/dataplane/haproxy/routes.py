@@ -12,8 +12,9 @@ from reconciler.engines.host.dataplane.haproxy.certificates import RouteCertific
 from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners, service_lines
-from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
+from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps, route_entries
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
 from reconciler.engines.host.dataplane.haproxy.tls import BIND
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
@@ -81,13 +82,18 @@ class RouteServer:
             await self._certificates.prepare(self.table)
         secure = self._certificates.hosts if self._certificates is not None else frozenset()
         if table is not self._prepared or secure != self._secure:
-            self._maps.write(self.table, secure)
+            for name, entries in route_entries(self.table, secure).items():
+                self._maps.write(name, entries)
             self._prepared, self._secure = table, secure
 
-    def frontends(self, services: Collection[Service]) -> str:
-        """The sections for requests from outside to ``services``."""
-        if self._settings is None:
-            return ""
+    def frontends(self, services: Collection[Service]) -> Frontends:
+        """What takes requests to ``services``, with the sections for those from outside."""
+        lines = service_lines(services, self.table)
+        seconds = max((each.timeout_seconds for each in services), default=0)
+        return Frontends(self._sections(lines, seconds) if self._settings is not None else "", lines, seconds)
+
+    def _sections(self, lines: tuple[str, ...], seconds: int) -> str:
+        assert self._settings is not None
         if not self._master.running:
             self._open.clear()
         self.error = self._certificates.error if self._certificates is not None else ""
@@ -95,9 +101,7 @@ class RouteServer:
         if self._certificates is not None:
             tls, challenge, reloads = BIND, self._certificates.challenge, self._certificates.reloads
         usable = tuple(each for each in listeners(self._settings, self.table, tls) if self._can_listen(each))
-        seconds = max((each.timeout_seconds for each in services), default=0)
-        found = Ingress(self._settings, self.table, usable, service_lines(services, self.table), challenge, reloads)
-        return frontends(found, seconds)
+        return frontends(Ingress(self._settings, self.table, usable, lines, challenge, reloads), seconds)
 
     async def bring(self, *, complete: bool) -> None:
         """Bring the live maps to the table. ``complete``: the process has the frontends. Raises EngineError."""

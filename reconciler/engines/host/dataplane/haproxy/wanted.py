@@ -14,11 +14,11 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     Server,
     backend_name,
     encode,
-    read_percents,
-    read_ports,
+    mode_of,
     server,
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
+from reconciler.engines.host.dataplane.haproxy.rendering.render import read_percents, read_ports
 from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Service
 from reconciler.engines.host.dataplane.routing.table import Outside
@@ -40,6 +40,7 @@ class WantedState:
     def __init__(self, ports: ServicePorts) -> None:
         self.services: dict[Key, Service] = {}
         self.errors: dict[Key, str] = {}
+        self._bound: Mapping[str, frozenset[int]] = {}
         self._ports = ports
         self._splits: dict[Key, dict[int, int]] = {}
         self._drains = False
@@ -54,6 +55,7 @@ class WantedState:
         self._fresh: dict[str, float] = {}
         self._noted: dict[str, LiveBackend] = {}
         self._outside: Mapping[Key, Outside] = {}
+        self._adopted: dict[str, int] = {}
 
     def update(self, key: Key, ready: tuple[Endpoint, ...], now: float = 0.0) -> None:
         """Set the ready replicas of ``key``. One that comes back later has to prove itself again."""
@@ -141,9 +143,11 @@ class WantedState:
     def adopt(self, config: str) -> None:
         """Learn from the configuration in force the splits by version, and the ports if their file was lost."""
         self._splits = read_percents(config) | self._splits
-        for key, port in read_ports(config).items():
-            if self._ports.find(key) is None and key in self.services:
-                self._ports.reserve(key, port)
+        self._adopted = read_ports(config)
+
+    def use_bound(self, ports: Mapping[str, frozenset[int]]) -> None:
+        """Assign ``ports`` first, at which HAProxy listens already: those of each mode, also without a workload."""
+        self._bound = ports
 
     def note_answers(self, live: Live) -> None:
         """Remember the replicas that have answered: they may get any number of requests."""
@@ -201,7 +205,8 @@ class WantedState:
         service = replace(self.services[key], outside=self._outside.get(key))
         if declared:
             service = replace(service, port=declared, protocol=protocol)
-        if (port := self._usable_port(_place(key, declared), live is not None)) is None:
+        bound = self._bound.get(mode_of(service), frozenset())
+        if (port := self._usable_port(name, _place(key, declared), bound, live=live is not None)) is None:
             return None
         if live is not None:
             self._note(key, live)
@@ -242,15 +247,17 @@ class WantedState:
         proven = (each.name, each.address) in self._proven.get(service.key, ())
         return service.max_concurrency or (0 if proven else UNPROVEN)
 
-    def _usable_port(self, key: Key, live: bool) -> int | None:
-        """The port of ``key``, unless another program has it."""
+    def _usable_port(self, name: str, key: Key, bound: Set[int], *, live: bool) -> int | None:
+        """The port of ``key``, whose backend is ``name``, unless another program has it."""
         self.errors.pop(key, None)
         try:
-            known = self._ports.assign(key)
+            if self._ports.find(key) is None and (adopted := self._adopted.get(name)):
+                self._ports.reserve(key, adopted)
+            known = self._ports.assign(key, bound)
         except EngineError as error:
             self.errors[key] = str(error)
             return None
-        if live or bindable(known):
+        if live or known in bound or bindable(known):
             return known
         self.errors[key] = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: another program uses this port"
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     CONFIG,
     HOLD,
     HOLDS,
+    PORTS,
     Backend,
     ProxyOptions,
     Server,
@@ -26,15 +28,26 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     decode_key,
     decode_name,
     encode,
+    server,
+)
+from reconciler.engines.host.dataplane.haproxy.ingress import service_lines
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.rendering.render import (
+    Frontends,
+    Layout,
+    Loaded,
+    read_digest,
+    read_loaded,
     read_percents,
     read_ports,
+    read_shapes,
     render,
-    server,
     structure,
 )
-from reconciler.engines.host.dataplane.haproxy.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.runtime import needs_of, next_load
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.model.key import Key, Kind
 from tests.support.cases import cases
 from tests.support.programs import tool
@@ -57,21 +70,34 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
     return Backend(service, port, tuple(servers), split=split)
 
 
-def prepare(path: Path, backends: Sequence[Backend], *, lua: bool = True) -> None:
+def layout(backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> Layout:
+    """All that stands before the backends, with two ports for workloads to come where these need no reload."""
+    loaded = next_load(options, Loaded(), needs_of(options, backends), lambda _count, _bound: [19_001, 19_000])
+    services = [each.service for each in backends]
+    seconds = max((each.timeout_seconds for each in services), default=0)
+    return Layout(options, loaded, Frontends("", service_lines(services, RouteTable()), seconds))
+
+
+def prepare(path: Path, backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> None:
     """Write the configuration and its files."""
     (path / PAGES).mkdir(exist_ok=True)
-    for name in (HOLDS, SPLITS):
+    for name in (HOLDS, PORTS, SPLITS):
         (path / name).touch()
     for status, text in pages().items():
         (path / PAGES / str(status)).write_text(text)
     (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
-    (path / CONFIG).write_text(render(msgspec.structs.replace(OPTIONS, lua=lua), backends))
+    (path / CONFIG).write_text(render(layout(backends, options), backends))
 
 
 @pytest.mark.parametrize("case", cases("dataplane/haproxy.yaml"))
 def test_each_service_has_its_sections(case: dict[str, Any]) -> None:
-    text = render(OPTIONS, [backend(case)])
-    assert text[text.index("\nfrontend ") + 1 :] == case["text"]
+    found = [backend(case)]
+    text = render(layout(found), found)
+    # The digest of the options stands for each of them, and the pages are the same for all.
+    text = re.sub(
+        r"(http|tcp)-[0-9a-f]{12}", r"\1-0", text[re.search("^defaults (http|tcp)-[0-9a-f]{12}$", text, re.M).start() :]
+    )
+    assert "".join(line for line in text.splitlines(keepends=True) if "http-error" not in line) == case["text"]
 
 
 def test_haproxy_accepts_all_of_them_without_a_warning(tmp_path: Path) -> None:
@@ -79,8 +105,8 @@ def test_haproxy_accepts_all_of_them_without_a_warning(tmp_path: Path) -> None:
     found = [case.values[0] for case in cases("dataplane/haproxy.yaml")]
     named = {backend_name(each.service.key): each for each in map(backend, found)}
     backends = [msgspec.structs.replace(each, port=18_000 + number) for number, each in enumerate(named.values())]
-    for lua in (True, False):
-        prepare(tmp_path, backends, lua=lua)
+    for lua, runtime in ((True, False), (True, True), (False, False)):
+        prepare(tmp_path, backends, msgspec.structs.replace(OPTIONS, lua=lua, runtime=runtime))
         done = subprocess.run(
             [program, "-c", "-f", CONFIG], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
@@ -105,10 +131,15 @@ def test_the_text_is_the_same_in_any_order_and_its_digest_does_not_depend_on_rep
     backends = [Backend(each, 18_000 + number, servers) for number, each in enumerate(services)]
     shuffled = [msgspec.structs.replace(each, servers=servers[::-1]) for each in backends]
     random.Random(1).shuffle(shuffled)
-    assert render(OPTIONS, backends) == render(OPTIONS, shuffled)
+    assert render(layout(backends), backends) == render(layout(shuffled), shuffled)
     bare = [msgspec.structs.replace(each, servers=()) for each in backends]
-    assert structure(OPTIONS, bare) == structure(OPTIONS, backends)
-    assert structure(OPTIONS, backends[:2]) != structure(OPTIONS, backends)
+    for runtime in (False, True):
+        options = msgspec.structs.replace(OPTIONS, runtime=runtime)
+        shared = layout(backends, options)
+        assert structure(shared, bare) == structure(shared, backends)
+        assert (structure(shared, backends[:2]) == structure(shared, backends)) is runtime
+        other = msgspec.structs.replace(shared, loaded=msgspec.structs.replace(shared.loaded, count=7))
+        assert structure(other, backends) != structure(shared, backends)
 
 
 @pytest.mark.parametrize("text", ["web", "a_b", "_self", "ü\n#", "", "A1-z"])
@@ -118,20 +149,34 @@ def test_names_can_be_read_back(text: str) -> None:
     assert decode_key(backend_name(key)) == key
 
 
-def test_ports_can_be_read_back() -> None:
+def test_what_a_process_was_loaded_with_can_be_read_back() -> None:
     found = [case.values[0] for case in cases("dataplane/haproxy.yaml")]
-    backends = [backend(case, 18_000 + number) for number, case in enumerate(found)]
-    ports = {each.service.key: each.port for each in backends}
-    named = {each.service.key: each for each in backends}
-    assert read_ports(render(OPTIONS, named.values())) == ports
-    assert read_ports("nothing of it") == {}
+    named = {each.name: each for each in (backend(case, 18_000 + number) for number, case in enumerate(found))}
+    for runtime in (False, True):
+        options = msgspec.structs.replace(OPTIONS, runtime=runtime)
+        shared = layout([*named.values()], options)
+        text = render(shared, named.values())
+        assert read_loaded(text) == shared.loaded
+        assert read_ports(text) == {name: each.port for name, each in named.items()}
+        assert read_shapes(text) == needs_of(options, named.values()).shapes
+        assert read_digest(text) == structure(shared, named.values())
+    nothing = "nothing of it"
+    assert (read_loaded(nothing), read_ports(nothing), read_shapes(nothing), read_digest(nothing)) == (
+        Loaded(),
+        {},
+        {},
+        "",
+    )
 
 
 def test_splits_can_be_read_back_and_percents_are_no_part_of_the_digest() -> None:
     key, other = (Key(Kind.WORKLOAD, "shop", name) for name in ("web", "api"))
     percents = {1: 90, 12: 10, 13: 0}
     parts = [Backend(Service(key, PORT), 18_000, split=tuple(percents.items())), Backend(Service(other, PORT), 18_001)]
-    assert read_percents(render(OPTIONS, parts)) == {key: percents}
+    shared = layout(parts)
+    assert read_percents(render(shared, parts)) == {key: percents}
     moved = [msgspec.structs.replace(parts[0], split=((1, 10), (12, 90))), parts[1]]
     ended = [msgspec.structs.replace(parts[0], split=()), parts[1]]
-    assert structure(OPTIONS, moved) == structure(OPTIONS, parts) != structure(OPTIONS, ended)
+    assert structure(shared, moved) == structure(shared, parts) != structure(shared, ended)
+    # Where backends come and go at run time, their lines are compared instead.
+    assert needs_of(OPTIONS, moved).shapes == needs_of(OPTIONS, parts).shapes != needs_of(OPTIONS, ended).shapes

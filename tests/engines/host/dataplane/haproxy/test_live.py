@@ -30,7 +30,7 @@ shop:web,a,2,10,5,0,,no check,1,127.0.0.1:20001,
 shop:web,b,0,,5,700,,DRAIN,0,127.0.0.1:20002,
 shop:web,BACKEND,5,10,9,1,4,UP,1,,
 shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,,
-shop:db,BACKEND,1,10,7,1,0,DOWN,1,,
+shop:db,BACKEND,1,10,7,1,0,DOWN (UNPUB),1,,
 """
 
 
@@ -57,6 +57,7 @@ def test_the_state_is_read() -> None:
     web, database = found["shop:web"], found["shop:db"]
     assert web.servers["a"] == LiveServer("127.0.0.1:20001", 10, open=2, ready=True, ends=False, proven=False)
     assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True, weight=0)
+    assert (web.published, database.published) == (True, False)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
     assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
     assert StatReader().read(STAT.replace("a,2,10,", "a,2,65536,"))["shop:web"].servers["a"].limit == 0
@@ -131,8 +132,8 @@ def test_a_server_is_brought_to_what_is_wanted(
     assert list(commands(wanted(*([server] if server else [])), state)) == expected
 
 
-def test_servers_come_before_others_leave_and_unknown_backends_wait_for_a_reload() -> None:
-    state = {"shop:web": LiveBackend(0, 0, 0, {"a": READY})}
+def test_servers_come_before_others_leave_and_unknown_backends_are_left_out() -> None:
+    state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, "a": READY})}
     first = next(iter(commands(wanted(Server("b", "127.0.0.1:2")), state)))
     assert first == "add server shop:web/b 127.0.0.1:2"
     assert list(commands(wanted(Server("b", "127.0.0.1:2")), {})) == []

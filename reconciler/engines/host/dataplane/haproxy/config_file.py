@@ -1,0 +1,154 @@
+"""The configuration file of a location: what its process was loaded with, and what is wanted in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from reconciler.engines.host.dataplane.haproxy.config import Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.rendering.render import (
+    Frontends,
+    Layout,
+    Loaded,
+    Shape,
+    read_digest,
+    read_loaded,
+    read_shapes,
+    render,
+    structure,
+)
+from reconciler.engines.host.dataplane.haproxy.runtime import (
+    FindPorts,
+    Needs,
+    changed,
+    needs_of,
+    next_load,
+    suffices,
+)
+from reconciler.engines.host.dataplane.protocol import Service
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+REFUSED_SECONDS = 30.0
+"""Seconds until a refused configuration is checked again."""
+
+
+class Plan(NamedTuple):
+    """What is wanted: the backends, with what they need, and all else of the file.
+
+    ``digest`` is of what only a reload can change, ``ports`` maps ports to backends.
+    """
+
+    layout: Layout
+    backends: Sequence[Backend]
+    needs: Needs
+    digest: str
+    ports: Mapping[str, str]
+
+
+class _Refusal(NamedTuple):
+    """The configuration that was refused last, when and why."""
+
+    digest: str
+    at: float
+    message: str
+
+
+class _Part(NamedTuple):
+    """What the needs of a backend come from."""
+
+    service: Service
+    port: int
+    split: bool
+
+
+class ConfigFile:
+    """The file that ``master`` has accepted: ``loaded`` is what a process has that started with it, with ``digest``."""
+
+    def __init__(self, master: Master) -> None:
+        self.loaded = Loaded()
+        self.digest = ""
+        self._master = master
+        self._options = ProxyOptions("")
+        self._find: FindPorts = lambda _count, usable: list(usable)
+        self._shapes: dict[str, Shape] = {}
+        self._lacks = False
+        self._suspect = False
+        self._refused: _Refusal | None = None
+        self._parts: list[_Part] = []
+        self._needed: tuple[Needs, Mapping[str, str]] | None = None
+        self._planned: Plan | None = None
+        self._written: tuple[str, Sequence[Backend]] = ("", ())
+
+    def open(self, options: ProxyOptions, find: FindPorts) -> None:
+        """Render with ``options`` from now on, and go on from the file of an earlier daemon."""
+        text = self._master.config()
+        self._options, self._find = options, find
+        self.loaded, self.digest, self._shapes = read_loaded(text), read_digest(text), read_shapes(text)
+        self._needed = self._planned = None
+
+    def plan(self, backends: Sequence[Backend], frontends: Frontends, live: Mapping[str, LiveBackend] | None) -> Plan:
+        """What to bring the process to, which has the backends ``live``; None if it does not run."""
+        needs, ports = self._needs(backends)
+        layout = Layout(self._options, self._next_load(needs, live), frontends)
+        known = self._planned
+        if known is None or known.layout != layout or known.needs is not needs:
+            digest = structure(layout, backends)
+            known = Plan(layout, backends, needs, digest, ports)
+        self._planned = known._replace(backends=backends)
+        return self._planned
+
+    def write(self, plan: Plan) -> None:
+        """Write ``plan``, which a process has got without a reload. Raises EngineError."""
+        if self._written != (plan.digest, plan.backends):
+            self._master.replace_config(render(plan.layout, plan.backends))
+            self._written = plan.digest, plan.backends
+
+    async def accept(self, plan: Plan, now: float) -> None:
+        """Write ``plan`` if HAProxy accepts it; one that it refused is checked again only after a while.
+
+        Raises EngineError.
+        """
+        refused = self._refused
+        if refused is not None and refused.digest == plan.digest and now < refused.at + REFUSED_SECONDS:
+            raise EngineError(refused.message, reason=Reason.PROXY_CONFIG_REFUSED)
+        try:
+            await self._master.check_config(render(plan.layout, plan.backends))
+        except EngineError as error:
+            self._refused = _Refusal(plan.digest, now, str(error))
+            raise
+        self._refused, self._lacks, self._suspect = None, False, False
+        self.loaded, self.digest = plan.layout.loaded, plan.digest
+        self._shapes, self._written = dict(plan.needs.shapes), (plan.digest, plan.backends)
+
+    def note_added(self, plan: Plan, live: Mapping[str, LiveBackend]) -> bool:
+        """Note which backends the process has now; return whether it refused one, so that a reload is needed."""
+        shapes = plan.needs.shapes
+        self._shapes = {name: each for name, each in self._shapes.items() if name in live} | {
+            name: shape for name, shape in shapes.items() if name in live and name not in self._shapes
+        }
+        can = suffices(self._options, self.loaded, plan.needs) and not changed(live, self._shapes, shapes)
+        self._lacks = can and not shapes.keys() <= live.keys()
+        return self._lacks
+
+    def suspect(self) -> None:
+        """Take other ports for workloads to come the next time: a program may have taken one of them."""
+        self._suspect = True
+
+    def _next_load(self, needs: Needs, live: Mapping[str, LiveBackend] | None) -> Loaded:
+        if live is not None and not self._lacks and not self._suspect:
+            same = not self._options.runtime or not changed(live, self._shapes, needs.shapes)
+            if same and suffices(self._options, self.loaded, needs):
+                return self.loaded
+        former = self.loaded if live is not None and not self._suspect else Loaded(count=self.loaded.count)
+        return next_load(self._options, former, needs, self._find)
+
+    def _needs(self, backends: Sequence[Backend]) -> tuple[Needs, Mapping[str, str]]:
+        """What ``backends`` need, and their ports; the same object until they change."""
+        parts = [_Part(each.service, each.port, bool(each.split)) for each in backends]
+        if self._needed is None or parts != self._parts:
+            self._parts = parts
+            self._needed = needs_of(self._options, backends), {f"{each.port}": each.name for each in backends}
+        return self._needed

@@ -1,0 +1,1 @@
+"""Renders the configuration file of HAProxy."""

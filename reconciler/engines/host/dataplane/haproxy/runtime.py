@@ -1,0 +1,91 @@
+"""Backends that come and go while HAProxy runs, from version 3.4 on: what needs no reload, and the commands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, commands, take_out
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profiles
+from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded, Shape, shape_of
+
+SPARE = {HTTP: 16, TCP: 4}
+"""The least number of ports without a workload at which HAProxy listens after a reload, for workloads to come."""
+SHARE = 4
+"""With many workloads it is this part of their number, so that reloads become rarer."""
+_EXPERIMENT = "experimental-mode on;@1 "
+"""Before a command that version 3.4 has for tests only."""
+
+Shapes = Mapping[str, Shape]
+FindPorts = Callable[[int, Collection[int]], list[int]]
+"""Takes a number and the ports that are open already; returns so many ports without a workload, these first."""
+
+
+class Needs(NamedTuple):
+    """What backends need of a reload: ports by mode, profiles; and what no command changes in them."""
+
+    ports: Mapping[str, frozenset[int]]
+    profiles: Mapping[str, str]
+    shapes: Shapes
+
+
+def needs_of(options: ProxyOptions, backends: Iterable[Backend]) -> Needs:
+    """What ``backends`` need."""
+    found = list(backends)
+    ports = {mode: frozenset(each.port for each in found if each.mode == mode) for mode in (HTTP, TCP)}
+    profiles = dict({profile_of(options, each.service) for each in found})
+    return Needs(ports, profiles, {each.name: shape_of(options, each) for each in found})
+
+
+def suffices(options: ProxyOptions, loaded: Loaded, needs: Needs) -> bool:
+    """Whether a process that has ``loaded`` can serve ``needs`` without a reload, if its backends are the same."""
+    if not options.runtime:
+        return _same(loaded.ports, needs.ports) and dict(loaded.profiles) == needs.profiles
+    open_ports = all(ports <= loaded.ports.get(mode, frozenset()) for mode, ports in needs.ports.items())
+    return open_ports and needs.profiles.items() <= loaded.profiles.items()
+
+
+def changed(live: Collection[str], known: Shapes, wanted: Shapes) -> list[str]:
+    """The backends that only a reload can bring to what is wanted."""
+    differ = (name for name, each in wanted.items() if (known.get(name) != each if name in live else each.lines))
+    return sorted(differ)
+
+
+def next_load(options: ProxyOptions, loaded: Loaded, needs: Needs, find: FindPorts) -> Loaded:
+    """What to load so that ``needs`` can be served, and more workloads like them."""
+    if not options.runtime:
+        return Loaded(needs.ports, needs.profiles)
+    profiles = dict(usual_profiles(options)) | dict(needs.profiles)
+    ports, taken = dict(needs.ports), frozenset().union(*needs.ports.values())
+    for mode, wanted in needs.ports.items():
+        usable = loaded.ports.get(mode, frozenset()) - taken
+        spare = frozenset(find(max(SPARE[mode], len(wanted) // SHARE), usable)) - taken
+        ports[mode], taken = wanted | spare, taken | spare
+    return Loaded(ports, profiles, loaded.count + 1)
+
+
+def additions(
+    options: ProxyOptions, loaded: Loaded, backends: Iterable[Backend], live: Mapping[str, LiveBackend]
+) -> Iterator[str]:
+    """The commands that add the backends which ``live`` lacks, with their servers, as far as no reload is needed."""
+    for each in backends if options.runtime else ():
+        name, shape = each.name, shape_of(options, each)
+        known = shape.profile in loaded.profiles and each.port in loaded.ports.get(each.mode, ())
+        if name not in live and known and not shape.lines:
+            yield f"{_EXPERIMENT}add backend {name} from {shape.profile}"
+            yield from commands((each,), {name: LiveBackend(0, 0, 0, {}, published=False)})
+
+
+def removals(name: str, live: LiveBackend) -> Iterator[str]:
+    """The commands that remove a backend, as far as its open requests permit."""
+    if live.published:
+        yield f"unpublish backend {name}"
+    for server, each in sorted(live.servers.items()):
+        yield from take_out(f"{name}/{server}", each)
+    if not live.open:
+        yield f"{_EXPERIMENT}del backend {name}"
+
+
+def _same(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:
+    return all(left.get(mode, frozenset()) == right.get(mode, frozenset()) for mode in (HTTP, TCP))
