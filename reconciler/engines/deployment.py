@@ -127,7 +127,9 @@ def build_deployment(
     made = next((old.created for old in past.status.versions if old.workload == version), created) if past else created
     containers = {container.name: _container(container, replicas) for container in spec.containers}
     entry = Version(f"{key.name}-{version:05d}", made, version, place.gvc_version, not replicas, "", containers)
-    executions = past.status.job_executions if past and spec.job else ()
+    listed = past.status.job_executions if past and spec.job else ()
+    # What another engine ran here does not run any more.
+    executions = tuple(each for each in listed if each.completion_time)
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(replicas)) if spec.type == "stateful" else ()
     canonical = f"{host}.{place.endpoint_domain}" if served else ""
     status = Status(endpoint, not replicas, False, version, version, NOTHING_RUNS, (entry,), executions)
@@ -140,7 +142,8 @@ def build_deployment(
 def add_execution(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
     """``deployment`` with one more successful execution at ``at``; the last ``limit`` executions remain."""
     past = deployment.status.job_executions
-    number = int(past[-1].name.rpartition("-")[2]) + 1 if past else 1
+    suffixes = (each.name.rpartition("-")[2] for each in past)
+    number = max((int(each) for each in suffixes if each.isdecimal()), default=0) + 1
     complete = {"type": "Complete", "status": "True", "message": "", "reason": "", "lastTransitionTime": at}
     version = deployment.status.last_processed_version
     name = f"{key.name}-{number}"

@@ -308,6 +308,21 @@ def test_a_cron_workload_can_be_run_on_demand_and_keeps_its_history_short(world:
     assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 3
 
 
+def test_executions_of_the_engine_that_had_the_location_before_stay_once_they_ended(world: World) -> None:
+    world.apply(cron())
+    world.command("workload/shop/report", "runCronWorkload")
+    record = world.record("workload/shop/report", WEST)
+    state = msgspec.json.decode(record.state)
+    [ended] = state["status"]["jobExecutions"]
+    former = [ended | {"name": "report-x7k2p"}, ended | {"name": "report-29453761", "completionTime": ""}]
+    state["status"]["jobExecutions"] = former
+    world.records.applied.put(msgspec.structs.replace(record, state=msgspec.json.encode(state)))
+    world.apply(cron(action=Action.UPDATE, version=2))
+    assert world.command("workload/shop/report", "runCronWorkload")["name"] == "report-1"
+    names = [each["name"] for each in world.state("workload/shop/report")["status"]["jobExecutions"]]
+    assert names == ["report-x7k2p", "report-1"]
+
+
 def test_a_suspended_cron_workload_can_be_run_on_demand(world: World) -> None:
     world.apply(cron(spec=scaled(1, suspend=True)))
     assert world.command("workload/shop/report", "runCronWorkload")["status"] == "Success"

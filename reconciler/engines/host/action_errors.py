@@ -13,8 +13,8 @@ from reconciler.engines.host.decisions.actions import Action, Create, Remove, Re
 ERROR_RETRY_SECONDS = (1.0, 30.0)
 """Seconds until a failed action is tried again: the first and the longest wait."""
 
-DECIDE, STORE, ENDPOINTS = "decide", "store", "endpoints"
-"""Work of each turn besides the actions: decide, write the replica files, write the endpoints file."""
+DECIDE, STORE, ENDPOINTS, EXECUTIONS = "decide", "store", "endpoints", "executions"
+"""Work of each turn besides the actions: decide, write the files of replicas, of endpoints and of executions."""
 
 
 class ActionError(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class ActionErrors:
 
     def retain(self, names: Collection[str]) -> None:
         """Forget the failures of actions that are no longer wanted: all but ``names`` and the work of each turn."""
-        for name in self._errors.keys() - set(names) - {DECIDE, STORE, ENDPOINTS}:
+        for name in self._errors.keys() - set(names) - {DECIDE, STORE, ENDPOINTS, EXECUTIONS}:
             self.record_success(name)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
+from reconciler.engines.host.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
 from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
@@ -41,11 +41,13 @@ class WorkloadReplicas:
         self._unwritten: set[str] = set()
 
     def decide(self, wanted: WorkloadSpec | None) -> Decision:
-        """The actions that are due now. Raises EngineError if executions cannot be recorded."""
+        """The actions that are due now."""
         replicas, services = tuple(self.by_name.values()), self._services
         if wanted is not None and wanted.type is Type.CRON:
             services.cron_starts.release(self._key, replicas)
-            return services.cron_starts.admit(self._key, self.executions.decide(wanted, replicas), self._wake)
+            decision, error = self.executions.decide(wanted, replicas)
+            self._note(EXECUTIONS, error)
+            return services.cron_starts.admit(self._key, decision, self._wake)
         return decide(wanted, replicas, services.clock.monotonic(), services.timing)
 
     def create(self, wanted: WorkloadSpec, act: Create) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.deployment import Execution
-from reconciler.engines.host.decisions.actions import Decision, soonest
+from reconciler.engines.host.decisions.actions import Create, Decision, Remove, soonest
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
 from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import (
@@ -28,6 +28,7 @@ from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.run_command import ContainerOverride
+from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Job
@@ -61,20 +62,24 @@ class Executions:
                 self._log = ExecutionLog()
         return self._log
 
-    def decide(self, wanted: WorkloadSpec, replicas: Sequence[Replica]) -> Decision:
-        """Record results and what is due, durably, and decide. Raises EngineError if the log cannot be written.
+    def decide(self, wanted: WorkloadSpec, replicas: Sequence[Replica]) -> tuple[Decision, EngineError | None]:
+        """Record results and what is due, durably, and decide; with the error if the log cannot be written.
 
-        What could not be recorded does not start.
+        What could not be recorded does not start, and executions past their deadline end all the same.
         """
         clock = self._services.clock
         wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
         log, failures = record_results(self.log, limit, replicas, wall, self._boot)
         log, events = add_due(log, wanted, wall, self._boot)
-        self._write(log, [*failures, *events])
-        decision = decide_executions(wanted, log, replicas, now, self._services.timing)
+        failure = self._try_write(log, [*failures, *events])
+        decision = decide_executions(wanted, self.log, replicas, now, self._services.timing)
+        if failure is not None:
+            # An execution that is removed before its end is recorded would start again.
+            remaining = (act for act in decision.actions if not isinstance(act, Create | Remove))
+            decision = Decision(tuple(remaining), decision.wake)
         due = next_due(log)
         wake = soonest(decision.wake, None if due is None else now + max(due - wall, 0.0))
-        return Decision(decision.actions, None if wake is None else _check_at(wake, now))
+        return Decision(decision.actions, None if wake is None else _check_at(wake, now)), failure
 
     def run(
         self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int, command_id: str = ""
@@ -118,6 +123,13 @@ class Executions:
     def conditions(self) -> tuple[ExecutionCondition, ...]:
         """What is wrong with the executions."""
         return execution_conditions(self.log)
+
+    def _try_write(self, log: ExecutionLog, events: Events) -> EngineError | None:
+        try:
+            self._write(log, events)
+        except EngineError as error:
+            return error
+        return None
 
     def _write(self, log: ExecutionLog, events: Events) -> None:
         if log != self.log:

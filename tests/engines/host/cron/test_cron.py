@@ -169,6 +169,29 @@ def test_the_history_has_a_limit_and_a_rollout_lets_executions_end(tmp_path: Pat
     play(tmp_path, story)
 
 
+def test_what_cannot_be_recorded_does_not_start_and_deadlines_hold_all_the_same(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(concurrencyPolicy="Replace", schedule="*/5 * * * *", activeDeadlineSeconds=120)
+        await host.rest(5 * MINUTE)
+        folder = log_path(host.root / "replicas", Key.parse(WEB)).parent
+        folder.rename(folder.with_name("aside"))
+        folder.write_text("")
+        await host.rest(3 * MINUTE)
+        assert (host.programs.places(), await host.states()) == ([], ["Active"]), "it ended, and that is not recorded"
+        await host.rest(10 * MINUTE)
+        assert len(host.starts()) == 1
+        [seen] = await host.engine.observe()
+        assert (seen.health, "shop/web.json" in seen.state.decode()) == ("Unhealthy", True)
+        folder.unlink()
+        folder.with_name("aside").rename(folder)
+        for _ in range(60):
+            await host.rest(1.0)
+        assert (await host.states(), len(host.starts())) == (["Removed", "Active"], 2)
+        assert host.reasons() == ["WorkloadError", "ExecutionFailed", "ExecutionsMissed"]
+
+    play(tmp_path, story)
+
+
 def test_what_could_not_be_started_is_invalid(tmp_path: Path) -> None:
     async def story(host: CronHost) -> None:
         await host.schedule(image="broken")
