@@ -14,14 +14,12 @@ from reconciler.engines.host.snapshot_export.exporter import SnapshotExporter
 from reconciler.engines.host.snapshot_export.importer import import_snapshot
 from reconciler.engines.host.snapshot_export.restic import Restic
 from reconciler.engines.host.volumes.layout import VolumeState
-from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
 from tests.engines.host.volumes.kit import ONE, OURS, SET, VOLUME, Disk
-from tests.support.clock import FakeClock
-from tests.support.programs import tool
+from tests.support.programs import only_root, tool
 from tests.support.waiting import until
 
 NEW_HOST, NAME = "elsewhere", "nightly, with a comma"
@@ -42,9 +40,9 @@ def create(settings: ResticSettings) -> None:
     subprocess.run([*words, "init"], check=True, capture_output=True)
 
 
-def with_snapshot(path: Path) -> Disk:
+def with_snapshot(path: Path, setting: str = "directory") -> Disk:
     """A volume with a snapshot of a file, which has changed since."""
-    disk = Disk(path / "here", "directory")
+    disk = Disk(path / "here", setting)
     file = disk.store.attach(VOLUME, disk.spec, ONE, OURS) / "file"
     file.write_text("as of the snapshot")
     disk.store.detach(VOLUME, ONE)
@@ -69,33 +67,36 @@ def conditions(exporter: SnapshotExporter) -> list[str]:
     return [each["message"] for each in json.loads(seen.state).get("status", {}).get("conditions", ())]
 
 
-def imported(path: Path, settings: ResticSettings) -> VolumeStore:
-    """The store of a new host with the imported snapshot."""
+def imported(path: Path, settings: ResticSettings, setting: str = "directory") -> Disk:
+    """The disk of a new host with the imported snapshot."""
     asyncio.run(import_snapshot(path / NEW_HOST, settings, SET, 0, NAME))
-    store = VolumeStore(path / NEW_HOST, "directory", FakeClock())
-    store.open()
-    return store
+    return Disk(path / NEW_HOST, setting)
 
 
-def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(tmp_path: Path, repository: ResticSettings) -> None:
-    disk, events = with_snapshot(tmp_path), list[EngineEvent]()
+@pytest.mark.parametrize(
+    "setting", ["directory", pytest.param("image-ext4", marks=[only_root("only root mounts images"), pytest.mark.slow])]
+)
+def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
+    tmp_path: Path, repository: ResticSettings, setting: str
+) -> None:
+    disk, events = with_snapshot(tmp_path, setting), list[EngineEvent]()
     assert conditions(asyncio.run(export(disk, repository, events))) == []
     [marker] = disk.root.rglob("exported.json")
     before = marker.stat().st_mtime_ns
     asyncio.run(export(disk, repository, events))
     assert (marker.stat().st_mtime_ns, events) == (before, [])
-    store = imported(tmp_path, repository)
-    [volume] = store.list(SET)
-    assert (volume.state, [(each.name, each.tags) for each in volume.snapshots]) == (
-        VolumeState.DELETED,
-        [(NAME, {"team": "shop"})],
-    )
-    store.restore(VOLUME, NAME, "before")
-    assert (store.attach(VOLUME, disk.spec, ONE, OURS) / "file").read_text() == "as of the snapshot"
-    with pytest.raises(EngineError, match="has a snapshot nightly, with a comma already"):
-        imported(tmp_path, repository)
-    with pytest.raises(EngineError, match="the repository has no snapshot other of volume 0"):
-        asyncio.run(import_snapshot(tmp_path / NEW_HOST, repository, SET, 0, "other"))
+    with imported(tmp_path, repository, setting) as other:
+        [volume] = other.store.list(SET)
+        assert (volume.state, volume.backend) == (VolumeState.DELETED, setting)
+        assert [(each.name, each.tags) for each in volume.snapshots] == [(NAME, {"team": "shop"})]
+        other.store.restore(VOLUME, NAME, "before")
+        assert (other.store.attach(VOLUME, disk.spec, ONE, OURS) / "file").read_text() == "as of the snapshot"
+        for name, message in (
+            (NAME, "has a snapshot nightly, with a comma already"),
+            ("other", "has no snapshot other"),
+        ):
+            with pytest.raises(EngineError, match=message):
+                asyncio.run(import_snapshot(tmp_path / NEW_HOST, repository, SET, 0, name))
 
 
 @pytest.mark.slow
