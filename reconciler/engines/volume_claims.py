@@ -69,6 +69,11 @@ class VolumeClaims:
         at = self._location if location is None else location
         return next((record for record in self._records.applied.get(key) if record.location == at), None)
 
+    def revision(self, source: str) -> str:
+        """The revision that ``source`` applies now."""
+        run = self._records.runs.last(source)
+        return run.revision if run is not None else ""
+
     def _user(self, volumeset: Key, known: str) -> Record | None:
         """The workload that uses ``volumeset`` here: the known one, or else one that refers to it."""
         candidates = [known.rpartition("/")[2]] if known else []

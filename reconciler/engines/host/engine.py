@@ -50,6 +50,7 @@ from reconciler.engines.host.volumes.space import reserve_of
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run, parse_run
@@ -125,10 +126,11 @@ class HostEngine:
         self._opening = asyncio.Lock()
 
     def _make_volumes(self) -> VolumeSets:
-        host = self._context.settings.host
+        host, clock = self._context.settings.host, self._context.clock
+        store = VolumeStore(self._root, host.volumes, clock, reserve_of(host.disk_reserve))
         return VolumeSets(
             self._claims,
-            VolumeStore(self._root, host.volumes, self._context.clock, reserve_of(host.disk_reserve)),
+            Releases(self._root, store, clock),
             lambda: self._changed.set(),
             lambda: self._controller.retry_starts(),
             lambda holder: self._controller.stop(*parse_holder(holder)),
@@ -241,7 +243,7 @@ class HostEngine:
     def _reload_workload(self, record: Record) -> None:
         """Want the workload as it is recorded, with its current inputs; a failure affects no other workload."""
         try:
-            self._publisher.read_tags(record.key, record.body)
+            self._read_tags(record.key, record.body, record.revision)
             self._want(self._template(record.key, self._templates.specification(record), record.version, record.digest))
         except RecordsError:
             raise
@@ -335,7 +337,7 @@ class HostEngine:
             self._forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=self._volumes.update(also))
-        self._publisher.read_tags(key, step.body)
+        self._read_tags(key, step.body, self._claims.revision(past.source) if past is not None else "")
         self._want(self._template(key, spec, step.version, step.digest))
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=self._volumes.update(also))
 
@@ -359,7 +361,12 @@ class HostEngine:
         versions, images = {each.version for each in replicas}, self._controller.images_of(key, wanted.version)
         self._controller.want(key, self._images.admit(template, wanted, versions, images))
 
+    def _read_tags(self, key: Key, body: bytes, revision: str) -> None:
+        self._publisher.read_tags(key, body)
+        self._volumes.releases.read(key, body, revision)
+
     def _forget(self, key: Key) -> None:
+        self._volumes.releases.forget(key)
         self._images.forget(key)
         self._publisher.forget(key)
         self._templates.forget(key)

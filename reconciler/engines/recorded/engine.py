@@ -118,8 +118,7 @@ class RecordedEngine:
         changed = {each.key: each for each in self._binding.affected_volumesets(step, spec, past)}
         if past is None or past.version >= step.version or not wants_snapshots(step.body):
             return changed.values()
-        run = self._records.runs.last(past.source)
-        revision = run.revision if run is not None else ""
+        revision = self._binding.revision(past.source)
         snapshot = snapshot_before(step.key, step.version, revision, iso(self._clock.now()))
         for name in mounted_volumesets(read_specification(past.body)):
             key = Key(Kind.VOLUMESET, step.key.gvc, name)

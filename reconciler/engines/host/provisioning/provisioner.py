@@ -95,7 +95,7 @@ class Provisioner:
         holder = holder_name(replica.key, replica.name)
         for name in mounted_in((spec,)):
             volume = VolumeId(Key(Kind.VOLUMESET, replica.key.gvc, name), max(replica.index, 0))
-            await self._volumes.attach(volume, holder, self._runtime.owner(template.desired))
+            await self._volumes.attach(volume, holder, replica.version, self._runtime.owner(template.desired))
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container whose volumes are attached, with new files. Raises EngineError."""

@@ -11,8 +11,8 @@ import msgspec
 from reconciler.engines.host.decisions.volumes import existing_volumes, limitations
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
-from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments
+from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
@@ -50,15 +50,16 @@ class VolumeSets:
     def __init__(
         self,
         claims: VolumeClaims,
-        store: VolumeStore,
+        releases: Releases,
         changed: Callable[[], None],
         released: Callable[[], None],
         stop: Callable[[str], bool],
         report: Callable[[EngineEvent], None],
     ) -> None:
         self.known: dict[Key, KnownVolumeSet] = {}
-        self.store = store
-        self.attachments = Attachments(store, self._refresh_later, released)
+        self.store = releases.store
+        self.attachments = Attachments(releases.store, self._refresh_later, released)
+        self.releases = releases
         self._claims = claims
         self._changed = changed
         self._stop = stop
@@ -102,8 +103,8 @@ class VolumeSets:
         found = [known for key in volumesets if (known := self.known.get(key)) is not None]
         return limitations([each for known in found for each in known.stored]) if found else iter(())
 
-    async def attach(self, volume: VolumeId, holder: str, owner: Owner) -> None:
-        """Attach a volume to a replica. Raises EngineError."""
+    async def attach(self, volume: VolumeId, holder: str, version: int, owner: Owner) -> None:
+        """Attach a volume to a replica of ``version``, after a snapshot if that is new. Raises EngineError."""
         known = self.known.get(volume.volumeset)
         if known is None:
             raise EngineError(
@@ -111,6 +112,7 @@ class VolumeSets:
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
         wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
+        await self.releases.prepare(volume, holder, version, known.spec)
         await self.attachments.attach(volume, wanted, holder, owner)
 
     async def perform(self, step: Step) -> Outcome:

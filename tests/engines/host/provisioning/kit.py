@@ -12,6 +12,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.environment import PlatformEnvContext
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.volume_claims import VolumeClaims
@@ -103,4 +104,5 @@ def volumes_at(root: Path) -> VolumeSets:
     clock = FakeClock()
     claims = VolumeClaims(Records.open(root / "records.sqlite", clock_now=clock.now), "here", "acme")
     store = VolumeStore(root, "directory", clock)
-    return VolumeSets(claims, store, lambda: None, lambda: None, lambda _: False, lambda _: None)
+    releases = Releases(root, store, clock)
+    return VolumeSets(claims, releases, lambda: None, lambda: None, lambda _: False, lambda _: None)

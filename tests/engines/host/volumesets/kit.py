@@ -38,7 +38,13 @@ class VolumeHost(Host):
         return await self._apply(str(SET), {"kind": "volumeset", "name": "data", "spec": whole}, version, action)
 
     async def database(
-        self, version: int = 1, replicas: int = 1, name: str = "db", mounts: bool = True, **options: Any
+        self,
+        version: int = 1,
+        replicas: int = 1,
+        name: str = "db",
+        mounts: bool = True,
+        tags: dict[str, str] | None = None,
+        **options: Any,
     ) -> dict[str, str]:
         """Apply a user of the volume set; how the step ended."""
         autoscaling = {"metric": "disabled", "minScale": replicas, "maxScale": replicas}
@@ -51,7 +57,8 @@ class VolumeHost(Host):
             "containers": [container],
             "defaultOptions": {"autoscaling": autoscaling, **options},
         }
-        return await self._apply(f"workload/shop/{name}", {"kind": "workload", "name": name, "spec": spec}, version)
+        body = {"kind": "workload", "name": name, "spec": spec, "tags": tags or {}}
+        return await self._apply(f"workload/shop/{name}", body, version)
 
     async def _apply(self, key: str, body: Any, version: int, action: Action | None = None) -> dict[str, str]:
         action = action or (Action.UPDATE if key in self.recorded() else Action.CREATE)
@@ -135,6 +142,6 @@ class VolumeHost(Host):
         return self.events
 
 
-def play(path: Path, story: Callable[[VolumeHost], Awaitable[None]]) -> None:
+def play(path: Path, story: Callable[[Any], Awaitable[None]], host: type[VolumeHost] = VolumeHost) -> None:
     """Play ``story`` on a new host."""
-    play_on(lambda: VolumeHost(path), story)
+    play_on(lambda: host(path), story)

@@ -1,0 +1,115 @@
+"""Snapshots before a release: of the volumes of a workload, before the first replica of a new version gets its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.decisions.volumes import retention_seconds
+from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, read_json
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots
+from reconciler.engines.volumes import Snapshot
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.kinds.volumeset import Specification
+from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
+from reconciler.times import iso
+
+_FILE = "release.json"
+
+
+class LastRelease(msgspec.Struct, frozen=True):
+    """The version that a volume was last attached to; beside the volume, so that it outlives the daemon."""
+
+    workload: str
+    version: int
+
+
+class Releases:
+    """Takes the snapshots before new versions of workloads with the tag `reconciler/snapshot-on: new-version`.
+
+    The volumes are those of ``store``, below ``root``.
+    """
+
+    def __init__(self, root: Path, store: VolumeStore, clock: Clock) -> None:
+        self._root = root
+        self.store = store
+        self._clock = clock
+        self._revisions: dict[Key, str] = {}
+
+    def read(self, workload: Key, body: bytes, revision: str) -> None:
+        """Read the tag of a workload, whose newest version came with ``revision``."""
+        if wants_snapshots(body):
+            self._revisions[workload] = revision
+        else:
+            self._revisions.pop(workload, None)
+
+    def forget(self, workload: Key) -> None:
+        """Forget a deleted workload."""
+        self._revisions.pop(workload, None)
+
+    async def prepare(self, volume: VolumeId, holder: str, version: int, spec: Specification) -> None:
+        """Take what must precede the attachment of ``volume`` to a replica of ``version``.
+
+        All volumes of the set are snapshotted that need no stop for it; one that does is when its own replica starts.
+        Raises EngineError: then the replica must not start.
+        """
+        await asyncio.to_thread(self._prepare, volume, holder, version, spec)
+
+    def _prepare(self, volume: VolumeId, holder: str, version: int, spec: Specification) -> None:
+        workload, _ = parse_holder(holder)
+        release = LastRelease(str(workload), version)
+        if self._last(volume) == release:
+            return
+        stored = {VolumeId(volume.volumeset, each.index): each for each in self.store.list(volume.volumeset)}
+        own = stored.get(volume)
+        if own is not None and own.holder not in ("", holder):
+            return  # to attach it fails, with the name of the holder
+        if workload in self._revisions and (own is None or not own.holder):
+            now = self._clock.now()
+            lasts = retention_seconds(spec.snapshots.retention_duration)
+            expires = iso(now + lasts) if lasts is not None else ""
+            snapshot = snapshot_before(workload, version, self._revisions[workload], iso(now), expires)
+            for each, found in stored.items():
+                if self._needs(each, found, release, snapshot.name) and (each == volume or _is_free(found)):
+                    self._take(each, snapshot)
+        self._write(volume, release)
+
+    def _needs(self, volume: VolumeId, found: StoredVolume, release: LastRelease, name: str) -> bool:
+        """Whether a volume has data of another version, and no snapshot of them."""
+        taken = any(each.name == name for each in found.snapshots)
+        return found.state is VolumeState.READY and not taken and self._last(volume) != release
+
+    def _take(self, volume: VolumeId, snapshot: Snapshot) -> None:
+        try:
+            self.store.take_snapshot(volume, snapshot.name, snapshot.expires, snapshot.tags)
+        except EngineError as error:
+            message = f"the snapshot {snapshot.name} of {volume}, which must precede the new version, failed: {error}"
+            raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
+
+    def _last(self, volume: VolumeId) -> LastRelease | None:
+        return read_json(self._files(volume).folder / _FILE, LastRelease)
+
+    def _write(self, volume: VolumeId, release: LastRelease) -> None:
+        folder = self._files(volume).folder
+        try:
+            make_directory(folder)
+            write_durable(folder / _FILE, msgspec.json.encode(release))
+        except OSError as error:
+            raise write_error(f"the version of {volume} cannot be recorded", error) from None
+
+    def _files(self, volume: VolumeId) -> VolumeFiles:
+        return VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
+
+
+def _is_free(found: StoredVolume) -> bool:
+    """Whether a snapshot needs no stop of a replica."""
+    return found.freezes or not found.holder
