@@ -12,6 +12,7 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.daemon.service import serve
+from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.lifecycle_hooks import Hooks
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
@@ -21,11 +22,12 @@ from tests.crash.daemon_with_ledger import Death
 
 POINTS = (
     *("save", "saved", "start", "started", "hook", "signal", "signalled", "remove", "removed", "forget"),
+    *("record", "recorded"),
     *("begin", "commit", "committed", "write"),
 )
-"""save, saved: before and after a replica is written down. start, started, signal, signalled, remove, removed: around
-what is done to a container or a replica. hook: as one has begun. forget: before a replica is taken off the disk. The
-others are those of the daemon with a ledger."""
+"""record, recorded: before and after the log of executions is written. save, saved: the same for a replica. start,
+started, signal, signalled, remove, removed: around what is done to a container or a replica. hook: as one has begun.
+forget: before a replica is taken off the disk. The others are those of the daemon with a ledger."""
 
 
 def lay_mines(death: Death) -> None:
@@ -33,6 +35,7 @@ def lay_mines(death: Death) -> None:
     daemon_with_ledger.lay_mines(death)
     _around(Store, "save", death, "save", "saved")
     _around(Store, "remove", death, "forget", "")
+    _around(Executions, "_write", death, "record", "recorded")
     _around(Hooks, "run", death, "", "hook")
     for name, past in (("start", "started"), ("signal", "signalled"), ("remove", "removed")):
         _around_waiting(ProcessRuntime, name, death, past)
