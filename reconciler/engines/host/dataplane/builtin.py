@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import socket
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -133,7 +134,8 @@ class BuiltinDataPlane(DataPlane):
     async def _listen(self, key: Key) -> None:
         try:
             port = self._context.ports.assign(key)
-            server = await asyncio.start_server(partial(self._accept, key), ADDRESS, port, backlog=BACKLOG)
+            listener = socket.create_server((ADDRESS, port))
+            server = await asyncio.start_server(partial(self._accept, key), sock=listener, backlog=BACKLOG)
         except EngineError as error:
             self._errors[key] = str(error)
         except OSError as error:
