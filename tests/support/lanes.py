@@ -19,6 +19,7 @@ WAITING = {
     "tests/cli/test_top.py": 7,
     "tests/crash/test_kill_on_host.py": 10,
     "tests/daemon/test_commands.py": 5,
+    "tests/daemon/test_data_rollback.py": 6,
     "tests/daemon/test_host.py": 30,
     "tests/daemon/test_host_full_disk.py": 14,
     "tests/daemon/test_host_trouble.py": 25,
