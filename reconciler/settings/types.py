@@ -139,7 +139,7 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     default_user: str = "nobody"
     pids_limit: int = 2048
     cron_starts: int = 16
-    volumes: Literal["auto", "directory", "image-ext4", "image-xfs"] = "auto"
+    volumes: Literal["auto", "btrfs", "directory", "image-ext4", "image-xfs"] = "auto"
     disk_reserve: float = 5.0
 
 

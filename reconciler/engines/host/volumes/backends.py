@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes import kernel
+from reconciler.engines.host.volumes.btrfs import BtrfsBackend
 from reconciler.engines.host.volumes.directory import DirectoryBackend
 from reconciler.engines.host.volumes.image import ImageBackend
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
@@ -32,15 +33,23 @@ class Backends:
     def __init__(self, root: Path, setting: str) -> None:
         self._images = (ImageBackend("ext4"), ImageBackend("xfs"))
         images = zip(_IMAGES, self._images, strict=True)
-        self._all: dict[str, Backend] = {BackendName.DIRECTORY: DirectoryBackend(), **dict(images)}
+        self._btrfs = BtrfsBackend()
+        self._all: dict[str, Backend] = {
+            BackendName.DIRECTORY: DirectoryBackend(),
+            BackendName.BTRFS: self._btrfs,
+            **dict(images),
+        }
         self._setting = setting
         self._root = root
         self._missing = dict.fromkeys(map(str, _IMAGES), "it was not tried")
 
     def probe(self) -> tuple[str, ...]:
         """Find out which backends work on this host; return what an operator must know."""
-        refusal = "" if self._setting == BackendName.DIRECTORY else self._find_refusal()
-        self._missing = {str(name): refusal or _lacking_programs(name) for name in _IMAGES}
+        if self._setting == BackendName.BTRFS:
+            self._missing = {self._setting: self._find_lack_of_btrfs()}
+        elif self._setting != BackendName.DIRECTORY:
+            refusal = self._find_refusal()
+            self._missing = {str(name): refusal or _lacking_programs(name) for name in _IMAGES}
         lacking = {name: reason for name, reason in self._missing.items() if reason}
         if self._setting == _AUTO:
             return tuple(
@@ -86,6 +95,17 @@ class Backends:
                 "gives it one from its systemd unit"
             )
         return _lacking_programs(BackendName.IMAGE_EXT4) or self._try()
+
+    def _find_lack_of_btrfs(self) -> str:
+        """Why volumes cannot be subvolumes on this host; empty if they can."""
+        if os.geteuid() != 0:
+            return "the daemon is not root, so it cannot limit subvolumes"
+        try:
+            make_traversable(self._root)
+            self._btrfs.probe(self._root)
+        except (OSError, EngineError) as error:
+            return f"the quotas of {self._root} cannot be turned on, maybe it is no btrfs: {error}"
+        return ""
 
     def _try(self) -> str:
         """Mount a small ext4; what stands in its way is in the way of XFS too, whose images cannot be small."""

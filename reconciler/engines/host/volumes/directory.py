@@ -6,8 +6,9 @@ from pathlib import Path
 
 from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
-from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, missing_data
 from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
+from reconciler.private_files import make_directory
 
 
 class DirectoryBackend:
@@ -29,8 +30,10 @@ class DirectoryBackend:
         make_traversable(files.path.parent)
         files.path.mkdir(mode=0o700)
 
-    def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:
-        """Do nothing: the directory is at its path."""
+    def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:  # noqa: ARG002
+        """Check that the directory exists. Raises EngineError if it does not."""
+        if not files.path.is_dir():
+            raise missing_data(files.path)
 
     def detach(self, files: VolumeFiles) -> None:
         """Do nothing."""
@@ -54,6 +57,7 @@ class DirectoryBackend:
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Exchange the directory for a copy of ``source``."""
         fresh = files.partial / "restored"
+        make_directory(files.partial)
         remove(fresh)
         copy_tree(source, fresh)
         if files.path.is_dir():
@@ -81,6 +85,9 @@ class DirectoryBackend:
     def usage(self, files: VolumeFiles) -> int:
         """Bytes of all files on the disk."""
         return tree_size(files.path)
+
+    def trim(self, files: VolumeFiles) -> None:
+        """Do nothing: deleted files take no blocks."""
 
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:  # noqa: ARG002
         """Do nothing: every change is one system call."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from reconciler.engines.host.disk.atomic import sync_directory
 from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.volumes import freeze, kernel
-from reconciler.engines.host.volumes.layout import GIB, VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
 from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image
 from reconciler.errors import EngineError
@@ -60,7 +60,7 @@ class ImageBackend:
         make_directory(files.partial)
         try:
             with part.open("xb") as file:
-                os.truncate(file.fileno(), _bytes(record))
+                os.truncate(file.fileno(), capacity_bytes(record))
             run_program(*_FORMAT[self._form], part)
             _sync(part)
             part.rename(files.image)
@@ -76,11 +76,7 @@ class ImageBackend:
     def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Mount the image, grown to its capacity."""
         if not files.image.exists():
-            raise EngineError(
-                f"{files.image} is missing: put it back, restore a snapshot, or delete the volume to begin with an "
-                "empty one",
-                reason=Reason.VOLUME_DAMAGED,
-            )
+            raise missing_data(files.image)
         if not self.is_attached(files):
             if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
                 self._grow_unmounted(files, record)
@@ -124,7 +120,7 @@ class ImageBackend:
 
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
         """Grow the image, and its file system if it is mounted; that of an unmounted one grows when it is attached."""
-        size = _bytes(record)
+        size = capacity_bytes(record)
         if not self.is_attached(files):
             _extend(files.image, size)
             return True
@@ -186,6 +182,11 @@ class ImageBackend:
         found = os.statvfs(files.path)
         return (found.f_blocks - found.f_bfree) * found.f_frsize
 
+    def trim(self, files: VolumeFiles) -> None:
+        """Give blocks of deleted files back to the disk, if the image is mounted."""
+        if self.is_attached(files):
+            kernel.trim(files.path)
+
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
         """Let programs write to a frozen file system; unmount one that is not locked; finish growth."""
         reports: tuple[str, ...] = ()
@@ -217,8 +218,8 @@ class ImageBackend:
     def _grow_unmounted(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Grow an ext4 that may not grow while it is mounted."""
         self._undo_growth(files)
-        _extend(files.image, _bytes(record))
-        if _ext4_room(files.image, _bytes(record)):
+        _extend(files.image, capacity_bytes(record))
+        if _ext4_room(files.image, capacity_bytes(record)):
             run_program("e2fsck", "-f", "-p", files.image, accepted=(0, _REPAIRED))
             run_program("resize2fs", "-z", files.undo, files.image)
             _sync(files.image)
@@ -230,10 +231,6 @@ class ImageBackend:
             run_program("e2undo", "-f", files.undo, files.image)
             _sync(files.image)
             files.undo.unlink()
-
-
-def _bytes(record: VolumeRecord) -> int:
-    return int(record.capacity * GIB)
 
 
 def _ext4_room(image: Path, size: int) -> int:

@@ -106,6 +106,19 @@ class VolumeFiles:
         self._lock.unlink(missing_ok=True)
 
 
+def capacity_bytes(record: VolumeRecord) -> int:
+    """The capacity of a volume in bytes."""
+    return int(record.capacity * GIB)
+
+
+def missing_data(path: Path) -> EngineError:
+    """The error for a volume whose data vanished. They are never replaced by an empty volume without being asked."""
+    return EngineError(
+        f"{path} is missing: put it back, restore a snapshot, or delete the volume to begin with an empty one",
+        reason=Reason.VOLUME_DAMAGED,
+    )
+
+
 @cache
 def boot_id() -> str:
     """The identity of this run of the kernel."""

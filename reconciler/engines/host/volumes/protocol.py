@@ -136,5 +136,8 @@ class Backend(Protocol):
     def usage(self, files: VolumeFiles) -> int:
         """Bytes that the files in the volume take."""
 
+    def trim(self, files: VolumeFiles) -> None:
+        """Give blocks of deleted files back to the disk, if the volume is attached."""
+
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
         """Finish or undo what a crash interrupted; return what an operator must know."""

@@ -191,6 +191,13 @@ class VolumeStore:
                 return 0
             return found.backend(record).usage(found.files)
 
+    def trim(self, volume: VolumeId) -> None:
+        """Give blocks of deleted files back to the disk. Does nothing for a detached volume."""
+        with self._exclusive(volume, "cannot be trimmed") as found:
+            record = found.find()
+            if record is not None and record.state is VolumeState.READY:
+                found.backend(record).trim(found.files)
+
     def deleted(self) -> tuple[DeletedVolume, ...]:
         """The final snapshots of volumes whose volume sets are deleted."""
         return tuple(self._final.list())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -24,11 +26,12 @@ VOLUME = VolumeId(SET, 0)
 ONE, OTHER = "workload/shop/db replica db-0", "workload/shop/db2 replica db2-0"
 OURS = Owner()
 NO_RESERVE = Reserve(0, 0)
-CAPACITIES = {"directory": 10, "image-ext4": 8 / 1024, "image-xfs": 304 / 1024}
+CAPACITIES = {"directory": 10, "image-ext4": 8 / 1024, "image-xfs": 304 / 1024, "btrfs": 64 / 1024, "auto": 10}
 """Backend → GB of a small volume; no XFS is smaller."""
 _ROOT = only_root("only root mounts images")
 IMAGES = tuple(pytest.param(name, marks=_ROOT) for name in CAPACITIES if name.startswith("image-"))
-ALL = ("directory", *IMAGES)
+BTRFS = pytest.param("btrfs", marks=_ROOT)
+ALL = ("directory", *IMAGES, BTRFS)
 """For the parameters of fixtures."""
 
 
@@ -108,6 +111,34 @@ class Disk:
             for folder, folders, files in os.walk(self.root)
             for name in (*folders, *files)
         )
+
+
+@contextmanager
+def mounted_disk(path: Path, file_system: str, *options: str) -> Iterator[Path]:
+    """A new file system of the host, mounted at ``path``."""
+    image = path.with_suffix(".img")
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    subprocess.run([f"mkfs.{file_system}", "-q", *options, image], check=True)
+    path.mkdir()
+    subprocess.run(["mount", "-o", "loop", image, path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+        image.unlink()
+
+
+@contextmanager
+def disk_with(setting: str, path: Path) -> Iterator[Disk]:
+    """A store with one backend, on a disk that has it."""
+    with ExitStack() as stack:
+        place = stack.enter_context(mounted_disk(path / "btrfs", "btrfs")) if setting == "btrfs" else path
+        disk = stack.enter_context(Disk(place / "root", setting))
+        yield disk
+        for holder in (ONE, OTHER):
+            disk.store.detach(VOLUME, holder)
+        assert disk.leftovers() == []
 
 
 def refused(caught: pytest.ExceptionInfo[EngineError], reason: Reason, *words: str) -> None:
