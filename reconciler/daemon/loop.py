@@ -31,8 +31,8 @@ from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
-REFRESH = "refresh"
-"""Reason: make the engines reread the restarts and holds that operators requested."""
+REFRESH, SIGHUP = "refresh", "SIGHUP"
+"""Reasons: make the engines reread what operators requested, and their files. The second runs every source too."""
 BACKGROUND = frozenset({"poll", "ref", "apply", REFRESH})
 """Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
 PAUSE = 0.25
@@ -125,7 +125,7 @@ class Daemon:
             if self._replay:
                 with self._contained("replay"):
                     await self._recover()
-            if REFRESH in wakes.get(None, ()):
+            if wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
                 with self._contained("refresh"):
                     self.runner.refresh_engines()
             for request in self.runner.records.requests.open():

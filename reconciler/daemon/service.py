@@ -13,7 +13,7 @@ from reconciler import logs
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
-from reconciler.daemon.loop import Daemon
+from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
@@ -106,9 +106,9 @@ class Service:
         self._daemon.stop.set()
 
     def on_sighup(self) -> None:
-        """Read the settings again, and wake every source."""
+        """Read the settings and the inputs of engines again, such as certificates, and wake every source."""
         self._asked = self._reload is not None
-        self.wake(None, "SIGHUP")
+        self.wake(None, SIGHUP)
 
     def wake(self, source: str | None, reason: str) -> None:
         """Pass a wake-up to the running loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -20,6 +21,7 @@ import pytest
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt
+from tests.support.certificates import issue
 from tests.support.desk import SECRET, SETTINGS, Desk, workload
 from tests.support.git import HttpsServer
 from tests.support.keys import Keys
@@ -141,6 +143,40 @@ def test_doctor_names_what_the_export_of_snapshots_lacks(
     (tmp_path / "restic").touch(0o755)
     password.write_text("secret")
     assert "restic" not in reported(desk, "host engine", "problem")
+
+
+def test_doctor_names_certificates_that_expire_and_orders_that_failed(desk: Desk, tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    acme = {"directory": "https://acme.example/dir", "email": "ops@shop.example"}
+    ingress = {"certificates": str(folder), "acme": acme}
+    hosted(desk)
+    bound = {"locations": {"here": {"engine": "host", "dataplane": "haproxy", "ingress": ingress}}}
+    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
+    (folder / "old.pem").write_bytes(issue("new.example", end=3.0).pem)
+    (folder / "new.pem").write_bytes(issue("new.example", end=80.0).pem)
+    assert reported(desk, "certificates", "warning") == ""
+    (folder / "soon.pem").write_bytes(issue("soon.example", start=-77.0, end=13.0).pem)
+    (folder / "gone.pem").write_bytes(issue("gone.example", start=-9.0, end=-1.0).pem)
+    (folder / "short.pem").write_bytes(issue("short.example", end=6.0).pem)
+    (folder / "broken.pem").write_text("nothing")
+    orders = desk.state / "host" / "here" / "dataplane" / "acme"
+    (orders / "certificates").mkdir(parents=True)
+    (orders / "certificates" / "a.example.pem").write_bytes(issue("a.example", end=40.0).pem)
+    failures = {
+        "a.example": {"count": 2, "at": time.time(), "message": "the authority cannot be reached"},
+        "unwanted.example": {"count": 1, "at": time.time() - 90_000.0, "message": "refused"},
+    }
+    (orders / "state.json").write_text(json.dumps({"failures": failures}))
+    found = reported(desk, "certificates", "warning").splitlines()
+    assert [re.split(" (?:at|until) 20", each)[0] for each in found] == [
+        f"{folder}/broken.pem is not served: it has no certificate in PEM form, or a damaged one -> replace it, or let "
+        "the user of the daemon read it",
+        f"{folder}/gone.pem: the certificate for gone.example expired",
+        f"{folder}/soon.pem: the certificate for soon.example expires",
+        "at here, the certificate for a.example could not be obtained: the authority cannot be reached, and the former "
+        "one is served",
+    ]
 
 
 def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(

@@ -24,7 +24,6 @@ PLUG_INS = {
 
 EXCEPTIONS = {
     "reconciler/engines/host/dataplane/acme/proof.py": "asks DNS; its importer decides, and asks an authority",
-    "reconciler/engines/host/dataplane/acme/renewal.py": "one pure decision, tested by itself",
     "reconciler/cli/read_client.py": "the client of daemon/read_server.py; its importer starts every command",
     "reconciler/daemon/timers.py": "one form of the port Timers in clock.py; the other is the fake clock",
     "reconciler/decode/worker.py": "a program of its own, which has to replace classes before it imports the rest",

@@ -47,6 +47,7 @@ def command(settings_file: Path, form: str) -> int:
 def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.clock import SystemClock
     from reconciler.daemon.lock import holder
+    from reconciler.doctor.certificates import check_certificates
     from reconciler.doctor.check import fine, problem
     from reconciler.doctor.host import check_host
     from reconciler.doctor.host_engine import check_workloads
@@ -68,6 +69,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_rights(settings, settings_file, who)
     yield from check_host(settings)
     yield from check_workloads(settings, who, daemon.pid if daemon else None)
+    yield from check_certificates(settings, clock.now())
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(daemon or ""), clock.now())

@@ -133,8 +133,13 @@ class ServicePublisher:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the holds of operators again; ``publish`` applies them. Raises RecordsError."""
+        """Read the holds of operators, the domains and the certificates again; ``publish`` applies the holds.
+
+        Raises RecordsError.
+        """
         self._holds.refresh(self._records)
+        if self._certificates is not None:
+            self._certificates.store.refresh_soon()
         if self._router is not None:
             self._router.refresh()
             self.dataplane.reroute()

@@ -14,7 +14,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import IngressSettings
 
-_ACME = "acme"
+ACME = "acme"
 """Name of the directory of the account and its certificates, below that of the data plane."""
 
 
@@ -32,7 +32,7 @@ class SecureRoutes:
         self.store = CertificateStore(ingress.certificates, site.secrets, site.clock, domain, self._report_file)
         self._site = site
         self._acme = ingress.acme
-        self._directory = directory / _ACME
+        self._directory = directory / ACME
         self._append_event = append_event
         self._reroute: Callable[[], None] = lambda: None
         self._issuer: Issuer | None = None

@@ -41,6 +41,17 @@ class _State(msgspec.Struct):
     failures: dict[str, Failures] = {}
 
 
+def read_failures(directory: Path) -> dict[str, Failures]:
+    """The last failed orders of the hosts in ``directory``; none if its state cannot be read."""
+    return _read_state(directory).failures
+
+
+def _read_state(directory: Path) -> _State:
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((directory / _STATE).read_bytes(), type=_State)
+    return _State()
+
+
 class Issuer:
     """The certificates of one location, whose files are in ``directory``.
 
@@ -177,9 +188,7 @@ class Issuer:
     def _load(self) -> _State:
         """The state; one that cannot be read is made anew, and costs lookups and at most one order a host."""
         if self._state is None:
-            self._state = _State()
-            with suppress(OSError, msgspec.MsgspecError):
-                self._state = msgspec.json.decode((self._directory / _STATE).read_bytes(), type=_State)
+            self._state = _read_state(self._directory)
         return self._state
 
     def _save(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
@@ -25,6 +28,8 @@ from tests.engines.host.dataplane.kit import until
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, play_on
 from tests.engines.host.test_from_zero import Fleet, address_of, ask_for, status
+from tests.support.certificates import authority, issue
+from tests.support.processes import free_ports
 from tests.support.programs import tool
 
 STEADY = {"metric": "concurrency", "target": 2, "minScale": 1, "maxScale": 1}
@@ -166,6 +171,44 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         assert [each.name for each in host.replicas()] == [name]
 
     play_on(lambda: Host(path, FakeRuntime, "haproxy", settings), story)
+
+
+def test_a_refresh_reads_the_certificates_again(path: Path) -> None:
+    folder = path / "certificates"
+    folder.mkdir()
+    settings = IngressSettings(("127.0.0.1",), *free_ports(2), certificates=folder)
+
+    async def story(host: Host) -> None:
+        await ask_for(host, autoscaling=STEADY)
+        await Fleet(host, WebReplica).pass_until(1)
+        put(host, Kind.DOMAIN, "shop.example", {"workloadLink": "/org/acme/gvc/shop/workload/web"})
+        host.engine.refresh()
+        for days in (50.0, 80.0):
+            issued = issue("shop.example", end=days)
+            (folder / "shop.pem").write_bytes(issued.pem)
+            host.engine.refresh()
+            # No minute passes, after which files are read anyway.
+            await until(lambda: _shown(settings.https_port) == issued.certificate.public_bytes(Encoding.DER))  # noqa: B023
+
+    def make() -> Host:
+        host = Host(path, FakeRuntime, "haproxy", settings)
+        host.time.jump(time.time() - host.time.now())
+        return host
+
+    play_on(make, story)
+
+
+def _shown(port: int) -> bytes:
+    """The certificate of a host name in the handshake; b"" without one."""
+    context = ssl.create_default_context(cadata=authority().chain_pem.decode())
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as plain,
+            context.wrap_socket(plain, server_hostname="shop.example") as secure,
+        ):
+            return secure.getpeercert(True) or b""
+    except OSError:
+        return b""
 
 
 def put(host: Host, kind: Kind, name: str, spec: dict[str, Any]) -> None:
