@@ -125,7 +125,9 @@ def test_a_thousand_requests_that_wait_are_answered_soon_after_readiness(path: P
 @pytest.mark.parametrize("kind", ["haproxy", "builtin"])
 def test_ten_thousand_requests_without_a_replica_leave_nothing_in_memory(path: Path, kind: str) -> None:
     async def story(plane: Plane) -> None:
-        for _ in range(5):
+        # HAProxy's heap grows to that of a thousand requests at once. Its threads take and free small parts in any order,
+        # so that it needs some ten thousand requests for that: 32, 34, 36, 37, 37.5 and at last 38 MB.
+        for _ in range(30):
             await give_up(plane, 1000)
         (daemon, *proxy), pools = resident(path), await pool_bytes(plane)
         for _ in range(10):
@@ -134,7 +136,6 @@ def test_ten_thousand_requests_without_a_replica_leave_nothing_in_memory(path: P
         print(kind, (daemon, *proxy, pools), (daemon_after, *proxy_after, pools_after))
         assert daemon_after <= 1.05 * daemon
         assert pools_after <= 1.05 * pools
-        # Its objects are all back; its heap, of which many threads took parts at once, still has gaps.
-        assert sum(proxy_after) <= 1.25 * sum(proxy)
+        assert sum(proxy_after) <= 1.05 * sum(proxy)
 
-    play(kind, path, HoldSettings(requests=1000, seconds=1), story)
+    play(kind, path, HoldSettings(requests=1000, seconds=0.5), story)
