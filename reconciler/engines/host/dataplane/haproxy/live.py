@@ -53,7 +53,8 @@ class Facts(NamedTuple):
     """What the live process shows of itself, beside its backends.
 
     ``digest`` is that of its structure, ``process`` its number, ``holds`` and ``splits`` are the entries of its maps,
-    and ``former_workers`` is how many workers take no new connections, and still have some.
+    and ``former_workers`` is how many workers take no new connections, and still have some. A process that takes none
+    itself shows no digest.
     """
 
     digest: str = ""
@@ -163,8 +164,8 @@ def read_facts(text: str) -> Facts:
     entries, info = _read_map(text), dict(map(_parts, text.splitlines()))
     holds = {name: end for name, end in entries.items() if backend_of(name) == name}
     splits = {name: value for name, value in entries.items() if name not in holds}
-    digest, process = info.get("description", ""), info.get("pid", "")
-    return Facts(digest, process, holds, splits, _read_counted(text), _count_former_workers(text))
+    digest = info.get("description", "") if info.get("stopping") != "1" else ""
+    return Facts(digest, info.get("pid", ""), holds, splits, _read_counted(text), _count_former_workers(text))
 
 
 def _parts(line: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import (
     spawn_master,
     trim_output,
 )
+from reconciler.engines.host.dataplane.haproxy.live import read_facts
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
@@ -193,10 +194,9 @@ class Master:
         trim_output(self._directory)
 
     async def _digest(self) -> str:
-        """The digest in the configuration of the live worker. Raises EngineError."""
+        """The digest in the configuration of the live worker, as in Facts. Raises EngineError."""
         # HAProxy 3.4 never answers a question that comes just before its worker is ready.
-        lines = (await self.ask("@1 show info", NEXT_SECONDS)).splitlines()
-        return next((line.partition(":")[2].strip() for line in lines if line.lower().startswith("description:")), "")
+        return read_facts(await self.ask("@1 show info", NEXT_SECONDS)).digest
 
     async def send(self, commands: Iterable[str]) -> None:
         """Send commands to the live worker. What they change shows in its state. Raises EngineError."""

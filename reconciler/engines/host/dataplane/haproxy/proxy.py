@@ -44,7 +44,7 @@ SILENT_SECONDS = 2.0
 
 
 class LiveProxy:
-    """The process with its state as it was read last: ``live``, empty while it does not run.
+    """The process with its state as it was read last: ``live``, empty while it does not serve.
 
     ``due`` is when a reload is permitted that has to wait; None if none waits.
     """
@@ -89,6 +89,9 @@ class LiveProxy:
             self._facts = read_facts(await self._master.ask(SHOW_FACTS))
             self._silent_since = None
             self._master.trim_output()
+            if not self._facts.digest:
+                self.live = {}
+                return
             same = self._facts.process == self._process
             known = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
             await self._read_stat(names | self._unfinished if known else None)

@@ -166,6 +166,7 @@ description: abc
 """
     found = read_facts(text)
     assert (found.digest, found.process, found.holds) == ("abc", "7", {"shop:a": "100"})
+    assert read_facts(f"Stopping: 1\n{text}").digest == ""
     assert found.splits == {"shop:b|1": "2", "shop:b/x": "1"}
     assert found.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
 

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -472,6 +473,29 @@ def test_without_workloads_nothing_runs(path: Path) -> None:
         await until(lambda: not plane.master)
         assert (await get(address)).status == 0
         assert await plane.address() == address
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_workload_that_comes_back_is_served_while_its_former_requests_go_on(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        old, new = await WebReplica("old").start(), await WebReplica("new").start()
+        service = msgspec.structs.replace(SERVICE, timeout_seconds=60)
+        address = await plane.address(service, old)
+        old.gate.clear()
+        open_one = asyncio.create_task(get(address))
+        await until(lambda: old.open)
+        plane.dataplane.withdraw(KEY)
+        async with asyncio.timeout(PATIENCE):
+            with suppress(ConnectionRefusedError):
+                while True:
+                    (await Browser.to(address)).close()
+                    await asyncio.sleep(0.01)
+        await plane.ready(new)
+        assert await plane.serve(service) == address
+        assert (await get(address)).body == "new"
+        old.gate.set()
+        assert (await open_one).body == "old"
 
     play(lambda: Plane(path), story)
 

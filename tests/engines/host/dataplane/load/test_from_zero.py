@@ -125,8 +125,8 @@ def test_a_thousand_requests_that_wait_are_answered_soon_after_readiness(path: P
 @pytest.mark.parametrize("kind", ["haproxy", "builtin"])
 def test_ten_thousand_requests_without_a_replica_leave_nothing_in_memory(path: Path, kind: str) -> None:
     async def story(plane: Plane) -> None:
-        # HAProxy's heap grows to that of a thousand requests at once. Its threads take and free small parts in any order,
-        # so that it needs some ten thousand requests for that: 32, 34, 36, 37, 37.5 and at last 38 MB.
+        # HAProxy's heap grows to that of a thousand requests at once. Its threads take and free small parts in any
+        # order, so that it needs some ten thousand requests for that: 32, 34, 36, 37, 37.5 and at last 38 MB.
         for _ in range(30):
             await give_up(plane, 1000)
         (daemon, *proxy), pools = resident(path), await pool_bytes(plane)
