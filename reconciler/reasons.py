@@ -388,6 +388,9 @@ class Reason(StrEnum):
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
     VOLUMES_CHECKED = ("VolumesChecked",
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
+    VOLUME_EXPANDED = "VolumeExpanded", _normal("A volume grew because it fills (`autoscaling` of its volume set).")
+    VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
+        _warning("A volume could not be expanded, measured or get its scheduled snapshot; it is tried every 15 s."))
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
@@ -497,5 +500,6 @@ class Reason(StrEnum):
     FREEZE_TIMEOUT = ("FreezeTimeout",
         _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
     HOST_DISK_LOW = ("HostDiskLow",
+        _warning("A volume neither grows nor gets a snapshot, since the disk has less free than `host.diskReserve`."),
         _other("The disk of the volumes has less free than `host.diskReserve`; the message names what makes room."))
     # fmt: on

@@ -52,6 +52,7 @@ from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets, as_recorded
+from reconciler.engines.host.volumesets.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run, parse_run
 from reconciler.engines.target_metrics import TargetMetrics
@@ -191,8 +192,11 @@ class HostEngine:
             self._images.forget_others(recorded)
             self._templates.forget_others(recorded)
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
+        clock, volumes = self._context.clock, self._volumes
+        watcher = VolumeWatcher(self._root, volumes, self._volume_commands, clock, self._append_event)
         work = (
             self._upkeep.run(),
+            watcher.run(),
             self._scaling.run(self._wanted_templates, self._want),
             storage,
             self._controller.check_files(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -34,7 +34,9 @@ from reconciler.reasons import Reason
 from reconciler.times import iso
 
 PARALLEL = 2
-"""The number of volumes that are changed at once: others need threads too."""
+"""The number of volumes whose data are changed at once."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class LastCommand(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ class VolumeCommands:
         if key not in self._sets.known:
             raise EngineError(f"there is no {key} at {ask.location}", reason=Reason.NOT_FOUND, retry=False)
         volume = VolumeId(key, ask.volume_index)
-        async with self._locks[volume], self._slots:
+        async with self._locks[volume]:
             await self._sets.refresh(key)
             last = await self._last(volume)
             if last is None or not command_id or last.id != command_id:
@@ -82,23 +84,23 @@ class VolumeCommands:
 
     async def expand(self, volume: VolumeId, capacity: float) -> None:
         """Expand a volume, with its replica stopped only if that is needed. Raises EngineError."""
-        if not await asyncio.to_thread(self._store.grow, volume, capacity):
+        if not await self._blocking(self._store.grow, volume, capacity):
             async with self.detached(volume, "is being expanded"):
-                await asyncio.to_thread(self._store.grow, volume, capacity)
+                await self._blocking(self._store.grow, volume, capacity)
 
     async def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: Mapping[str, str]) -> None:
         """Take a snapshot, with the replica stopped if the volume cannot be frozen. Raises EngineError."""
         work = self._store.take_snapshot
         if self._freezes(volume) or not self._sets.attachments.holder(volume):
-            await asyncio.to_thread(work, volume, name, expires, dict(tags))
+            await self._blocking(work, volume, name, expires, dict(tags))
             return
         async with self.detached(volume, "gets a snapshot"):
-            await asyncio.to_thread(work, volume, name, expires, dict(tags))
+            await self._blocking(work, volume, name, expires, dict(tags))
 
     @asynccontextmanager
     async def exclusive(self, volume: VolumeId) -> AsyncIterator[None]:
         """Perform no command on a volume meanwhile."""
-        async with self._locks[volume], self._slots:
+        async with self._locks[volume]:
             yield
 
     @asynccontextmanager
@@ -123,7 +125,7 @@ class VolumeCommands:
                 await self.expand(volume, capacity)
             case DeleteVolume():
                 async with self.detached(volume, "is being deleted"):
-                    await asyncio.to_thread(self._store.clear, volume)
+                    await self._blocking(self._store.clear, volume)
                     # The replica that starts next writes new data, which a crash must not delete too.
                     await self._record(volume, msgspec.structs.replace(begun, done=True))
             case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
@@ -131,12 +133,17 @@ class VolumeCommands:
                     await self.take_snapshot(volume, name, expires, tags)
             case DeleteVolumeSnapshot(snapshot_name=name):
                 with _done_before(Reason.SNAPSHOT_NOT_FOUND):
-                    await asyncio.to_thread(self._store.delete_snapshot, volume, name)
+                    await self._blocking(self._store.delete_snapshot, volume, name)
             case RestoreVolume(snapshot_name=name):
                 async with self.detached(volume, "is being restored"):
                     former = f"pre-restore-{compact(begun.started)}"
-                    await asyncio.to_thread(self._store.restore, volume, name, former)
+                    await self._blocking(self._store.restore, volume, name, former)
                     await self._record(volume, msgspec.structs.replace(begun, done=True))
+
+    async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what may take long in a thread; others need threads too."""
+        async with self._slots:
+            return await asyncio.to_thread(work, *args, **kwargs)
 
     def _freezes(self, volume: VolumeId) -> bool:
         known = self._sets.known.get(volume.volumeset)

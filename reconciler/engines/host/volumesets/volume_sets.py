@@ -133,6 +133,18 @@ class VolumeSets:
         await self.refresh(key)
         return Outcome(step.id, Result.APPLIED, seen=self.known[key].observation)
 
+    def used(self, volume: VolumeId) -> int:
+        """Bytes that a volume uses, as they were last measured."""
+        known = self.known.get(volume.volumeset)
+        return known.used.get(volume.index, 0) if known is not None else 0
+
+    def set_used(self, volume: VolumeId, used: int) -> None:
+        """Set the bytes that a volume uses."""
+        known = self.known.get(volume.volumeset)
+        if known is not None and known.used.get(volume.index) != used:
+            self.known[volume.volumeset] = msgspec.structs.replace(known, used={**known.used, volume.index: used})
+            self._changed()
+
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
         stored = await asyncio.to_thread(self.store.list, key)

@@ -70,12 +70,12 @@ class VolumeHost(Host):
         """Delete a resource; how the step ended."""
         return ends(await self.run(plan(step(str(key), action=Action.DELETE, engine="host"))))
 
-    async def eventually(self, true: Callable[[], Awaitable[Any]], what: str) -> None:
+    async def eventually(self, true: Callable[[], Awaitable[Any]], what: str, pace: float = 0.1) -> None:
         """Let time pass until it is true; volumes change in threads, in real time."""
         for _ in range(2000):
             if await true():
                 return
-            await self.time.advance(0.1)
+            await self.time.advance(pace)
             await asyncio.sleep(0.001)
         raise AssertionError(f"not in time: {what}; {[each.message for each in self.news()]}")
 

@@ -1,0 +1,187 @@
+"""Watches the volumes of a location: growth, scheduled and expired snapshots, what they use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.decisions.volumes import (
+    SCHEDULED,
+    ScheduleState,
+    due_snapshot,
+    expired,
+    expiry,
+    grown_capacity,
+    scheduled_name,
+)
+from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.kinds.volumeset import Snapshots, Specification
+from reconciler.reasons import Reason
+from reconciler.tasks import cancel_and_wait
+
+CHECK = 15.0
+"""Seconds between two checks of a volume set."""
+
+GROWTH_PAUSE = 60.0
+"""Seconds after a growth in which the volume does not grow by itself again."""
+
+TRIM = 7 * 86_400.0
+"""Seconds between two times that the unused blocks of an image are given back to the host."""
+
+MEASURE = 300.0
+"""Seconds between two measurements of a directory, all of whose files are counted."""
+
+
+class VolumeWatcher:
+    """``root`` is the directory of the location, where the states of the schedules are."""
+
+    def __init__(
+        self,
+        root: Path,
+        sets: VolumeSets,
+        commands: VolumeCommands,
+        clock: Clock,
+        append_event: Callable[[EngineEvent], None],
+    ) -> None:
+        self._file = root / "snapshot-schedules.json"
+        self._sets = sets
+        self._commands = commands
+        self._clock = clock
+        self._append_event = append_event
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._schedules: dict[str, ScheduleState] = {}
+        self._grown: dict[VolumeId, float] = {}
+        self._measured: dict[VolumeId, float] = {}
+        self._trimmed: dict[VolumeId, float] = {}
+        self._failures: dict[VolumeId, str] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
+        try:
+            self._schedules = await asyncio.to_thread(_read, self._file)
+        except EngineError:
+            self._schedules = {}  # the schedules begin anew
+        try:
+            while True:
+                for key in self._sets.known:
+                    self._begin(key)
+                await self._clock.sleep(CHECK)
+        finally:
+            await cancel_and_wait(self._tasks.values(), "checks of volumes")
+            self._tasks.clear()
+
+    def _begin(self, key: Key) -> None:
+        if (task := self._tasks.get(key)) is None or task.done():
+            self._tasks[key] = asyncio.create_task(self._check(key), name=f"check {key}")
+
+    async def _check(self, key: Key) -> None:
+        with contained(f"volumes of {key}"):
+            try:
+                await self._check_set(key)
+            except EngineError as error:
+                self._report(VolumeId(key, 0), error)
+
+    async def _check_set(self, key: Key) -> None:
+        await self._sets.refresh(key)
+        known = self._sets.known.get(key)
+        if known is None:
+            return
+        former = self._schedules.get(str(key), ScheduleState())
+        state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
+        ready = [each for each in known.stored if each.state is VolumeState.READY]
+        results = [await self._check_volume(key, each, known.spec, due) for each in ready]
+        if state != former and all(results):
+            self._schedules[str(key)] = state
+            await asyncio.to_thread(_write, self._file, self._schedules)
+        await self._sets.refresh(key)
+
+    async def _check_volume(self, key: Key, stored: StoredVolume, spec: Specification, due: int | None) -> bool:
+        """Do what is due for a volume; False if that failed."""
+        volume = VolumeId(key, stored.index)
+        try:
+            async with self._commands.exclusive(volume):
+                for name in expired(stored.snapshots, self._clock.now()):
+                    await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
+                await self._measure(volume, stored)
+                await self._grow(volume, stored, spec)
+                if due is not None:
+                    await self._take(volume, stored, spec.snapshots, due)
+                await self._trim(volume, stored)
+        except EngineError as error:
+            self._report(volume, error)
+            return False
+        self._failures.pop(volume, None)
+        return True
+
+    async def _measure(self, volume: VolumeId, stored: StoredVolume) -> None:
+        """Find out what a volume uses; all files of a directory are counted, so that is done less often."""
+        if not self._is_due(self._measured, volume, 0.0 if stored.enforced else MEASURE, at_first=True):
+            return
+        self._sets.set_used(volume, await asyncio.to_thread(self._sets.store.usage, volume))
+
+    async def _grow(self, volume: VolumeId, stored: StoredVolume, spec: Specification) -> None:
+        """Expand a volume to the capacity of the manifest, or because it fills."""
+        if stored.capacity < spec.initial_capacity:
+            await self._commands.expand(volume, float(spec.initial_capacity))
+            return
+        used = self._sets.used(volume)
+        capacity = grown_capacity(spec.autoscaling, stored.capacity, used)
+        if capacity is None or not self._is_due(self._grown, volume, GROWTH_PAUSE, at_first=True):
+            return
+        await self._commands.expand(volume, capacity)
+        message = f"{volume.index} at {used / GIB:.1f} of {stored.capacity:g} GB grew to {capacity:g} GB"
+        self._append_event(EngineEvent(volume.volumeset, Reason.VOLUME_EXPANDED, f"volume {message}"))
+
+    async def _take(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots, minute: int) -> None:
+        """Take the snapshot that is due at ``minute``, unless it was taken before a crash."""
+        name = scheduled_name(minute)
+        if all(each.name != name for each in stored.snapshots):
+            tags = {SCHEDULED: wanted.schedule or ""}
+            await self._commands.take_snapshot(volume, name, expiry(wanted, self._clock.now()), tags)
+
+    async def _trim(self, volume: VolumeId, stored: StoredVolume) -> None:
+        """Give the host the blocks of a mounted image that its file system does not use."""
+        mounted = stored.enforced and self._sets.attachments.holder(volume)
+        if mounted and self._is_due(self._trimmed, volume, TRIM, at_first=False):
+            await asyncio.to_thread(self._sets.store.trim, volume)
+
+    def _is_due(self, last: dict[VolumeId, float], volume: VolumeId, pause: float, *, at_first: bool) -> bool:
+        """Whether ``pause`` seconds have passed since the last time, which is now then."""
+        now = self._clock.monotonic()
+        due = now - last[volume] >= pause if volume in last else at_first
+        if due or volume not in last:
+            last[volume] = now
+        return due
+
+    def _report(self, volume: VolumeId, error: EngineError) -> None:
+        """Report a failure once for as long as it lasts."""
+        if self._failures.get(volume) == str(error):
+            return
+        self._failures[volume] = str(error)
+        low = error.reason == Reason.HOST_DISK_LOW
+        reason = Reason.HOST_DISK_LOW if low else Reason.VOLUME_CHECK_FAILED
+        message = str(error) if low else f"{error.reason}: {error}"
+        self._append_event(EngineEvent(volume.volumeset, reason, message))
+
+
+def _read(path: Path) -> dict[str, ScheduleState]:
+    return read_json(path, dict[str, ScheduleState]) or {}
+
+
+def _write(path: Path, schedules: dict[str, ScheduleState]) -> None:
+    try:
+        write_durable(path, msgspec.json.encode(schedules))
+    except OSError as error:
+        raise write_error("the states of the schedules of snapshots cannot be written", error) from None

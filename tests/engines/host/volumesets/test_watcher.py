@@ -1,0 +1,115 @@
+"""What happens to volumes by itself: growth, scheduled snapshots and their expiry, a disk that is almost full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.engines.host.kit import play_on
+from tests.engines.host.volumesets.kit import VolumeHost, play
+
+EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
+
+
+async def begin(host: VolumeHost, **spec: Any) -> None:
+    """Run ``db`` with a file on its volume."""
+    await host.volumeset(**spec)
+    await host.database()
+    await host.running("db-0")
+    (host.path() / "file").write_text("x" * 5000)
+
+
+async def snapshots(host: VolumeHost) -> list[str]:
+    """The names of the snapshots of the volume."""
+    return [each["name"] for each in (await host.volumes())[0]["volumeSnapshots"]]
+
+
+def reasons(host: VolumeHost) -> list[str]:
+    """The reasons of all events of the volume set."""
+    return [str(each.reason) for each in host.news() if str(each.key).startswith("volumeset")]
+
+
+def test_a_larger_manifest_expands_volumes_and_a_full_one_grows(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        await host.volumeset(version=2, initialCapacity=15)
+
+        async def size() -> float:
+            return float((await host.volumes())[0]["currentSize"])
+
+        async def expanded() -> bool:
+            return await size() == 15
+
+        await host.eventually(expanded, "the manifest expands it", pace=3.0)
+        assert (await host.volumes())[0]["currentBytesUsed"] >= 5000
+        growth = {"maxCapacity": 40, "minFreePercentage": 100, "scalingFactor": 1.5}
+        await host.volumeset(version=3, initialCapacity=15, autoscaling=growth)
+
+        async def grown() -> bool:
+            return await size() == 40
+
+        await host.eventually(grown, "it grows to its maximum", pace=3.0)
+        assert reasons(host) == ["VolumeExpanded"]
+        assert host.starts() == 1, "a directory grows while it is in use"
+
+    play(tmp_path, story)
+
+
+def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots=EVERY_MINUTE)
+
+        async def two() -> bool:
+            return len(await snapshots(host)) == 2
+
+        await host.eventually(two, "two snapshots are taken", pace=3.0)
+        first = (await snapshots(host))[0]
+        assert first.startswith("scheduled-20260101T")
+        await host.running("db-0")
+        await host.engine.close()
+        await host.time.advance(1800)
+        await host.restart()
+
+        async def newest() -> bool:
+            return first not in await snapshots(host) and len(await snapshots(host)) <= 2
+
+        await host.eventually(newest, "one of the missed times is taken, and the former ones expire", pace=3.0)
+        await host.volumeset(version=2)
+        await host.eventually(_is_one(host), "the newest one stays", pace=3.0)
+        await host.time.advance(3600)
+        await host.eventually(_is_one(host), "it stays for good", pace=3.0)
+
+    play(tmp_path, story)
+
+
+def _is_one(host: VolumeHost) -> Any:
+    async def one() -> bool:
+        return len(await snapshots(host)) == 1
+
+    return one
+
+
+def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
+    class SmallDisk(VolumeHost):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            host = msgspec.structs.replace(self._settings.host, disk_reserve=100)
+            self._settings = msgspec.structs.replace(self._settings, host=host)
+            self.engine = self._made()
+
+    async def story(host: SmallDisk) -> None:
+        await begin(host, snapshots=EVERY_MINUTE)
+
+        async def reported() -> bool:
+            return "HostDiskLow" in reasons(host)
+
+        await host.eventually(reported, "the disk is too full for a snapshot", pace=3.0)
+        for _ in range(5):
+            await host.time.advance(15.0)
+            await host.running("db-0")
+        assert reasons(host).count("HostDiskLow") == 1
+        assert await snapshots(host) == []
+
+    play_on(lambda: SmallDisk(tmp_path), story)
