@@ -236,7 +236,7 @@ class Reason(StrEnum):
                  "not tried again."))
     EXPORT_FAILED = ("ExportFailed",
         _resource("A snapshot of a volume could not be exported; the message says why.",
-                  "See the message. It is tried again within an hour."),
+                  "See the message. It is tried again within 15 minutes."),
         _warning("A snapshot of a volume could not be exported; the message says why."),
         _other("restic could not do what was asked for."))
     FINAL_SNAPSHOT_DELETED = ("FinalSnapshotDeleted",

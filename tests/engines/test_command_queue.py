@@ -17,7 +17,9 @@ from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key
 from reconciler.records.store import FILE
-from reconciler.records.tables.commands import NewCommand, StoredCommand
+from reconciler.records.tables.commands import NewCommand, Precondition, StoredCommand
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.sources import SourceRow
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
 from tests.support.plans import Bench
@@ -245,5 +247,34 @@ def test_the_effect_and_the_end_of_a_recorded_command_are_one_transaction(tmp_pa
         [volume] = json.loads(world.records.applied.get(DATA)[0].state)["volumes"]
         assert [each["name"] for each in volume["volumeSnapshots"]] == ["a"]
         assert world.records.status_queue.take("main").keys == [DATA]
+
+    play(tmp_path, story)
+
+
+def test_a_command_waits_for_the_commit_of_its_source_and_ends_with_the_source(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        wait = Precondition("main", "c1", Key.parse(JOB))
+        spec = {"location": "here", "volumeIndex": 0, "snapshotName": "a"}
+        first, second = [
+            world.records.commands.add(NewCommand(DATA, "here", "restoreVolume", spec, "ann", wait)) for _ in range(2)
+        ]
+        world.records.sources.put(SourceRow("main", "main", "c2", "t2", "s1"))
+        world.records.applied.put_many([record(JOB, {}, "here", digest="old")])
+        world.records.desired.replace("main", [], [Entry(JOB, "main", "job.yaml", 0, 1, "b", "new")])
+        for commit, digest in (("c2", "new"), ("c1", "old")):
+            world.records.sources.put(SourceRow("main", "main", commit, "t", "s1"))
+            world.records.applied.put_many([record(JOB, {}, "here", digest=digest)])
+            await world.queue().advance(world.ended.set)
+            assert world.get(first).stage == "pending"
+        world.records.applied.put_many([record(JOB, {}, "here", digest="new")])
+        queue = world.queue()
+        await queue.advance(world.ended.set)
+        assert (world.get(first).stage, world.get(second).stage) == ("running", "pending")
+        await world.ended.wait()
+        world.records.sources.forget("main")
+        await queue.advance(world.ended.set)
+        assert (world.get(first).stage, world.get(second).stage) == ("completed", "cancelled")
+        assert world.get(second).messages == ("main is no longer in the settings",)
+        assert [reason for reason, _ in world.events()] == ["CommandCompleted", "CommandCancelled"]
 
     play(tmp_path, story)

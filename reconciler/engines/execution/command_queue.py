@@ -18,6 +18,12 @@ from reconciler.tasks import cancel_and_wait
 
 Work: TypeAlias = asyncio.Task[dict[str, Any]]
 
+_REASONS = {
+    CommandStage.COMPLETED: Reason.COMMAND_COMPLETED,
+    CommandStage.FAILED: Reason.COMMAND_FAILED,
+    CommandStage.CANCELLED: Reason.COMMAND_CANCELLED,
+}
+
 
 class _Target(NamedTuple):
     """What no two commands may change at once: the ``volume`` with an index, or a workload, at a location."""
@@ -70,11 +76,13 @@ class CommandQueue:
         self._tasks.clear()
 
     def _is_due(self, command: StoredCommand) -> bool:
-        """Whether its precondition is met: the desired workload is the applied one."""
+        """Whether its precondition is met: the desired workload is the applied one. One that never is cancels it."""
         wait = command.precondition
         if wait is None:
             return True
         source, desired = self._records.sources.get(wait.source), self._records.desired.get(wait.key)
+        if source is None:
+            self._finish(command, CommandStage.CANCELLED, f"{wait.source} is no longer in the settings")
         applied = [each.digest for each in self._records.applied.get(wait.key) if each.location == command.location]
         wanted = [desired.digest] if desired is not None else []
         return source is not None and source.commit == wait.commit and applied == wanted
@@ -122,7 +130,7 @@ class CommandQueue:
         self._finish(command, CommandStage.FAILED, f"{known.reason}: {known}")
 
     def _finish(self, command: StoredCommand, stage: CommandStage, message: str) -> None:
-        reason = Reason.COMMAND_COMPLETED if stage is CommandStage.COMPLETED else Reason.COMMAND_FAILED
+        reason = _REASONS[stage]
         key, records = str(command.key), self._records
         with records.transaction():
             records.commands.finish(command.id, stage, [message], without_secrets(command.spec))

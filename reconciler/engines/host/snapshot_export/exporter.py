@@ -27,7 +27,7 @@ from reconciler.settings import ResticSettings
 CHECK_SECONDS = 15.0
 """Seconds between two searches for new snapshots."""
 FIRST_RETRY_SECONDS = 60.0
-LAST_RETRY_SECONDS = 3600.0
+LAST_RETRY_SECONDS = 900.0
 VOLUME = "volume.json"
 """The copy of the volume's record, beside its data."""
 _EXPORTED = "exported.json"
