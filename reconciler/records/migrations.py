@@ -277,11 +277,8 @@ COMMANDS = (
 )
 """Operators can request commands on resources."""
 
-LOCATIONS = (
-    """CREATE INDEX applied_at_location ON applied (location, key, digest, engine, version)
-        WHERE engine <> 'recorded'""",
-)
-"""What is applied at a location is found without reading what is only recorded."""
+LOCATIONS = ("CREATE INDEX applied_at_location ON applied (location, engine, key, digest, version)",)
+"""What is applied at a location is found without reading what is elsewhere."""
 
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),

@@ -141,6 +141,5 @@ CREATE INDEX commands_open ON commands (number) WHERE stage IN ('pending', 'runn
 
 CREATE INDEX commands_key ON commands (key);
 
-CREATE INDEX applied_at_location ON applied (location, key, digest, engine, version)
-        WHERE engine <> 'recorded';
+CREATE INDEX applied_at_location ON applied (location, engine, key, digest, version);
 

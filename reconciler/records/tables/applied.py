@@ -47,7 +47,7 @@ VersionRow = tuple[str, str, int]
 
 
 _AT_LOCATION = """FROM applied INDEXED BY applied_at_location
-    WHERE location = ? AND engine = ? AND engine <> 'recorded' ORDER BY key"""
+    WHERE location = ? AND engine = ? ORDER BY key"""
 
 
 class Applied:
@@ -124,11 +124,11 @@ class Applied:
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
     def scan_at(self, location: str, engine: str) -> Iterator[VersionRow]:
-        """All records at ``location`` of ``engine``, which is not the recorded one, in key order; reads no bodies."""
+        """All records of ``engine`` at ``location``, in key order; reads no bodies."""
         return self._db.stream(f"SELECT key, digest, version {_AT_LOCATION}", (location, engine))
 
     def items_at(self, location: str, engine: str) -> Iterator[Record]:
-        """All records at ``location`` of ``engine``, which is not the recorded one, in key order."""
+        """All records of ``engine`` at ``location``, in key order."""
         return map(_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
 
     def inventory(self, source: str) -> int:
