@@ -15,7 +15,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.records.store import FILE, Records
 from reconciler.times import iso
 from tests.support.clock import FakeClock
-from tests.support.desk import SETTINGS, CommandResult, here
+from tests.support.desk import SETTINGS, CommandResult, golden, here
 from tests.support.records import record
 
 DAY = 86_400.0
@@ -50,12 +50,7 @@ def run(path: Path, *words: str) -> CommandResult:
 
 def test_snapshots_are_listed_from_the_newest(tmp_path: Path) -> None:
     shop(tmp_path)
-    assert run(tmp_path, "volumeset/shop/data").out == (
-        "KEY                  LOCATION  VOLUME  NAME      AGE  SIZE     EXPIRES  TAGS\n"
-        "volumeset/shop/data  here      0       new       1m   12.5 GB  never    env=prod team=shop\n"
-        "volumeset/shop/data  here      0       old       3d   10 GB    in 2d    -\n"
-        "volumeset/shop/data  here      1       due  [2J  -    1 GB     due      -\n"
-    )
+    golden("snapshots.txt", f"$ reconciler snapshots volumeset/shop/data\n{run(tmp_path, 'volumeset/shop/data').out}")
     everything = json.loads(run(tmp_path, "-o", "json").out)["items"]
     assert [(each["key"], each["volumeIndex"], each["name"]) for each in everything] == [
         ("volumeset/shop/data", 0, "new"),
@@ -114,3 +109,16 @@ def test_only_volume_sets_that_exist_have_snapshots(tmp_path: Path) -> None:
     ):  # fmt: skip
         refused = run(tmp_path, words)
         assert (refused.code, refused.err) == (1, f"error: {message}\n")
+
+
+def test_commands_on_final_snapshots_read_well(tmp_path: Path) -> None:
+    shop(tmp_path)
+    lines = (
+        ["delete-final-snapshot", "volumeset/shop/gone", "nightly"],
+        ["delete-final-snapshot", "volumeset/shop/gone", "nightly", "--yes"],
+        ["import", "volumeset/shop/data", "nightly"],
+    )
+    results = ((words, here("volume", *words, cwd=tmp_path)) for words in lines)
+    golden(
+        "volume.txt", "".join(f"$ reconciler volume {' '.join(words)}\n{each.out}{each.err}" for words, each in results)
+    )
