@@ -6,8 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore
@@ -26,6 +29,7 @@ from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")
 SERVICE = Service(KEY, PORT)
+_NEW_SECONDS = count(100)
 HOLD = HoldSettings(requests=40, seconds=20.0)
 
 
@@ -178,6 +182,14 @@ class Plane:
         await until(lambda: self.dataplane.address(service.key))
         await self.dataplane.synchronize(service.key)
         return self.dataplane.address(service.key)
+
+    async def reload(self) -> None:
+        """Let HAProxy be reloaded: the options of a workload change."""
+        worker = self.worker
+        self.dataplane.publish(msgspec.structs.replace(SERVICE, key=OTHER, timeout_seconds=next(_NEW_SECONDS)))
+        # While it is reloaded, no process may be at its socket.
+        await until(lambda: (found := self.master) and max(children(found), default=worker) != worker)
+        await until(lambda: self.dataplane.address(OTHER))
 
     async def ready(self, *replicas: WebReplica, key: Key = KEY) -> None:
         """Let just these be ready, and wait until that is in force."""

@@ -133,7 +133,7 @@ def test_waiting_requests_outlast_a_reload_and_a_daemon(path: Path) -> None:
         address = await plane.address()
         asked = [asyncio.create_task(get(address)) for _ in range(5)]
         await plane.waiting(5)
-        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        await plane.reload()
         master = plane.master
         again = Plane(path)
         await plane.dataplane.close()
@@ -324,7 +324,7 @@ def test_a_hold_outlasts_a_reload_and_ends_without_the_daemon(path: Path) -> Non
         replica = await WebReplica("a").start()
         address = await plane.address(SERVICE, replica)
         plane.dataplane.publish(msgspec.structs.replace(SERVICE, hold_until=plane.clock.monotonic() + 3))
-        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        await plane.reload()
         asked = asyncio.create_task(get(address))
         await plane.waiting(1)
         assert replica.heads == []
@@ -456,8 +456,7 @@ def test_no_request_is_lost_by_reloads_and_rollouts(path: Path) -> None:
             await plane.ready(*replicas[number - 1 : number + 1])
             await plane.ready(replicas[number])
             if number % 2:
-                other = Key(KEY.kind, "shop", f"more-{number}")
-                await plane.address(msgspec.structs.replace(SERVICE, key=other))
+                await plane.reload()
         done.set()
         assert min([await each for each in clients]) > 0
         assert wrong == []
@@ -534,7 +533,7 @@ def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Pa
         client.send(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n\r\n" % key)
         while await client.answer():
             pass
-        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        await plane.reload()
         await plane.ready(await WebReplica("next").start())
         await until(lambda: plane.dataplane._proxy.former_workers)
         client.send(b"still here\n")

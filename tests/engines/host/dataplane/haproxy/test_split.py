@@ -13,7 +13,6 @@ import pytest
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from tests.engines.host.dataplane.haproxy.kit import (
     KEY,
-    OTHER,
     SERVICE,
     Plane,
     WebReplica,
@@ -162,7 +161,7 @@ def test_a_split_outlasts_the_daemon_and_a_reload(path: Path) -> None:
         known = await plane.command(f"show map ./{SPLITS}")
         assert "shop:web|2|0 b2" in known
         await plane.ready(old_again, new_again)
-        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        await plane.reload()
         assert await answers(address, 8) == {"a1": 6, "b2": 2}
         assert await answers(address, 3, f"Cookie: {cookies[1]}") == {"b2": 3}
         await split(plane, None)

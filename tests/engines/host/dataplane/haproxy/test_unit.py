@@ -58,8 +58,10 @@ def test_the_daemon_leaves_the_start_to_the_unit_and_adopts_what_that_runs(tmp_p
         os.killpg(started, signal.SIGKILL)
         again = await asyncio.to_thread(spawn_master, plane.directory, program)
         await until(lambda: plane.master == again)
-        await plane.dataplane.synchronize(KEY)
-        assert (await get(address)).body == "a"
+        # Its worker may not be ready yet.
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).body != "a":
+                await plane.dataplane.synchronize(KEY)
 
         # Without a configuration, it does not start it again.
         plane.dataplane.withdraw(KEY)

@@ -12,7 +12,7 @@ import pytest
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.model.key import Key
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, end, play
-from tests.engines.host.dataplane.kit import PORT, until
+from tests.engines.host.dataplane.kit import PORT
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
 from tests.support.programs import tool
@@ -95,12 +95,8 @@ def test_no_form_of_requests_is_lost_by_rollouts_scaling_and_reloads(path: Path)
         async def change() -> None:
             await web.roll()
             await rpc.roll(2)
-            more = msgspec.structs.replace(SERVICE, key=Key(KEY.kind, "shop", "more"))
-            await plane.address(more)
-            # New options are a reload with every version of HAProxy.
-            worker = plane.worker
-            plane.dataplane.publish(msgspec.structs.replace(more, timeout_seconds=7))
-            await until(lambda: plane.worker != worker)
+            await plane.address(msgspec.structs.replace(SERVICE, key=Key(KEY.kind, "shop", "more")))
+            await plane.reload()
             await web.scale(3)
             await rpc.roll()
             await web.scale(1)
