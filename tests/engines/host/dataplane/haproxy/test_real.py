@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
-from reconciler.engines.host.dataplane.haproxy.config import MASTER_SOCKET
+from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_SOCKET
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
@@ -353,6 +353,32 @@ def test_latency_is_measured_where_it_is_wanted(path: Path) -> None:
         traffic = await plane.dataplane.traffic()
         await until(lambda: plane.dataplane.live_servers(OTHER))
         assert set(traffic) == {KEY, OTHER}
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_full_log_socket_delays_no_request_and_is_read_again(path: Path) -> None:
+    samples: list[str] = []
+
+    async def story(plane: Plane) -> None:
+        plane.dataplane.listen(lambda _key, name, _milliseconds: samples.append(name))
+        measured = msgspec.structs.replace(SERVICE, measures_latency=True)
+        address = await plane.address(measured, await WebReplica("a").start())
+        log = plane.dataplane._log._socket
+        assert log is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(log.fileno())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other:
+            other.connect(str(plane.directory / LOG_SOCKET))
+            with suppress(BlockingIOError):
+                while True:
+                    other.send(b"a line")
+        # HAProxy drops its lines.
+        assert [(await get(address)).status for _ in range(20)] == [200] * 20
+        loop.add_reader(log.fileno(), plane.dataplane._log._read, log)
+        async with asyncio.timeout(PATIENCE):
+            while not samples:
+                assert (await get(address)).status == 200
 
     play(lambda: Plane(path), story)
 

@@ -15,6 +15,8 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.host.dataplane.routing.table import RouteTable
@@ -223,6 +225,30 @@ def test_a_secret_and_the_options_of_a_domain(path: Path) -> None:
         problems = plane.dataplane.route_problems()
         assert problems["own.example"] == ("OpenSSL does not know the ciphers NULL\\u000a",)
         assert "secret/missing is not applied" in problems["lost.example"][0]
+
+    play(lambda: site.plane, story)
+
+
+def test_a_haproxy_without_tls_serves_the_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, programs = tool("haproxy", "haproxy"), path / "bin"
+    programs.mkdir()
+    # Like one that was built without OpenSSL: it names none, and takes no configuration with TLS.
+    named = f'if [ "$1" = -vv ]; then {real} -vv | grep -v SSL; exit; fi'
+    refused = 'for each; do [ -f "$each" ] && grep -q " ssl " "$each" && echo "[ALERT] no ssl" >&2 && exit 1; done'
+    (programs / "haproxy").write_text(f'#!/bin/sh\n{named}\n{refused}\nexec {real} "$@"\n')
+    (programs / "haproxy").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    site = Site(path)
+
+    async def story(plane: Plane) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        site.write("shop.pem", issue("shop.example"))
+        await site.serve(domain("shop.example"))
+        assert (await site.plain("shop.example")).status == 200
+        assert (await site.get("shop.example")).status == 0
+        assert plane.dataplane.error(KEY) == ""
+        lacking = haproxy_limitations(Service(KEY, PORT), find_program(), outside=True)
+        assert "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL." in lacking
 
     play(lambda: site.plane, story)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ PATIENCE = 30.0
 FRAME_HEAD, GOAWAY, REFUSED = 9, 7, 7
 """Bytes before the body of a frame, a type of frames, and the reason of a reset stream that was not processed."""
 UPGRADE = (
-    b"GET / HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 
@@ -61,10 +61,12 @@ class _GoneError(Exception):
 
 
 class H1:
-    """Requests of HTTP/1.1, one after the other, on one connection or each on its own."""
+    """Requests of HTTP/1.1, one after the other, on one connection or each on its own: for ``host``, as H2."""
 
-    def __init__(self, address: str, *, keep: bool) -> None:
+    def __init__(self, address: str, *, keep: bool, host: str = "web", context: ssl.SSLContext | None = None) -> None:
         self._address = address
+        self._host = host
+        self._context = context
         self._keep = keep
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -86,9 +88,9 @@ class H1:
             self._streams = None
 
     async def _request(self) -> int:
-        reader, writer = self._streams = self._streams or await _connect(self._address)
+        reader, writer = self._streams = self._streams or await _connect(self._address, self._context, self._host)
         more = b"" if self._keep else b"Connection: close\r\n"
-        writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n%s\r\n" % more)
+        writer.write(b"GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (self._host.encode(), more))
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length: ")[2].split()[0])
         await reader.readexactly(length)
@@ -98,10 +100,15 @@ class H1:
 
 
 class Socket:
-    """Messages in a WebSocket, each answered by the same line. It is opened again after the server's goodbye."""
+    """Messages in a WebSocket, each answered by the same line. It is opened again after the server's goodbye.
 
-    def __init__(self, address: str) -> None:
+    It is opened for ``host``, as H2.
+    """
+
+    def __init__(self, address: str, host: str = "web", context: ssl.SSLContext | None = None) -> None:
         self._address = address
+        self._host = host
+        self._context = context
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, tally: Tally) -> None:
@@ -130,8 +137,8 @@ class Socket:
             self._streams = None
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await _connect(self._address)
-        writer.write(UPGRADE)
+        reader, writer = await _connect(self._address, self._context, self._host)
+        writer.write(UPGRADE % self._host.encode())
         head = await reader.readuntil(b"\r\n\r\n")
         if b" 101 " not in head:
             writer.close()
@@ -287,11 +294,16 @@ FORMS: dict[str, Callable[[str], Client]] = {
 
 
 async def under_load(
-    addresses: dict[str, str], rate: float, story: Callable[[], Awaitable[None]], clients: int = 4
+    addresses: dict[str, str],
+    rate: float,
+    story: Callable[[], Awaitable[None]],
+    clients: int = 4,
+    forms: Mapping[str, Callable[[str], Client]] = FORMS,
 ) -> list[Tally]:
     """What came of ``rate`` requests a second to ``addresses``, by form, while ``story`` goes on.
 
-    Each form has its ``clients``; one that waits for an answer sends the requests that were due in between afterwards.
+    Each of ``forms`` has its ``clients``; one that waits for an answer sends the requests that were due in between
+    afterwards.
     """
     tallies, done = [Tally(form) for form in addresses], asyncio.Event()
     each = len(addresses) * clients / rate
@@ -311,7 +323,7 @@ async def under_load(
     async with asyncio.TaskGroup() as group:
         for tally in tallies:
             for number in range(clients):
-                client = FORMS[tally.form](addresses[tally.form])
+                client = forms[tally.form](addresses[tally.form])
                 group.create_task(send(client, tally, each * number / clients))
         try:
             await story()
