@@ -5,13 +5,17 @@ Every engine takes them for workloads with the tag `reconciler/snapshot-on: new-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from reconciler.engines.volumes import Lifecycle, Snapshot, VolumeSetState, add_snapshot
+from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, add_snapshot
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import NEW_VERSION, SNAPSHOT_ON
+
+KEEP = 10
+"""The number of such snapshots of a volume that stay: each may take as much of the disk as the volume."""
 
 _WORKLOAD, _VERSION, _COMMIT = "reconciler/workload", "reconciler/version", "reconciler/commit"
 
@@ -47,8 +51,7 @@ def workload_of(snapshot: Snapshot, volumeset: Key) -> Key | None:
 
 def version_of(snapshot: Snapshot) -> int:
     """The version before which ``snapshot`` was taken."""
-    text = snapshot.tags.get(_VERSION, "")
-    return int(text) if text.isdecimal() else 0
+    return _number(snapshot.tags)
 
 
 def commit_of(snapshot: Snapshot) -> str:
@@ -56,12 +59,29 @@ def commit_of(snapshot: Snapshot) -> str:
     return snapshot.tags.get(_COMMIT, "")
 
 
+def outdated(tags: Mapping[str, Mapping[str, str]], workload: str) -> list[str]:
+    """The names of snapshots before versions of ``workload`` but the newest KEEP; ``tags`` are those of a volume."""
+    found = [
+        name for name, each in tags.items() if each.get(SNAPSHOT_ON) == NEW_VERSION and each.get(_WORKLOAD) == workload
+    ]
+    return sorted(found, key=lambda name: _number(tags[name]))[:-KEEP]
+
+
 def with_snapshot(state: VolumeSetState, snapshot: Snapshot) -> VolumeSetState:
-    """``state`` with ``snapshot`` of every volume in use that has none of its name."""
-    volumes = tuple(
-        add_snapshot(volume, snapshot)
-        if volume.lifecycle is Lifecycle.BOUND and all(one.name != snapshot.name for one in volume.volume_snapshots)
-        else volume
-        for volume in state.volumes
-    )
-    return msgspec.structs.replace(state, volumes=volumes)
+    """``state`` with ``snapshot`` of every volume in use that has none of its name, and without outdated ones."""
+    return msgspec.structs.replace(state, volumes=tuple(_snapshotted(each, snapshot) for each in state.volumes))
+
+
+def _snapshotted(volume: Volume, snapshot: Snapshot) -> Volume:
+    known = {each.name: each.tags for each in volume.volume_snapshots}
+    if volume.lifecycle is not Lifecycle.BOUND or snapshot.name in known:
+        return volume
+    gone = outdated({**known, snapshot.name: snapshot.tags}, snapshot.tags[_WORKLOAD])
+    taken = add_snapshot(volume, snapshot)
+    remaining = tuple(each for each in taken.volume_snapshots if each.name not in gone)
+    return msgspec.structs.replace(taken, volume_snapshots=remaining)
+
+
+def _number(tags: Mapping[str, str]) -> int:
+    text = tags.get(_VERSION, "")
+    return int(text) if text.isdecimal() else 0

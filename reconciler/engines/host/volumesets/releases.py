@@ -14,7 +14,7 @@ from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, rea
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
-from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots
+from reconciler.engines.release_snapshots import outdated, snapshot_before, wants_snapshots, workload_of
 from reconciler.engines.volumes import Snapshot
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -80,7 +80,7 @@ class Releases:
             snapshot = snapshot_before(workload, version, self._revisions[workload], iso(now), expires)
             for each, found in stored.items():
                 if self._needs(each, found, release, snapshot.name) and (each == volume or _is_free(found)):
-                    self._take(each, snapshot)
+                    self._take(each, found, snapshot)
         self._write(volume, release)
 
     def _needs(self, volume: VolumeId, found: StoredVolume, release: LastRelease, name: str) -> bool:
@@ -88,12 +88,17 @@ class Releases:
         taken = any(each.name == name for each in found.snapshots)
         return found.state is VolumeState.READY and not taken and self._last(volume) != release
 
-    def _take(self, volume: VolumeId, snapshot: Snapshot) -> None:
+    def _take(self, volume: VolumeId, found: StoredVolume, snapshot: Snapshot) -> None:
+        """Take a snapshot, then delete those that are outdated by it. Raises EngineError."""
         try:
             self.store.take_snapshot(volume, snapshot.name, snapshot.expires, snapshot.tags)
         except EngineError as error:
             message = f"the snapshot {snapshot.name} of {volume}, which must precede the new version, failed: {error}"
             raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
+        known = {each.name: each.tags for each in found.snapshots}
+        workload = workload_of(snapshot, volume.volumeset)
+        for name in outdated({**known, snapshot.name: snapshot.tags}, workload.name if workload else ""):
+            self.store.delete_snapshot(volume, name)
 
     def _last(self, volume: VolumeId) -> LastRelease | None:
         return read_json(self._files(volume).folder / _FILE, LastRelease)

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from reconciler.engines import release_snapshots
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from tests.engines.host.volumesets.kit import DB, VolumeHost, play
 
@@ -62,6 +65,21 @@ def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_p
             "reconciler/workload": "db", "reconciler/version": "2", "reconciler/commit": "c2",
         }  # fmt: skip
         assert snapshot["expires"] > snapshot["created"]
+
+    story_of(tmp_path, story)
+
+
+def test_a_volume_has_a_bounded_number_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_snapshots, "KEEP", 2)
+
+    async def story(host: ReleaseHost) -> None:
+        await host.volumeset()
+        await host.release(1)
+        await host.command("createVolumeSnapshot", snapshotName="by hand")
+        for version in (2, 3, 4, 5):
+            await host.release(version)
+        [names] = await host.snapshots()
+        assert sorted(names) == ["before-db-00004", "before-db-00005", "by hand"]
 
     story_of(tmp_path, story)
 
