@@ -19,7 +19,7 @@ from reconciler.reasons import Reason
 
 _AUTO = "auto"
 _PROGRAMS = {
-    BackendName.IMAGE_EXT4: ("mke2fs", "e2fsck", "resize2fs", "e2undo"),
+    BackendName.IMAGE_EXT4: ("mke2fs", "e2fsck", "resize2fs"),
     BackendName.IMAGE_XFS: ("mkfs.xfs",),
 }
 _PROBE = "volume-probe"

@@ -58,10 +58,13 @@ class BtrfsBackend:
         """Always, while it is locked."""
         return True
 
-    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
+    def needs_detach(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Limit the subvolume to its capacity."""
         run_program("btrfs", "qgroup", "limit", str(capacity_bytes(record)), files.path)
-        return True
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Take a snapshot that is read-only."""

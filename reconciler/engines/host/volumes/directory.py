@@ -46,9 +46,12 @@ class DirectoryBackend:
         """Always, while it is locked."""
         return True
 
-    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:  # noqa: ARG002
-        """Succeed: there is no limit."""
-        return True
+    def needs_detach(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Do nothing: there is no limit."""
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Copy the directory, with shared blocks if possible."""

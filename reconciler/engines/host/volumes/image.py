@@ -6,6 +6,7 @@ import errno
 import os
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -118,21 +119,23 @@ class ImageBackend:
         """Whether the image has a loop device."""
         return kernel.find_loop(files.image) is not None
 
-    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
+    def needs_detach(self, files: VolumeFiles) -> bool:
+        """Whether a mounted ext4 may not grow: that takes a capability."""
+        return self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE) and self.is_attached(files)
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Grow the image, and its file system if it is mounted; that of an unmounted one grows when it is attached."""
         size = capacity_bytes(record)
-        if not self.is_attached(files):
-            _extend(files.image, size)
-            return True
-        if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
-            return _ext4_room(files.image, size) == 0
+        if self.needs_detach(files):
+            return
         _extend(files.image, size)
+        if not self.is_attached(files):
+            return
         kernel.update_loop_size(kernel.mounted_device(files.path))
         if self._form == "xfs":
             kernel.grow_xfs(files.path, size)
         elif blocks := _ext4_room(files.image, size):
             kernel.grow_ext4(files.path, blocks)
-        return True
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Copy the image; a mounted one is frozen meanwhile. Raises EngineError FreezeTimeout."""
@@ -148,16 +151,7 @@ class ImageBackend:
 
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Rename a copy of ``source`` over the image."""
-        fresh = files.partial / "image"
-        fresh.unlink(missing_ok=True)
-        make_directory(files.partial)
-        try:
-            copy_image(source, fresh)
-            _sync(fresh)
-            fresh.replace(files.image)
-        finally:
-            fresh.unlink(missing_ok=True)
-        sync_directory(files.folder)
+        self._replace(files, source, _unchanged)
 
     def remove(self, stored: Path) -> None:
         """Remove an image."""
@@ -191,7 +185,6 @@ class ImageBackend:
         """Let programs write to a frozen file system; unmount one that is not locked; finish growth."""
         reports: tuple[str, ...] = ()
         if not self.is_attached(files):
-            self._undo_growth(files)
             if not self.is_in_use(files):
                 return ()
             # Something uses it without our mount, or a freeze does; a mount of the same device makes both end.
@@ -217,20 +210,34 @@ class ImageBackend:
 
     def _grow_unmounted(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Grow an ext4 that may not grow while it is mounted."""
-        self._undo_growth(files)
-        _extend(files.image, capacity_bytes(record))
-        if _ext4_room(files.image, capacity_bytes(record)):
-            run_program("e2fsck", "-f", "-p", files.image, accepted=(0, _REPAIRED))
-            run_program("resize2fs", "-z", files.undo, files.image)
-            _sync(files.image)
-            files.undo.unlink(missing_ok=True)
+        size = capacity_bytes(record)
+        if _ext4_room(files.image, size):
+            # In a copy: the program cannot be interrupted, and its undo files damage what they should protect.
+            self._replace(files, files.image, lambda fresh: _grow_ext4(fresh, size))
 
-    def _undo_growth(self, files: VolumeFiles) -> None:
-        """Restore the blocks that an interrupted growth of an unmounted ext4 has overwritten."""
-        if files.undo.exists():
-            run_program("e2undo", "-f", files.undo, files.image)
-            _sync(files.image)
-            files.undo.unlink()
+    def _replace(self, files: VolumeFiles, source: Path, change: Callable[[Path], None]) -> None:
+        """Replace the image with a changed copy of ``source``, at once or not at all."""
+        fresh = files.partial / "image"
+        fresh.unlink(missing_ok=True)
+        make_directory(files.partial)
+        try:
+            copy_image(source, fresh)
+            change(fresh)
+            _sync(fresh)
+            fresh.replace(files.image)
+        finally:
+            fresh.unlink(missing_ok=True)
+        sync_directory(files.folder)
+
+
+def _unchanged(_: Path) -> None:
+    pass
+
+
+def _grow_ext4(image: Path, size: int) -> None:
+    _extend(image, size)
+    run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
+    run_program("resize2fs", image)
 
 
 def _ext4_room(image: Path, size: int) -> int:

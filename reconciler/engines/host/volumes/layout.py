@@ -55,7 +55,6 @@ class VolumeFiles:
         self.path = root / VOLUMES / file_name(gvc) / file_name(volumeset) / file_name(index)
         self.folder = self.path.with_name(f"{self.path.name}.d")
         self.image = self.folder / "image"
-        self.undo = self.folder / "resize.undo"
         self.partial = self.folder / "partial"
         self.final = self.folder / "final"
         self._record = self.folder / "volume.json"

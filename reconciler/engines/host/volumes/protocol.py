@@ -112,8 +112,11 @@ class Backend(Protocol):
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether anything, in any mount namespace, may use the data of a locked volume."""
 
-    def grow(self, files: VolumeFiles, record: VolumeRecord) -> bool:
-        """Give the volume the recorded, larger capacity; return False if that needs a detach first."""
+    def needs_detach(self, files: VolumeFiles) -> bool:
+        """Whether the volume can grow only while it is detached, and is not."""
+
+    def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
+        """Give the volume the recorded, larger capacity, unless it ``needs_detach``."""
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Copy the data as they are at one moment to ``target``, which does not exist."""

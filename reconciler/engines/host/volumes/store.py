@@ -110,18 +110,19 @@ class VolumeStore:
             if record.capacity >= capacity:
                 return True
             backend = found.backend(record)
+            if backend.needs_detach(found.files):
+                return False
             if backend.enforced:
                 self._check_space(0)
             expanded = msgspec.structs.replace(record, capacity=capacity)
             # A crash from here on makes the next `open` finish it.
             found.files.write_record(expanded)
-            done = False
             try:
-                done = backend.grow(found.files, expanded)
-            finally:
-                if not done:
-                    found.files.write_record(record)
-            return done
+                backend.grow(found.files, expanded)
+            except (OSError, EngineError):
+                found.files.write_record(record)
+                raise
+            return True
 
     def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: dict[str, str]) -> StoredSnapshot:
         """Take a snapshot; ``expires`` is ISO 8601, UTC, or empty.

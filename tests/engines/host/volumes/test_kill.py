@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from tests.engines.host.volumes.kit import ALL, ONE, SET, VOLUME, Disk, disk_with
+from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, SET, VOLUME, Disk, disk_with
 
 NEVER = 1 << 30
 STEP = 170
@@ -156,3 +157,29 @@ def test_killed_at_every_system_call(tmp_path: Path, setting: str, operation: st
             if setting == "directory" and (operation, scene) == ("snapshot", "attached"):
                 continue
             kill_at(found, operation, scene, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", IMAGES)
+def test_killed_while_the_file_system_grows(tmp_path: Path, setting: str) -> None:
+    with killer(tmp_path, setting) as found:
+        disk, total = found.disk, 10
+        last = 0
+        while last <= total:
+            found.prepare("detached")
+            assert disk.store.grow(VOLUME, disk.capacity * 2)
+            done = found.perform("attach", last or NEVER)
+            total = done if last == 0 else total
+            disk.reopen()
+            assert disk.reports == ()
+            path = disk.attach()
+            size = os.statvfs(path).f_blocks * os.statvfs(path).f_frsize
+            assert size > disk.capacity * 1.5 * (1 << 30)
+            assert (path / "a").read_text() == "2"
+            disk.store.detach(VOLUME, ONE)
+            image = disk.root / "volumes/shop/data/0.d/image"
+            # It has to create lost+found again, and repairs nothing that needs a decision.
+            check = ["e2fsck", "-f", "-p"] if setting == "image-ext4" else ["xfs_repair", "-n"]
+            checked = subprocess.run([*check, image], check=False, capture_output=True, text=True)
+            assert checked.returncode <= 1, checked.stdout + checked.stderr
+            last += 3
