@@ -15,7 +15,8 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.platform import NEW_VERSION, SNAPSHOT_ON
 
 KEEP = 10
-"""The number of such snapshots of a volume that stay: each may take as much of the disk as the volume."""
+"""The number of such snapshots of a volume that stay when another is taken: each may take as much of the disk as the
+volume. A rollback restores one of these, since it is such a release itself."""
 
 _WORKLOAD, _VERSION, _COMMIT = "reconciler/workload", "reconciler/version", "reconciler/commit"
 
@@ -76,7 +77,7 @@ def _snapshotted(volume: Volume, snapshot: Snapshot) -> Volume:
     known = {each.name: each.tags for each in volume.volume_snapshots}
     if volume.lifecycle is not Lifecycle.BOUND or snapshot.name in known:
         return volume
-    gone = outdated({**known, snapshot.name: snapshot.tags}, snapshot.tags[_WORKLOAD])
+    gone = outdated(known, snapshot.tags[_WORKLOAD])
     taken = add_snapshot(volume, snapshot)
     remaining = tuple(each for each in taken.volume_snapshots if each.name not in gone)
     return msgspec.structs.replace(taken, volume_snapshots=remaining)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reconciler.engines.release_snapshots import commit_of, version_of, workload_of
+from reconciler.engines.release_snapshots import KEEP, commit_of, version_of, workload_of
 from reconciler.engines.volumes import Snapshot, Volume, VolumeSnapshot, read_volumes
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import Revision
@@ -44,10 +44,15 @@ def find_restores(records: Records, repository: Repository, source: str, commit:
 
 
 def _before_newer(repository: Repository, snapshots: Sequence[Snapshot], commit: str) -> Snapshot | None:
-    """The oldest of ``snapshots``, of one workload, since the last version that ``commit`` has; None if none is."""
+    """The oldest of ``snapshots``, of one workload, since the last version that ``commit`` has; None if none is.
+
+    None too if that one is gone, or would be before it is restored, since there are so many newer ones.
+    """
     newer = [each for each in snapshots if not repository.contains(commit, commit_of(each))]
     last = max((version_of(each) for each in snapshots if each not in newer), default=0)
-    return min((each for each in newer if version_of(each) > last), key=version_of, default=None)
+    since = sorted((each for each in newer if version_of(each) > last), key=version_of)
+    too_many = len(since) > KEEP or (len(since) == KEEP and not last)
+    return since[0] if since and not too_many else None
 
 
 def loss(restore: VolumeSnapshot, now: float) -> str:

@@ -75,6 +75,17 @@ def test_a_second_rollback_restores_what_the_first_version_wrote_last(desk: Desk
     assert f"has a snapshot from before a version newer than that of {short}; leave" in roll_back(desk, "HEAD").err
 
 
+def test_the_snapshot_to_restore_outlives_the_release_that_a_rollback_is(desk: Desk) -> None:
+    for number in range(4, 13):
+        desk.commit({"shop/db.yaml": version(number)})
+        desk.applied()
+    gone = roll_back(desk, "main~11", "--yes")
+    assert "has a snapshot from before a version newer than that of" in gone.err
+    assert roll_back(desk, "main~10", "--yes").code == 0
+    desk.applied()
+    assert stages(desk) == [(place, "before-db-00003", "completed") for place in ("here", "there")]
+
+
 def test_a_restore_waits_until_its_workload_is_back(desk: Desk) -> None:
     roll_back(desk, "HEAD~1", "--yes")
     assert desk.run("suspend", "workload/shop/db").code == 0

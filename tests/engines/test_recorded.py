@@ -243,9 +243,9 @@ def test_a_snapshot_of_each_volume_in_use_precedes_a_new_version(world: World) -
         "reconciler/commit": "c2",
     }
     assert snapshot["size"] == 10
-    for version in range(5, 15):
+    for version in range(5, 16):
         release(version, wanted)
-    assert snapshots(world)[0] == [f"before-db-{version:05d}" for version in range(5, 15)]
+    assert snapshots(world)[0] == [f"before-db-{version:05d}" for version in range(5, 16)]
 
 
 def snapshots(world: World) -> list[list[str]]:

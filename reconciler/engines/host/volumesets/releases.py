@@ -97,7 +97,7 @@ class Releases:
             raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
         known = {each.name: each.tags for each in found.snapshots}
         workload = workload_of(snapshot, volume.volumeset)
-        for name in outdated({**known, snapshot.name: snapshot.tags}, workload.name if workload else ""):
+        for name in outdated(known, workload.name if workload else ""):
             self.store.delete_snapshot(volume, name)
 
     def _last(self, volume: VolumeId) -> LastRelease | None:
