@@ -66,18 +66,25 @@ async def answers(address: str, count: int, *headers: str) -> Counter[str]:
     return Counter([(await get(address, *headers)).body for _ in range(count)])
 
 
+def near(found: Counter[str], expected: dict[str, int]) -> bool:
+    """Whether the replicas answered so often: HAProxy takes turns, and may be anywhere within them."""
+    return found.keys() <= expected.keys() and all(abs(found[name] - count) <= 1 for name, count in expected.items())
+
+
 def test_new_clients_are_split_by_the_percents(path: Path) -> None:
     async def story(plane: Plane) -> None:
         address = await plane.address(SERVICE, *(await replicas("a1", "b1", "c1", "d2")))
         await split(plane, {1: 90, 2: 10})
-        assert await answers(address, 40) == {"a1": 12, "b1": 12, "c1": 12, "d2": 4}
+        assert near(await answers(address, 40), {"a1": 12, "b1": 12, "c1": 12, "d2": 4})
         await split(plane, {1: 50, 2: 50})
-        assert (await answers(address, 12))["d2"] in (5, 6, 7)
+        assert near(await answers(address, 12), {"a1": 2, "b1": 2, "c1": 2, "d2": 6})
         await split(plane, {1: 0, 2: 100})
         assert await answers(address, 5) == {"d2": 5}
         await split(plane, None)
         assert (await get(address)).headers.get("set-cookie") is None
-        assert len(await answers(address, 8)) == 4
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).body == "d2":
+                pass
 
     play(lambda: daemon(path), story)
 
@@ -162,7 +169,7 @@ def test_a_split_outlasts_the_daemon_and_a_reload(path: Path) -> None:
         assert "shop:web|2|0 b2" in known
         await plane.ready(old_again, new_again)
         await plane.reload()
-        assert await answers(address, 8) == {"a1": 6, "b2": 2}
+        assert near(await answers(address, 24), {"a1": 18, "b2": 6})
         assert await answers(address, 3, f"Cookie: {cookies[1]}") == {"b2": 3}
         await split(plane, None)
 
@@ -178,8 +185,8 @@ def test_connections_of_a_tcp_port_are_split(path: Path) -> None:
         address = await plane.serve(service)
         await split(plane, {1: 75, 2: 25})
         await until(lambda: len(plane.dataplane.live_servers(KEY)) == 2)
-        first = Counter([(await ask(address)).split()[0] for _ in range(8)])
-        assert first == {"a1": 6, "b2": 2}
+        found = Counter([(await ask(address)).split()[0] for _ in range(24)])
+        assert near(found, {"a1": 18, "b2": 6})
 
     play(lambda: daemon(path), story)
 
