@@ -79,7 +79,7 @@ def test_the_snapshot_to_restore_outlives_the_release_that_a_rollback_is(desk: D
     for number in range(4, 13):
         desk.commit({"shop/db.yaml": version(number)})
         desk.applied()
-    gone = roll_back(desk, "main~11", "--yes")
+    gone = roll_back(desk, "main~12", "--yes")
     assert "has a snapshot from before a version newer than that of" in gone.err
     assert roll_back(desk, "main~10", "--yes").code == 0
     desk.applied()
