@@ -31,6 +31,7 @@ WAITING = {
     "tests/daemon/test_loop_secrets.py": 3,
     "tests/daemon/test_loop_trouble.py": 11,
     "tests/daemon/test_lost_state.py": 4,
+    "tests/daemon/test_no_data_lost.py": 6,
     "tests/daemon/test_outage.py": 7,
     "tests/daemon/test_reload.py": 13,
     "tests/daemon/test_restart.py": 10,
