@@ -43,7 +43,7 @@ WAITING = {
     "tests/engines/host/dataplane/acme/test_served.py": 13,
     "tests/engines/host/dataplane/haproxy/test_choice.py": 6,
     "tests/engines/host/dataplane/haproxy/test_http2.py": 8,
-    "tests/engines/host/dataplane/haproxy/test_ingress.py": 31,
+    "tests/engines/host/dataplane/haproxy/test_ingress.py": 40,
     "tests/engines/host/dataplane/haproxy/test_large_map.py": 2,
     "tests/engines/host/dataplane/haproxy/test_real.py": 22,
     "tests/engines/host/dataplane/haproxy/test_runtime.py": 8,

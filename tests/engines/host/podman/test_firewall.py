@@ -110,9 +110,9 @@ def _remove_left() -> None:
             subprocess.run(["nft", f"delete {line}"], check=False, capture_output=True)
 
 
-def _name_server() -> socket.socket:
+def _name_server(address: str = OUTSIDE) -> socket.socket:
     made = _datagrams()
-    made.bind((OUTSIDE, 53))
+    made.bind((address, 53))
     return made
 
 
@@ -210,16 +210,17 @@ class Network:
         """The name of the namespace of one of the machines."""
         return self._of(space)
 
-    def asks_over_udp(self, patience: float) -> bool:
-        """Whether a datagram of the workload ``api`` arrives at port 53 outside."""
+    def asks_over_udp(self, patience: float, address: str = OUTSIDE) -> bool:
+        """Whether a datagram of the workload ``api`` arrives at port 53 outside, or of the gateway."""
 
         space = self._of(str(list(ADDRESSES).index(API)))
+        asked = self._of("h" if address == GATEWAY else "o")
         with (
-            inside(self._of("o"), _name_server) as server,
+            inside(asked, lambda: _name_server(address)) as server,
             inside(space, _datagrams) as client,
         ):
             server.settimeout(patience)
-            client.sendto(b"name", (OUTSIDE, 53))
+            client.sendto(b"name", (address, 53))
             try:
                 return server.recv(16) == b"name"
             except TimeoutError:
@@ -347,7 +348,9 @@ def test_ipv6_is_denied_and_names_are_asked_of_allowed_servers_only(network: Net
     named = policy(External(outbound_allow_hostname=("example.com",)))
     network.load(Known(sandboxes, {API: named}, resolvers=[OUTSIDE]))
     assert network.asks_over_udp(_PATIENT)
+    assert not network.asks_over_udp(_BRIEF, GATEWAY)
     network.remove_table()
+    assert network.asks_over_udp(_PATIENT, GATEWAY)
     assert network.reaches(host, _PATIENT)
     assert not network.reaches(sandbox, _BRIEF)
 

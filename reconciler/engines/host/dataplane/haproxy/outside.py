@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Network, ip_network
 
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     LONGEST_LINE,
@@ -26,7 +28,9 @@ from reconciler.model.no_wake import NoWake
 COUNTED = "_counted"
 """The table of the requests to each backend that count as traffic, where others do not."""
 
-_EVERYONE = {"0.0.0.0/0", "::/0"}
+_EVERYONE = "0.0.0.0/0"
+_MAPPED = IPv6Network("::ffff:0:0/96")
+"""HAProxy compares an IPv4 address with IPv6 ranges too, in this form."""
 _AT_ONCE = 20
 """Addresses on a line: HAProxy takes 64 words."""
 _PARTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -52,14 +56,23 @@ def outside_lines(outside: Outside) -> Iterator[str]:
 
 def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
     """The condition ``allowed`` for addresses in ``inbound``. 0.0.0.0/0 stands for all clients."""
-    words = list(dict.fromkeys(inbound))
-    if _EVERYONE & set(words):
+    words = [word for each in dict.fromkeys(inbound) for word in _ranges(each)]
+    if _EVERYONE in words:
         yield "  acl allowed always_true"
         return
     if not words:
         yield "  acl allowed always_false"
     for start in range(0, len(words), _AT_ONCE):
         yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
+
+
+def _ranges(text: str) -> list[str]:
+    """An address or range as HAProxy gets it: one for IPv6 is for no client with IPv4."""
+    with suppress(ValueError):
+        found = ip_network(text, strict=False)
+        if isinstance(found, IPv6Network) and _MAPPED.subnet_of(found):
+            return [str(each) for each in found.address_exclude(_MAPPED)]
+    return [text]
 
 
 def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool) -> Iterator[str]:

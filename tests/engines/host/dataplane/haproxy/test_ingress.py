@@ -50,7 +50,7 @@ class Outside:
 
     def __init__(self, path: Path) -> None:
         self.ports = [_free_port(), _free_port()]
-        self.settings = IngressSettings(("127.0.0.1",), *self.ports, ("127.0.0.2/32",))
+        self.settings = IngressSettings(("127.0.0.1", "::1"), *self.ports, ("127.0.0.2/32",))
         self.table = RouteTable()
         self.plane = Plane(path, ingress=self.settings, routes=lambda: self.table)
         self.web = WebReplica("web")
@@ -73,7 +73,8 @@ class Outside:
     async def send(self, text: str, source: str = "127.0.0.1") -> Answer:
         """The answer to a request as it is."""
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[0], local_addr=(source, 0))
+            address = "::1" if ":" in source else "127.0.0.1"
+            reader, writer = await asyncio.open_connection(address, self.ports[0], local_addr=(source, 0))
         except OSError:
             return Answer(0, {}, "")
         try:
@@ -326,6 +327,26 @@ def test_clients_come_in_by_their_own_address_and_only_if_they_may(path: Path) -
         assert (await outside.send(proxied, "127.0.0.2")).status == 200
         assert "x-forwarded-for: 203.0.113.9\r\n" in outside.head.lower()
         assert (await outside.send(proxied)).status == 400
+
+    play(lambda: outside.plane, story)
+
+
+def test_addresses_of_both_families_come_in_by_their_own_entries(path: Path) -> None:
+    outside = Outside(path)
+    host = "web-alias.platform.test"
+
+    async def story(_: Plane) -> None:
+        await outside.start()
+        for inbound, fourth, sixth in (
+            (("127.0.0.0/8",), 200, 403),
+            (("::1",), 403, 200),
+            (("::/64", "10.0.0.0/8"), 403, 200),
+            (("::/0",), 403, 200),
+            (("0.0.0.0/0",), 200, 200),
+        ):
+            await outside.serve(inbound=inbound)
+            found = [(await outside.get(host, source=each)).status for each in ("127.0.0.1", "::1")]
+            assert (inbound, found) == (inbound, [fourth, sixth])
 
     play(lambda: outside.plane, story)
 
