@@ -27,9 +27,9 @@ class Fake:
         self.module = None
 
 
-@pytest.mark.parametrize(("workers", "begin"), [(2, [0]), (4, [0, 50]), (5, [0, 40, 80])])
+@pytest.mark.parametrize(("workers", "begin"), [(2, [0]), (4, [0, 250]), (5, [0, 200, 400])])
 def test_equal_parts_of_half_of_the_workers_begin_with_tests_that_wait(workers: int, begin: list[int]) -> None:
-    plain = [Fake("tests/model/test_cron.py", number) for number in range(200 - 2 * len(WAITING))]
+    plain = [Fake("tests/model/test_cron.py", number) for number in range(1000 - 2 * len(WAITING))]
     items: list[Any] = [*plain, *(Fake(path, number) for path in WAITING for number in range(2))]
     found = [item.nodeid.partition("::")[0] in WAITING for item in arranged(items, workers)]
     starts = [n for n, is_waiting in enumerate(found) if is_waiting and not (n and found[n - 1])]
