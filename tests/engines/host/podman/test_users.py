@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.podman.programs import drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
-from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 from tests.engines.host.podman.kit import IMAGE, KEY, Host, drop_rules, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
-from tests.engines.host.provisioning.kit import around, spec_of, vault
+from tests.engines.host.provisioning.kit import around, attach_volumes, spec_of, vault, volumes_at
 from tests.support.programs import only_root, tool
 
 MIB = 1 << 20
@@ -56,7 +57,10 @@ class Shop:
         templates.add(ReplicaTemplate(wanted, spec, around()), ())
         self.host = one
         files = Files(root, vault({}), memory=None)
-        self.provisioner = Provisioner(files, vault({}), one.runtime, HostSettings(), templates)
+        volumes = volumes_at(root)
+        self.provisioner = Provisioner(files, vault({}), one.runtime, HostSettings(), templates, volumes)
+        self.attach = partial(attach_volumes, root, spec.containers[0], 0)
+        self.wanted = wanted
         pinned = tuple(
             msgspec.structs.replace(each, image=f"{each.image}@sha256:{index:064x}")
             for index, each in enumerate(wanted.containers)
@@ -64,9 +68,15 @@ class Shop:
         self.replica: Replica = new_replica(msgspec.structs.replace(wanted, containers=pinned), 0, "r", 0.0, "")
         self.images = {each.name: each.image for each in pinned}
 
+    def launch(self, container: str) -> ContainerStart:
+        """Attach its volumes, and provide everything else for its start."""
+        if container == "app":
+            self.attach(self.host.runtime.owner(self.wanted))
+        return self.provisioner.launch(self.replica, container)
+
     async def start(self, container: str) -> dict[str, Path]:
         """Start it, and return its volumes by their paths."""
-        start = self.provisioner.launch(self.replica, container)
+        start = self.launch(container)
         await self.host.runtime.start(start)
         return {mount.path: mount.source for mount in start.mounts}
 
@@ -101,7 +111,7 @@ def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_pa
                 assert all(writes(user, shared, f"from-{user}") for user in (0, 1000, 2000))
             service.end(service.named("r-app"), 1)
             await one.over(ContainerId(KEY, "r", "app"))
-            shop.provisioner.launch(shop.replica, "app")
+            shop.launch("app")
             assert writes(1000, data, "app"), "between two starts its user keeps the volume"
             await shop.start("app")
             assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is copied only once"
@@ -149,7 +159,7 @@ def test_a_group_that_a_later_version_adds_owns_what_a_volume_contains(tmp_path:
             data = (await shop.start("app"))["/data"]
             assert writes(1000, data, "file")
             later = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
-            later.provisioner.launch(later.replica, "app")
+            later.launch("app")
             found = [(each.stat().st_uid, each.stat().st_gid) for each in (data, data / "file")]
             assert found == [(1000, 3000), (1000, 3000)]
             assert data.stat().st_mode & 0o7777 == 0o2770
