@@ -92,7 +92,7 @@ def test_a_signal_does_not_go_to_what_the_program_has_orphaned(tmp_path: Path) -
 
     async def story() -> None:
         async with opened(tmp_path, limited=False) as host:
-            program = f"(sh -c {shlex.quote(orphan)} &); trap 'echo program; exit 6' TERM; while :; do sleep 0.01; done"
+            program = f"trap 'echo program; exit 6' TERM; (sh -c {shlex.quote(orphan)} &); while :; do sleep 0.01; done"
             await host.runtime.start(shell(program))
             await host.wrote("up")
             await host.runtime.signal(place(), signal.SIGTERM)
