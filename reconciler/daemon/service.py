@@ -132,7 +132,7 @@ class Service:
         self._next = self._reload.try_reload(self._runner)
         if self._next is None:
             return False
-        self._notifier.reloading(self._clock)
+        self._notifier.reloading()
         logs.configure(self._next.settings.log.format, self._next.settings.log.level)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 from reconciler.clock import Clock
@@ -29,9 +30,10 @@ class SystemdNotifier:
         """Set the status line of ``systemctl status``."""
         self._send("", status)
 
-    def reloading(self, clock: Clock) -> None:
+    def reloading(self) -> None:
         """Report that the daemon reloads its settings; ``ready`` ends it."""
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1_000_000)}", "")
+        # systemd compares it with CLOCK_MONOTONIC, which does not count while the machine is suspended.
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={int(time.monotonic() * 1_000_000)}", "")
 
     def stopping(self, status: str = "") -> None:
         """Report that the daemon stops."""
