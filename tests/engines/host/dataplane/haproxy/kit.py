@@ -20,7 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
-from reconciler.engines.host.runtimes.procfs import children
+from reconciler.engines.host.runtimes.procfs import children, find_process
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings
@@ -168,8 +168,8 @@ class Plane:
 
     @property
     def worker(self) -> int:
-        """The number of the newest worker."""
-        return max(children(self.master))
+        """The number of the newest worker; 0 if there is none."""
+        return newest_worker(self.master)
 
     async def address(self, service: Service = SERVICE, *replicas: WebReplica) -> str:
         """Publish ``service`` with ``replicas``; its address, once it is served."""
@@ -188,7 +188,7 @@ class Plane:
         worker = self.worker
         self.dataplane.publish(msgspec.structs.replace(SERVICE, key=OTHER, timeout_seconds=next(_NEW_SECONDS)))
         # While it is reloaded, no process may be at its socket.
-        await until(lambda: (found := self.master) and max(children(found), default=worker) != worker)
+        await until(lambda: self.worker not in (0, worker))
         await until(lambda: self.dataplane.address(OTHER))
 
     async def ready(self, *replicas: WebReplica, key: Key = KEY) -> None:
@@ -208,6 +208,16 @@ class Plane:
         """End the daemon's part; HAProxy goes on."""
         assert self.running is not None
         self.running.cancel()
+
+
+def newest_worker(master: int) -> int:
+    """The number of the worker that ``master`` has started last; 0 if there is none.
+
+    Its number may be less than that of a former worker, since the kernel begins anew after the greatest one.
+    """
+    numbers = children(master) if master else []
+    found = [each for each in map(find_process, numbers) if each is not None and each.alive]
+    return max(found, key=lambda each: each.start).pid if found else 0
 
 
 def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
+from tests.engines.host.dataplane.haproxy.kit import newest_worker
 from tests.engines.host.dataplane.load import program
 from tests.engines.host.dataplane.load.test_changes import lost
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
@@ -92,8 +93,7 @@ class Shop:
         """The number of HAProxy's newest worker."""
         found = find_master(self.site.state / "host" / "here" / "dataplane" / "haproxy")
         assert found is not None
-        children = Path(f"/proc/{found}/task/{found}/children").read_text().split()
-        return max(map(int, children))
+        return newest_worker(found)
 
     async def play(self, story: Callable[[], object]) -> list[Tally]:
         """What came of the requests during ``story``."""
