@@ -93,6 +93,7 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/dataplane/limitations.py"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_routes"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_ingress"),
+            *_written(f"{package}/dataplane/routing/router.py", "endpoint_without_tls"),
             *_written(f"{package}/provisioning/environment.py", "unset_variables"),
             *_written(f"{package}/decisions/volumes.py", "limitations"),
             *_written(f"{package}/dataplane/domains.py", "limitations"),

@@ -20,7 +20,7 @@ from reconciler.engines.host.dataplane.domains import DomainFacts, report_domain
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
-from reconciler.engines.host.dataplane.routing.router import Router, unserved_ingress
+from reconciler.engines.host.dataplane.routing.router import Router, endpoint_without_tls, unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
 from reconciler.engines.host.logs.collector import Collector
@@ -209,9 +209,8 @@ class ServicePublisher:
             name: (*lacking, *dict.fromkeys(filter(None, map(self.dataplane.error, keys))))
             for name, (_, keys) in found.items()
         }
-        certificates = self._certificates.store.served if self._certificates is not None else Served()
         now, problems = self._clock.now(), self.dataplane.route_problems()
-        facts = DomainFacts(self._location, now, self._router.table(), certificates, problems, errors)
+        facts = DomainFacts(self._location, now, self._router.table(), self._served, problems, errors)
         reports = report_domains((each for each, _ in found.values()), facts)
         return {Key(Kind.DOMAIN, "", name): each for name, each in reports.items()}
 
@@ -229,6 +228,13 @@ class ServicePublisher:
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)
             yield from self._router.unserved(wanted.key, self.dataplane.route_problems())
+            if (outside := self._router.table().workloads.get(wanted.key)) is not None:
+                yield from endpoint_without_tls(self._served.without_domain.get(outside.host, ""))
+
+    @property
+    def _served(self) -> Served:
+        """The certificates that were found last; none without an ingress."""
+        return self._certificates.store.served if self._certificates is not None else Served()
 
     async def _synchronize(self, key: Key) -> bool:
         """Return once the data plane serves a workload as wanted; False if it does not."""

@@ -46,8 +46,9 @@ class SecureHost(msgspec.Struct, frozen=True):
 class Served(msgspec.Struct, frozen=True):
     """What is served: ``certificates`` and ``options`` by host name; ``problems`` are by domain.
 
-    ``missing`` are the host names without a certificate, by domain, each with the reason. ``unverified`` is what DNS
-    lacks to prove a domain, ``not_renewed`` why a host still has its former certificate.
+    ``missing`` are the host names without a certificate, by domain, each with the reason; ``without_domain`` are
+    reasons by host name, of endpoints of workloads. ``unverified`` is what DNS lacks to prove a domain, ``not_renewed``
+    why a host still has its former certificate.
     """
 
     certificates: dict[str, Match] = {}
@@ -56,6 +57,7 @@ class Served(msgspec.Struct, frozen=True):
     missing: dict[str, tuple[str, ...]] = {}
     unverified: dict[str, str] = {}
     not_renewed: dict[str, str] = {}
+    without_domain: dict[str, str] = {}
 
 
 class _Declared(NamedTuple):
@@ -157,10 +159,14 @@ class CertificateStore:
             unverified = {name: text for name, text in self._issuer.unproven.items() if name in domains}
             renewed = ordered & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
+        lacking = select(hosts.keys() - serving.keys(), shared, now).problems
+        reasons = {host: self._why(host, hosts[host], problem) for host, problem in lacking.items()}
         missing: dict[str, list[str]] = {}
-        for host, problem in select(hosts.keys() - serving.keys(), shared, now).problems.items():
-            _add(missing, {hosts[host].domain}, self._why(host, hosts[host], problem))
-        return Served(serving, options, _by_domain(problems), _by_domain(missing), unverified, not_renewed)
+        for host, reason in reasons.items():
+            _add(missing, {hosts[host].domain}, f"{host} is not served with TLS: {reason}")
+        without_domain = {host: reason for host, reason in reasons.items() if not hosts[host].domain}
+        found = _by_domain(problems), _by_domain(missing)
+        return Served(serving, options, *found, unverified, not_renewed, without_domain)
 
     def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
         """What domains declare; ``problems`` gets why that cannot be served."""
@@ -180,11 +186,11 @@ class CertificateStore:
         return _Declared(hosts, options, serving)
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
-        """Why a host is not served with TLS."""
+        """Why a host has no certificate that can be served."""
         if self._issuer is not None and "*" not in host:
             unproven = self._issuer.unproven.get(self._proof_domain(host, found))
             problem = unproven or self._issuer.problems.get(host, f"the certificate for {host} is not issued yet")
-        return f"{host} is not served with TLS: {problem}"
+        return problem
 
     def _proof_domain(self, host: str, found: SecureHost) -> str:
         if found.domain:

@@ -122,6 +122,12 @@ def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:
         yield f"The domain {name} is not served as it is declared: {each}."
 
 
+def endpoint_without_tls(problem: str) -> Iterator[str]:
+    """Why the endpoint of a workload has no certificate; nothing if it has one."""
+    if problem:
+        yield f"The endpoint is not served with TLS: {problem}."
+
+
 def unserved_ingress(dataplane: str) -> Iterator[str]:
     """Why an ingress serves nothing, with the data plane that the location has."""
     if dataplane == "builtin":

@@ -17,13 +17,14 @@ from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.domain_status import read_domain_state
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action
-from reconciler.reasons import Reason
+from reconciler.reasons import ConditionType, Reason
 from reconciler.settings import IngressSettings
 from reconciler.status.conditions import ResourceFacts, conditions
+from reconciler.status.engine_state import engine_conditions
 from tests.engines.host.dataplane.acme.kit import LIFE, Authority, run_authority
 from tests.engines.host.dataplane.haproxy.kit import WebReplica, end
 from tests.engines.host.dataplane.kit import PORT
@@ -63,6 +64,7 @@ class Site(Host):
         super().__init__(path, FakeRuntime, "haproxy", ingress)
         self.time.jump(time.time() - self.time.now())
         self.events: list[EngineEvent] = []
+        self.seen: list[Observation] = []
         self.recorder = ObservationRecorder(self.records, self._settings)
 
     async def apply_manifests(self) -> None:
@@ -87,7 +89,7 @@ class Site(Host):
 
     async def observed(self) -> dict[str, str]:
         """The conditions of the domain besides Ready, once what is observed now is recorded."""
-        await self.engine.observe()
+        self.seen = await self.engine.observe()
         self.events += self.engine.news()
         self.recorder.record({"here": []}, {"here": self.engine})
         found = conditions(ResourceFacts(DOMAIN, "shop", "d", records=(self._domain(),)))
@@ -97,6 +99,12 @@ class Site(Host):
         """The addresses of the domain as recorded, with the end of their certificates."""
         reports = read_domain_state(self._domain().state).locations
         return {each.url: each.certificate_expires for report in reports for each in report.endpoints}
+
+    def not_enforced(self) -> str:
+        """What of the workload is not enforced, as it is observed now."""
+        [seen] = [each for each in self.seen if each.key.kind is Kind.WORKLOAD]
+        found = engine_conditions(seen.state)
+        return " ".join(each.message for each in found if each.type is ConditionType.NOT_ENFORCED)
 
     def _domain(self) -> Record:
         [record] = self.records.applied.get(DOMAIN)
@@ -155,6 +163,7 @@ def test_a_domain_gets_its_certificate_and_a_new_one_and_keeps_it_when_the_autho
         unverified = await site.until("NotVerified")
         assert unverified.startswith("at here: the TXT record _reconciler-challenge.shop.example with the value")
         assert site.endpoints() == {"http://shop.example": ""}
+        assert "_reconciler-challenge.platform.local with the value org=acme" in site.not_enforced()
 
         authority.prove("shop.example")
         await site.until("NotVerified", present=False)

@@ -163,6 +163,7 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         assert certificate == "shop.example is not served with TLS: no certificate is for shop.example"
         lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
         assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
+        assert "The endpoint is not served with TLS: no certificate is for web-" in lacking[0]
         put(host, Kind.GVC, "shop", {"domain": "old.example"})
         host.records.applied.remove(Key(Kind.DOMAIN, "", "shop.example"))
         host.engine.refresh()
