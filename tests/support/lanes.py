@@ -17,6 +17,7 @@ WAITING = {
     "tests/cli/test_exec.py": 6,
     "tests/cli/test_readers.py": 8,
     "tests/cli/test_top.py": 7,
+    "tests/crash/test_kill_executions.py": 3,
     "tests/crash/test_kill_on_host.py": 10,
     "tests/daemon/test_commands.py": 5,
     "tests/daemon/test_data_rollback.py": 6,
