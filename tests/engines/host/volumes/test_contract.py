@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -238,3 +239,17 @@ def spoil(data: Path) -> None:
         byte = opened.read(1)
         opened.seek(0)
         opened.write(bytes([byte[0] ^ 1]))
+
+
+def test_of_many_replicas_one_gets_the_volume(disk: Disk) -> None:
+    def attach(holder: str) -> str:
+        try:
+            disk.attach(holder)
+        except EngineError as error:
+            return str(error.reason)
+        return holder
+
+    with ThreadPoolExecutor(6) as pool:
+        results = set(pool.map(attach, [ONE, OTHER] * 3))
+    assert results == {disk.volume.holder, str(Reason.VOLUME_IN_USE)}
+    assert len(disk.mounts()) == (1 if "image" in disk.setting else 0)
