@@ -151,6 +151,19 @@ def restore_snapshot(volume: Volume, name: str) -> Volume:
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
+def data_in_words(state: VolumeSetState) -> str:
+    """The volumes with data, how much they hold, and their newest snapshots; "" if there is none."""
+    found = [volume for volume in state.volumes if volume.lifecycle is not Lifecycle.DELETED and volume.current_size]
+    return "; ".join(_in_words(volume) for volume in found)
+
+
+def _in_words(volume: Volume) -> str:
+    newest = max((each.created for each in volume.volume_snapshots), default="")
+    used = f"{volume.current_bytes_used / (1 << 30):.1f} GB used"
+    snapshot = f"newest snapshot of {newest}" if newest else "no snapshot"
+    return f"volume {volume.index} with {used}, {snapshot}"
+
+
 def rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
     """The error for a command that can never succeed as requested."""
     return EngineError(message, reason=reason, retry=False)

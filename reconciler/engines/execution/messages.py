@@ -51,13 +51,14 @@ def bug_outcome(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
     return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
 
-def hold_outcome(step: Step, digest: str) -> Outcome:
-    """The outcome of a step that is suspended or requires an approval."""
+def hold_outcome(step: Step, digest: str, volumes: str = "") -> Outcome:
+    """The outcome of a step that is suspended or requires an approval; ``volumes`` are what it would delete."""
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; to continue: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
     until = f" (the budget allows more at {step.hold_until})" if step.hold_until else ""
-    message = f"waits for approval, since {HOLD_WORDS[step.hold]}{until}: reconciler approve {digest}"
+    words = HOLD_WORDS[step.hold] + (f" ({volumes})" if volumes else "")
+    message = f"waits for approval, since {words}{until}: reconciler approve {digest}"
     return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REQUIRED, message)
 
 

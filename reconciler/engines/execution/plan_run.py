@@ -14,7 +14,7 @@ from reconciler.engines.execution.recorder import Recorder, StepRun
 from reconciler.engines.execution.scheduler import StepScheduler
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.errors import EngineError, RecordsError
-from reconciler.planning.plan import Action
+from reconciler.planning.plan import Action, Hold
 from reconciler.tasks import cancel_and_wait
 
 BATCH = 256
@@ -54,7 +54,9 @@ class PlanRun:
     def hold(self, digest: str) -> None:
         """Let the steps on hold wait; ``digest`` identifies the plan for an approval."""
         for position in self._order.on_hold:
-            self._record_outcome(position, messages.hold_outcome(self._jobs[position].step, digest))
+            step = self._jobs[position].step
+            volumes = self._context.recorder.data_of(step) if step.hold is Hold.VOLUMES else ""
+            self._record_outcome(position, messages.hold_outcome(step, digest, volumes))
 
     async def run(self) -> list[Outcome]:
         """Returns one outcome for each job, in their order. Raises RecordsError once no step is in flight."""

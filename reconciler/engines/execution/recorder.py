@@ -12,7 +12,8 @@ from reconciler.clock import Clock
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
 from reconciler.engines.protocol import Observation, Outcome, Result
-from reconciler.model.key import PLACED, Key
+from reconciler.engines.volumes import data_in_words, read_volumes
+from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Failure, Record
 from reconciler.planning.plan import Step
 from reconciler.reasons import Reason
@@ -58,6 +59,14 @@ class Recorder:
         self._clock = clock
         self._retry = retry
         self._rng = rng
+
+    def data_of(self, step: Step) -> str:
+        """The data of the volume set that ``step`` deletes, as they were last observed; "" for any other resource."""
+        if step.key.kind is not Kind.VOLUMESET:
+            return ""
+        found = (record for record in self._records.applied.get(step.key) if record.location == step.location)
+        states = (read_volumes(record.state) for record in found)
+        return "".join(data_in_words(state) for state in states if state is not None)
 
     @property
     def disk_full(self) -> bool:

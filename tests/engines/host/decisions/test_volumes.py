@@ -20,7 +20,7 @@ from reconciler.engines.host.decisions.volumes import (
 )
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import Lifecycle, Volume, VolumeSetState, bind
+from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind, data_in_words
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from tests.support.cases import cases
 
@@ -85,3 +85,15 @@ def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
     now = BEGIN * 60.0
     assert [expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == ["2026-01-02T00:00:00Z", ""]
     assert scheduled_name(BEGIN + 180) == "scheduled-20260101T030000Z"
+
+
+def test_what_an_approval_would_delete_in_words() -> None:
+    snapshots = tuple(Snapshot(name, f"2026-01-0{name}T00:00:00Z", 10) for name in "21")
+    volumes = (
+        Volume(0, Lifecycle.BOUND, 10, GIB * 3 // 2, snapshots),
+        Volume(1, Lifecycle.UNBOUND, 10),
+        Volume(2, Lifecycle.DELETED, 0, 0, snapshots),
+    )
+    assert data_in_words(VolumeSetState("here", volumes)) == (
+        "volume 0 with 1.5 GB used, newest snapshot of 2026-01-02T00:00:00Z; volume 1 with 0.0 GB used, no snapshot"
+    )
