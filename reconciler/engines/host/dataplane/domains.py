@@ -31,13 +31,16 @@ class DomainFacts(msgspec.Struct, frozen=True):
 
 def report_domains(domains: Iterable[Domain], facts: DomainFacts) -> dict[str, DomainReport]:
     """The report about each of ``domains``, by name."""
+    if not (wanted := tuple(domains)):
+        # The table of a location with many workloads is long, and this is asked after every change.
+        return {}
     sites = {each.id: each for each in facts.table.sites}
     hosts: dict[str, list[tuple[str, Site]]] = {}
     for place, entry in facts.table.hosts.items():
         host, site = place.rpartition(":")[0], sites.get(entry.site)
         if site is not None and host != "*":
             hosts.setdefault(site.domain, []).append((f"*{host}" if host.startswith(".") else host, site))
-    return {each.name: _report(each, hosts.get(each.name, []), facts) for each in domains}
+    return {each.name: _report(each, hosts.get(each.name, []), facts) for each in wanted}
 
 
 def _report(domain: Domain, hosts: list[tuple[str, Site]], facts: DomainFacts) -> DomainReport:

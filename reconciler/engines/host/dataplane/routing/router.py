@@ -70,7 +70,7 @@ class Router:
     def domains(self) -> Iterator[tuple[Domain, list[Key]]]:
         """The domains that lead to workloads here, with these."""
         members: dict[str, list[Key]] = {}
-        for key in self._workloads:
+        for key in self._workloads if self._domains else ():
             members.setdefault(key.gvc, []).append(key)
         for _, domain in self._domains.values():
             linked = members.get(linked_gvc(domain.spec.gvc_link), ())
