@@ -15,7 +15,7 @@ import pytest
 from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, SET, VOLUME, Disk, disk_with
 
 NEVER = 1 << 30
-FEW, MANY = 2, 150
+FEW, MANY = 1, 150
 """Kills of each operation."""
 
 
