@@ -58,7 +58,10 @@ def test_the_next_check_heals_drift(tmp_path: Path, way: str) -> None:
         eventually(world.converged, "the first commit is applied")
         world.ledger.meddle(KEY, **({} if way == "gone" else {"digest": "another"}))
         eventually(lambda: "DriftHealed" in world.reasons() and world.converged(), "it is brought back")
-        assert daemon.logged("reconciled", source="main", reason="drift", outcome="applied")
+        # The line follows the records.
+        eventually(
+            lambda: daemon.logged("reconciled", source="main", reason="drift", outcome="applied"), "it is logged"
+        )
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
         eventually(lambda: "reason: Recorded" in world.status(), "the branch reports health")
         daemon.stop()

@@ -33,7 +33,8 @@ def test_the_next_check_applies_a_changed_file_of_the_host(tmp_path: Path) -> No
         before = site.recorded()["secret/db"].digest
         file.write_text("battery-staple")
         eventually(lambda: site.recorded()["secret/db"].digest != before, "the new value is applied")
-        assert daemon.logged("reconciled", reason="secret", outcome="applied")
+        # The line follows the records.
+        eventually(lambda: daemon.logged("reconciled", reason="secret", outcome="applied"), "it is logged")
         assert b"battery-staple" not in daemon.log_file.read_bytes()
         daemon.stop()
     file.write_text("correct-horse")
