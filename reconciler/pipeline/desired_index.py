@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.desired_state import ResourceLocation
@@ -91,6 +92,10 @@ class RecordsIndex:
 
     def is_first_load(self) -> bool:
         """Whether the index of all sources is empty."""
+        return self._is_first_load
+
+    @cached_property
+    def _is_first_load(self) -> bool:
         return self.records.desired.empty()
 
     def exists(self, target: str) -> bool:
@@ -106,9 +111,16 @@ class RecordsIndex:
             return True
         if target.startswith(f"{Kind.LOCATION}/") and target.partition("/")[2] in self.externals.locations:
             return True
+        if self._nothing_recorded:
+            return False
         if target not in self.removed and self.prefetched.entry(target) is not None:
             return True
         return any(map(self.is_retained, self.records.applied.get(target)))
+
+    @cached_property
+    def _nothing_recorded(self) -> bool:
+        """Whether there is nothing to look up, which a first load would do for every link."""
+        return self.is_first_load() and not self.records.applied.counts()
 
     def is_retained(self, record: Record) -> bool:
         """Whether this source never deletes ``record``: another one owns it, or it is protected."""
