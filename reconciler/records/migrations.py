@@ -278,7 +278,7 @@ COMMANDS = (
 """Operators can request commands on resources."""
 
 LOCATIONS = ("CREATE INDEX applied_at_location ON applied (location, engine, key, digest, version)",)
-"""What is applied at a location is found without reading what is elsewhere."""
+"""What is applied at a location is found without reading the rows of other locations."""
 
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),

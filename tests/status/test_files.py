@@ -16,7 +16,7 @@ from reconciler.documents.schema.validator import checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
-from reconciler.status.branch.layout import status_path
+from reconciler.status.branch.layout import Layout
 from reconciler.status.conditions import ResourceFacts, WaitReason, condition, conditions
 from reconciler.status.overview import Overview, readme, run_file, unready_in
 from reconciler.status.render import resource_file
@@ -63,6 +63,7 @@ DOMAIN = ResourceFacts(
     "shop/domain.yaml",
     records=(record("domain/shop.example", state=SERVED),),
 )
+status_path = Layout(None).path
 COUNTS = {
     (Kind.GVC, Health.HEALTHY): 2,
     (Kind.WORKLOAD, Health.HEALTHY): 10,

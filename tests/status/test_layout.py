@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.key import Key, Kind
 from reconciler.status.branch.branch import StatusBranch
-from reconciler.status.branch.layout import MOST_ENTRIES, Layout, status_path
+from reconciler.status.branch.layout import MOST_ENTRIES, Layout
 from tests.support.git import GitRepo
 
 BRANCH = "reconciler/status"
@@ -32,7 +32,7 @@ def write(branch: StatusBranch, keys: list[Key], content: bytes | None = b"1\n")
 
 def write_undivided(branch: StatusBranch, keys: list[Key]) -> None:
     """Commit the files of ``keys`` as former versions did."""
-    branch.commit({status_path(key): str(key).encode() for key in keys}, "Status", 1_700_000_000)
+    branch.commit({Layout(None).path(key): str(key).encode() for key in keys}, "Status", 1_700_000_000)
 
 
 def listed(branch: StatusBranch) -> set[str]:

@@ -36,12 +36,6 @@ class _Segments(NamedTuple):
     file: str
 
 
-def status_path(key: Key) -> str:
-    """The path of the status file of ``key`` without buckets: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
-    top, kind, file = _segments(key)
-    return f"{top}/{kind}/{file}"
-
-
 class Layout:
     """The paths of status files after a commit on top of ``tree`` (None: empty) that writes those of ``keys``.
 

@@ -94,7 +94,7 @@ def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
 def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
     """The tag `reconciler/snapshot-on` is on a stateful workload that mounts a volume set.
 
-    It has no effect elsewhere, and a rollback finds no snapshot to restore.
+    On other workloads it has no effect, and a rollback finds no snapshot to restore.
     """
     if SNAPSHOT_ON not in resource.tags:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -17,14 +16,13 @@ from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.build import ServedWorkload
 from reconciler.model.key import Key
 from reconciler.model.kinds.domain import read_domain
-from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, end, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, play
 from tests.engines.host.dataplane.haproxy.test_secure_routes import Site
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import H2, Tally
 from tests.engines.host.probing.servers import Status, health_server
 from tests.support.certificates import authority, issue
-from tests.support.programs import tool
 
 RPC = Key(KEY.kind, "shop", "rpc")
 NAME = "shop.example"
@@ -34,14 +32,6 @@ ROUTES = [
     {"prefix": "/grpc.health.v1.Health/", "workloadLink": "/org/acme/gvc/shop/workload/rpc"},
 ]
 SECURE = pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
-
-
-@pytest.fixture(name="path")
-def location(tmp_path: Path) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the test."""
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 class Http2Site(Site):

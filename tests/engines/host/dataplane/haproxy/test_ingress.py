@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.no_wake import NoWake
 from reconciler.settings import IngressSettings
-from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, end, play
+from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
-from tests.support.programs import tool
 
 WEB, API = Key(Kind.WORKLOAD, "shop", "web"), Key(Kind.WORKLOAD, "shop", "api")
 ADMIN, STREAM = 9000, 5432
@@ -108,12 +106,9 @@ class Outside:
 
 
 @pytest.fixture(scope="module", name="path")
-def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the last test."""
-    tool("haproxy", "haproxy")
-    path = tmp_path_factory.mktemp("location")
-    yield path
-    end(path)
+def one_path(shared_path: Path) -> Path:
+    """All tests here have the same HAProxy."""
+    return shared_path
 
 
 def test_host_names_lead_to_their_workloads(path: Path) -> None:

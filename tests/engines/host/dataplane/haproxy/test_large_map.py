@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,11 @@ import pytest
 from reconciler.engines.host.dataplane.haproxy.ingress import HOSTS
 from reconciler.engines.host.dataplane.routing.table import Entry, RouteTable, Target
 from reconciler.settings import IngressSettings
-from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Answer, Plane, WebReplica, end, get, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Answer, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import until
 from tests.support.processes import free_ports
-from tests.support.programs import tool
 
 TO_WEB = Entry("", Target(KEY))
-
-
-@pytest.fixture(name="path")
-def location(tmp_path: Path) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the test."""
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 class Names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,19 +13,10 @@ from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings
-from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, WebReplica, end, get, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import until
-from tests.support.programs import tool
 
 KEYS = [Key(KEY.kind, "shop", f"web-{number}") for number in range(proxy.FEW + 5)]
-
-
-@pytest.fixture(name="path")
-def location(tmp_path: Path) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the test."""
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 def test_what_an_outsider_changes_is_found_among_many_workloads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,22 +29,17 @@ from tests.engines.host.dataplane.haproxy.kit import (
     Browser,
     Plane,
     WebReplica,
-    end,
     get,
     play,
 )
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, until
 from tests.engines.host.probing.servers import Status, health_server
-from tests.support.programs import tool
 
 
 @pytest.fixture(scope="module", name="path")
-def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the last test."""
-    tool("haproxy", "haproxy")
-    path = tmp_path_factory.mktemp("location")
-    yield path
-    end(path)
+def one_path(shared_path: Path) -> Path:
+    """All tests here have the same HAProxy."""
+    return shared_path
 
 
 def test_requests_reach_ready_replicas_only_and_open_ones_end(path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,9 @@ from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HostSettings
-from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, end, get, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.support.cases import cases
-from tests.support.programs import tool
 
 FREE = {True: [18_001, 18_002, 18_003], False: [18_010, 18_011]}
 """Ports for workloads to come: for requests, and for connections only."""
@@ -132,12 +131,9 @@ def test_ports_for_workloads_to_come_are_those_of_no_workload(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module", name="path")
-def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the last test."""
-    tool("haproxy", "haproxy")
-    path = tmp_path_factory.mktemp("location")
-    yield path
-    end(path)
+def one_path(shared_path: Path) -> Path:
+    """All tests here have the same HAProxy."""
+    return shared_path
 
 
 def without_reload() -> bool:

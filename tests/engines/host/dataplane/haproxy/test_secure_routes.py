@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.reasons import Reason
 from reconciler.settings import IngressSettings
-from tests.engines.host.dataplane.haproxy.kit import KEY, Answer, Plane, WebReplica, end, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, Answer, Plane, WebReplica, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.support.certificates import Issued, authority, issue
 from tests.support.processes import free_ports
@@ -134,13 +133,6 @@ def resume(site: Site, newest: ssl.TLSVersion, client: Issued, names: tuple[str,
             except OSError:
                 return 0
     return status
-
-
-@pytest.fixture(name="path")
-def own_path(tmp_path: Path) -> Iterator[Path]:
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 def test_certificates_of_files_and_redirects_to_them(path: Path) -> None:

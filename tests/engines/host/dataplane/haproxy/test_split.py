@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,21 +15,16 @@ from tests.engines.host.dataplane.haproxy.kit import (
     SERVICE,
     Plane,
     WebReplica,
-    end,
     get,
     play,
 )
 from tests.engines.host.dataplane.kit import PATIENCE, Replica, ask, until
-from tests.support.programs import tool
 
 
 @pytest.fixture(scope="module", name="path")
-def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the last test."""
-    tool("haproxy", "haproxy")
-    path = tmp_path_factory.mktemp("location")
-    yield path
-    end(path)
+def one_path(shared_path: Path) -> Path:
+    """All tests here have the same HAProxy."""
+    return shared_path
 
 
 def daemon(path: Path) -> Plane:

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.model.key import Key
-from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, end, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, play
 from tests.engines.host.dataplane.kit import PORT
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
-from tests.support.programs import tool
 
 RPC = Key(KEY.kind, "shop", "rpc")
 RATE = 100.0
-
-
-@pytest.fixture(name="path")
-def location(tmp_path: Path) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the test."""
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 class Fleet:

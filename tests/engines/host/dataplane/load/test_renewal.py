@@ -5,33 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.engines.host.dataplane.protocol import Service
-from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, end, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, play
 from tests.engines.host.dataplane.haproxy.test_secure_routes import Site, der, domain
 from tests.engines.host.dataplane.kit import PORT, until
 from tests.engines.host.dataplane.load.test_changes import Fleet, lost
 from tests.engines.host.dataplane.load.traffic import H1, H2, Socket, under_load
 from tests.support.certificates import authority, issue
-from tests.support.programs import tool
 
 RATE = float(os.environ.get("LOAD_RATE", "500"))
 RENEWALS = 100
 NAME = "shop.example"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(name="path")
-def location(tmp_path: Path) -> Iterator[Path]:
-    """The directory of the location, whose HAProxy ends after the test."""
-    tool("haproxy", "haproxy")
-    yield tmp_path
-    end(tmp_path)
 
 
 def context(*protocols: str) -> ssl.SSLContext:

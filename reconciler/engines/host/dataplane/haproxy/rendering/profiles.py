@@ -122,7 +122,7 @@ def _wait(hold: HoldSettings) -> str:
 
 def _relieve(words: str, options: ProxyOptions) -> list[str]:
     """Lead requests of a worker that was replaced to the new one. Backends that come at run time have no rules of their
-    own, so a script does there what `use-server` does elsewhere.
+    own, so a script does there what `use-server` does in older versions.
     """
     return [f"{words} lua.relieve if {{ stopping }}"] if options.runtime else []
 
