@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -19,8 +20,9 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import place
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import Parts, Place, Position, Positions, add_place
+from reconciler.documents.positions import Parts, Place, Pointer, Position, Positions, add_place
 from reconciler.documents.scalars import NUMERIC, WORDS
+from reconciler.documents.types import Document
 
 
 def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
@@ -91,11 +93,16 @@ _ENDED = 1 << 62
 
 
 class Locator:
-    """The positions in the documents of one file; calls in the order of documents parse the file once."""
+    """The positions in the documents of one file; calls in the order of documents parse the file once.
 
-    def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
+    ``simple``: the file has simple lines only (``line_reader``).
+    """
+
+    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, simple: bool = False) -> None:
         self._raw = raw
         self._limits = limits
+        self._simple = simple
+        self._line_starts: list[int] = []
         self._stream: EventStream
         self._passed = _ENDED
         self._places = Positions()
@@ -110,6 +117,25 @@ class Locator:
             if walk(self._stream, skipped, self._places):
                 self._passed = index
         return self._places
+
+    def key(self, document: Document, pointer: Pointer) -> Position:
+        """Where the key that leads to ``pointer`` begins in ``document``; see ``Positions.key``."""
+        line = self._line_of(str(pointer[0]), document) if self._simple and len(pointer) == 1 else 0
+        return (line, 1) if line else self.of(document.index).key(pointer)
+
+    def _line_of(self, key: str, document: Document) -> int:
+        """The line of ``document``, in a simple file, that begins with ``key``; 0 for none.
+
+        It is a key of the root: text and values below a key are indented. Thus a secret in plain text, as most are that
+        need a position, is not parsed again.
+        """
+        if not self._line_starts:
+            self._line_starts = [0, *(found.end() for found in re.finditer(b"\n", self._raw))]
+        start = self._line_starts[document.line - 1]
+        found = re.compile(rb"^(?:---\r?$|%b:)" % re.escape(key.encode()), re.MULTILINE).search(self._raw, start)
+        if found is None or found[0].startswith(b"---"):
+            return 0
+        return document.line + self._raw.count(b"\n", start, found.start())
 
     def _begin(self) -> None:
         self._stream = EventStream(self._raw, self._limits)

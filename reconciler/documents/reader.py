@@ -36,7 +36,7 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
         return Reading([], [fault])
     simple = read_lines(raw, limits, text_fields)
     if simple is not None:
-        return Reading(simple, [])
+        return Reading(simple, [], simple=True)
     raw = fix_json_surrogates(raw)
     return compose(raw, limits, text_fields, partial(_read, raw))
 

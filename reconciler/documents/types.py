@@ -29,12 +29,14 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 class Reading(msgspec.Struct, frozen=True):
     """The valid documents of a file, and the faults of the others, sorted by position.
 
-    ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``.
+    ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``. ``simple``:
+    the file has simple lines only (``line_reader``).
     """
 
     documents: list[Document]
     faults: list[Fault]
     partial: list[Document] = []
+    simple: bool = False
 
 
 def unreadable_paths(value: Any, at: Pointer = ()) -> Iterator[Pointer]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
 
 from reconciler.documents.ignore_comments import MOST_COMMENTS, Comment, IgnoreComments, UnusedComment
 from reconciler.model.finding import Fault, Severity
@@ -11,9 +13,11 @@ from reconciler.model.suggest import closest
 from reconciler.sops.rules import PLAIN_TEXT
 from reconciler.sops.rules import RULES as SECRET_RULES
 
+_SECRET_RULES = frozenset(rule.id for rule in SECRET_RULES)
+
 
 def check_comments(
-    ignored: IgnoreComments, faults: Sequence[Fault], own: Iterable[Rule], secrets: str
+    ignored: IgnoreComments, faults: Sequence[Fault], own: tuple[Rule, ...], secrets: str
 ) -> tuple[list[Fault], tuple[UnusedComment, ...]]:
     """``faults`` without those that a comment in the file silences, plus those of the comments themselves.
 
@@ -24,7 +28,7 @@ def check_comments(
     left = [each for each in faults if not used.get(id(each))]
     # An error may hide a warning.
     whole = all(each.severity is not Severity.ERROR for each in faults)
-    check = _Check({*own, *SECRET_RULES}, secrets, set(used.values()), whole=whole)
+    check = _Check(_mild_rules(own), secrets, set(used.values()), whole=whole)
     for comment in ignored.found:
         left.extend(check.faults(comment))
     if ignored.overflow:
@@ -33,16 +37,29 @@ def check_comments(
     return left, tuple(check.pending)
 
 
-class _Check:
-    def __init__(self, own: Iterable[Rule], secrets: str, used: set[int], *, whole: bool) -> None:
-        from reconciler.manifests.rules import cross_check_rules, rules
+class _MildRules(NamedTuple):
+    """Ids of the rules that comments may silence, and of those among them that check other resources."""
 
+    all: frozenset[str]
+    among_neighbours: frozenset[str]
+
+
+@cache
+def _mild_rules(own: tuple[Rule, ...]) -> _MildRules:
+    from reconciler.manifests.rules import cross_check_rules, rules
+
+    every = (*own, *SECRET_RULES, *rules().values())
+    mild = frozenset(rule.id for rule in every if rule.severity is not Severity.ERROR)
+    return _MildRules(mild, mild & cross_check_rules())
+
+
+class _Check:
+    def __init__(self, mild: _MildRules, secrets: str, used: set[int], *, whole: bool) -> None:
         self.used = used
         self.whole = whole
-        self.mild = {rule.id for rule in (*own, *rules().values()) if rule.severity is not Severity.ERROR}
-        self.among_neighbours = self.mild & cross_check_rules()
+        self.mild, self.among_neighbours = mild
         # These warnings depend on the host and its settings, not only on the file.
-        self.host_dependent = {rule.id for rule in SECRET_RULES} - ({PLAIN_TEXT} if secrets else set())
+        self.host_dependent = _SECRET_RULES - ({PLAIN_TEXT} if secrets else set())
         self.pending: list[UnusedComment] = []
 
     def faults(self, comment: Comment) -> Iterator[Fault]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import msgspec
 
 from reconciler.documents.ignore_comments import IgnoreComments, UnusedComment
+from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
 from reconciler.documents.schema.validator import checker
 from reconciler.documents.types import Document, Reading
 from reconciler.manifests.comment_check import check_comments
-from reconciler.manifests.document import DocumentDecoder, SourceFile
+from reconciler.manifests.document import DocumentDecoder
 from reconciler.manifests.field_schema import shape_of
 from reconciler.manifests.normalize import ManifestContext, Normalizer
 from reconciler.manifests.rule_check import MOST_FAULTS
@@ -132,10 +133,10 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
     faults = list(reading.faults)
     owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
-    site = SourceFile(raw)
+    locator = Locator(raw, simple=reading.simple)
     opened = _opened(raw, reading, dialect) if ENCRYPTED in raw else {}
     for document in reading.documents:
-        one = DocumentDecoder(site, document, dialect, opened.get(document.index))
+        one = DocumentDecoder(locator, document, dialect, opened.get(document.index))
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
@@ -147,9 +148,9 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
             message = f"this file has more than {MOST_FAULTS} faults; the rest is not checked"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
             break
-    faults = _readvised(faults, reading, site)
+    faults = _readvised(faults, reading, locator)
     for document in reading.partial[:MOST_PARTIAL]:
-        one = DocumentDecoder(site, document, dialect)
+        one = DocumentDecoder(locator, document, dialect)
         one.collect_partial()
         broken += [_broken(one)] if one.intended_key else []
         faults.extend(one.faults)
@@ -157,7 +158,7 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         known = {f"{each.kind}/{each.name}" for each in manifests} | {_without_gvc(each.key) for each in broken}
         broken.extend(_guessed(raw, dialect, known))
     if owned:
-        faults.append(_owned_notice(site, owned))
+        faults.append(_owned_notice(locator, owned))
     unused: tuple[UnusedComment, ...] = ()
     ignored = IgnoreComments(raw)
     if ignored.found:
@@ -168,13 +169,13 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
     return Decoded(tuple(manifests), tuple(faults), len(reading.documents), tuple(broken), unused)
 
 
-def _readvised(faults: list[Fault], reading: Reading, site: SourceFile) -> list[Fault]:
+def _readvised(faults: list[Fault], reading: Reading, locator: Locator) -> list[Fault]:
     """``faults`` with advice on ambiguous scalars that fits their fields, as far as kinds are known."""
     for document in reading.partial:
         kind = document.value.get("kind") if isinstance(document.value, dict) else None
         # Without a kind, the fields of all kinds count.
         check = checker(kind if isinstance(kind, str) and kind in KINDS else str(Kind.WORKLOAD))
-        faults = check.readvised(faults, document.value, site.places(document))
+        faults = check.readvised(faults, document.value, locator.of(document.index))
     return faults
 
 
@@ -217,10 +218,10 @@ def renormalize(kind: Kind, body: bytes) -> bytes:
     return _encode(Normalizer(ManifestContext("")).normalize(shape_of(str(kind)), msgspec.json.decode(body)))
 
 
-def _owned_notice(site: SourceFile, owned: list[tuple[Document, str]]) -> Fault:
+def _owned_notice(locator: Locator, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))
-    line, column = site.places(document).key((name,))
+    line, column = locator.key(document, (name,))
     them = "it" if ", " not in names else "them"
     return Fault("server-owned-field", f"ignored, since the platform sets {them}: {names}", line, column,
                  f"leave {them} out", Severity.NOTICE)  # fmt: skip

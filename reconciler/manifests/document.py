@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reconciler.documents.locator import Locator
-from reconciler.documents.positions import Positions
+from reconciler.documents.positions import Position, Positions
 from reconciler.documents.schema.validator import MOST, checker
 from reconciler.documents.types import Document, unreadable_paths
 from reconciler.manifests import defaults
 from reconciler.manifests.dialect_check import dialect_problems
-from reconciler.manifests.encrypted import encryption_findings, hidden_in, is_readable, known_name, place_of, seen
+from reconciler.manifests.encrypted import encryption_findings, hidden_in, is_on_key, is_readable, known_name, seen
 from reconciler.manifests.field_schema import secret_shape, shape_of
 from reconciler.manifests.normalize import (
     ManifestContext,
@@ -48,27 +48,13 @@ _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class SourceFile:
-    """The file; only a fault causes the second parse, for positions."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._locator: Locator | None = None
-
-    def places(self, document: Document) -> Positions:
-        """The positions of the values of ``document``."""
-        if self._locator is None:
-            self._locator = Locator(self._raw)
-        return self._locator.of(document.index)
-
-
 class DocumentDecoder:
     """Decodes one document to a manifest."""
 
     def __init__(
-        self, site: SourceFile, document: Document, dialect: ManifestContext, opened: DecryptedDocument | None = None
+        self, locator: Locator, document: Document, dialect: ManifestContext, opened: DecryptedDocument | None = None
     ) -> None:
-        self.site = site
+        self.locator = locator
         self.document = document
         self.dialect = dialect
         self.opened = opened
@@ -135,7 +121,7 @@ class DocumentDecoder:
         torn = [*missed, *(invalid_of(breach) for breach in breaches)]
         rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
-        phrased = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
+        phrased = checker(str(kind)).phrased(breaches, self._positions) if breaches else []
         self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in phrased)
         if len(breaches) >= MOST:
             # There may be more faults, so the valid part is unknown.
@@ -161,7 +147,7 @@ class DocumentDecoder:
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
     def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
-        line, column = place_of(trouble, self.site.places(self.document))
+        line, column = self._position(trouble.at, on_key=is_on_key(trouble))
         self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity, self.key))
 
     def _judged(
@@ -171,8 +157,7 @@ class DocumentDecoder:
         scheme = self.dialect.scheme
         judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
-            places, at = self.site.places(self.document), _as_written(flaw.at, scheme)
-            line, column = places.key(at) if flaw.on_key else places.value(at)
+            line, column = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
             key = self._key_text(kind, value)
             self.faults.append(Fault(rule.id, flaw.message, line, column, flaw.suggestion, rule.severity, key))
         return tuple(judgement.questions)
@@ -252,6 +237,15 @@ class DocumentDecoder:
             former.references.extend(references)
             former.troubles.extend(troubles)
 
+    @property
+    def _positions(self) -> Positions:
+        """The positions of the values of the document, by a second parse."""
+        return self.locator.of(self.document.index)
+
+    def _position(self, at: Pointer, *, on_key: bool = False) -> Position:
+        """Where the value at ``at``, or the key that leads to it, begins."""
+        return self.locator.key(self.document, at) if on_key else self._positions.value(at)
+
     def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
         name, gvc = value.get("name"), value.get("gvc", "")
         if not isinstance(name, str) or not isinstance(gvc, str) or (kind in GVC_SCOPED and not gvc):
@@ -261,7 +255,7 @@ class DocumentDecoder:
     def _fault(
         self, rule: str, pointer: Pointer, message: str, suggestion: str = "", severity: Severity = Severity.ERROR
     ) -> None:
-        line, column = self.site.places(self.document).value(pointer)
+        line, column = self._position(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, severity, self.key))
 
 

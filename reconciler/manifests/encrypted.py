@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from reconciler.documents.positions import Positions
 from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.kinds.secret import TEXTS, host_places
@@ -82,10 +81,9 @@ def encryption_findings(
         yield SopsProblem(PLAIN_TEXT, _DATA, "a secret is in Git as plain text", hint), severity
 
 
-def place_of(trouble: SopsProblem, places: Positions) -> tuple[int, int]:
-    """Line and column of ``trouble``: of the value, or of the key if the value is a mapping or not ours."""
-    on_key = trouble.at == _DATA or trouble.at[0] == FIELD
-    return places.key(trouble.at) if on_key else places.value(trouble.at)
+def is_on_key(trouble: SopsProblem) -> bool:
+    """Whether the place of ``trouble`` is the key: its value is a mapping, or not ours."""
+    return trouble.at == _DATA or trouble.at[0] == FIELD
 
 
 def is_plain_text(value: dict[str, Any], opened: DecryptedDocument | None) -> bool:

@@ -16,6 +16,8 @@ import pytest
 from reconciler.documents.composer import Composer
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import DEEPEST, TEXT_FIELDS, _line, read_lines
+from reconciler.documents.locator import Locator
+from reconciler.documents.positions import Position
 from tests.bench import manifests
 from tests.bench.plain import workload
 
@@ -103,9 +105,21 @@ def parse(raw: bytes) -> str:
     return json.dumps(found)
 
 
+def roots(raw: bytes, *, simple: bool) -> list[dict[str, Position]]:
+    """The positions of the keys at the root of each document that is a mapping."""
+    locator = Locator(raw, simple=simple)
+    documents = read_lines(raw, LIMITS, TEXT_FIELDS) or []
+    return [
+        {key: locator.key(each, (key,)) for key in (*each.value, "b")}
+        for each in documents
+        if isinstance(each.value, dict)
+    ]
+
+
 @pytest.mark.parametrize("text", SIMPLE.values(), ids=SIMPLE)
 def test_simple_files_are_read_as_the_parser_reads_them(text: str) -> None:
     assert read(text.encode()) == parse(text.encode())
+    assert roots(text.encode(), simple=True) == roots(text.encode(), simple=False)
 
 
 @pytest.mark.parametrize("text", OTHER)
@@ -200,6 +214,7 @@ def test_each_of_many_random_files_is_read_as_the_parser_reads_it_or_left() -> N
         if found is not None:
             simple += 1
             assert found == parse(raw), raw
+            assert roots(raw, simple=True) == roots(raw, simple=False), raw
     assert simple > FILES // 20
 
 
