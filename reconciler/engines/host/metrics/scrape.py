@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urljoin, urlsplit
 
 from reconciler.engines.host.metrics.exposition import ExpositionParser, ScrapeError
-from reconciler.engines.host.probes.http import HOST, ProbeError, build_request, closing, read_head, read_line
+from reconciler.engines.host.probes.connection import HOST
+from reconciler.engines.host.probes.http import build_request, closing
+from reconciler.engines.host.probes.response import ProbeError, read_head, read_line
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.model.kinds.workload import Header
 
@@ -61,9 +63,7 @@ async def _read(url: str, parser: ExpositionParser) -> int:
         reader, writer = await asyncio.open_connection(HOST, urlsplit(url).port)
         with closing(writer):
             writer.write(build_request(url, _HEADERS))
-            status, fields = await read_head(reader)
-            while 100 <= status < 200:
-                status, fields = await read_head(reader)
+            status, fields, _ = await read_head(reader)
             if status not in _MOVED:
                 _check(status, fields)
                 return await _feed(_body(reader, fields), parser)
@@ -138,7 +138,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 async def _line(reader: asyncio.StreamReader) -> str:
     try:
-        return await read_line(reader)
+        return (await read_line(reader)).decode("latin-1").rstrip("\r\n")
     except ProbeError:
         raise ScrapeError("an incomplete or invalid chunk") from None
 

@@ -11,8 +11,10 @@ from typing import Protocol
 
 import msgspec
 
+from reconciler.engines.host.probes.connection import connect
 from reconciler.engines.host.probes.grpc import check
-from reconciler.engines.host.probes.http import HOST, ProbeError, get
+from reconciler.engines.host.probes.http import get
+from reconciler.engines.host.probes.response import ProbeError
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
@@ -92,8 +94,7 @@ async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
     if probe.grpc:
         health = await check(_port(asked, probe.grpc))
         return "" if health == "SERVING" else f"gRPC status {health}"
-    _, writer = await asyncio.open_connection(HOST, _port(asked, probe.tcp_socket or Target()))
-    writer.close()
+    (await connect(_port(asked, probe.tcp_socket or Target()))).close()
     return ""
 
 

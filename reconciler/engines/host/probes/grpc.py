@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.probes.http import AGENT, HOST, ProbeError
+from reconciler.engines.host.probes.connection import HOST
+from reconciler.engines.host.probes.http import AGENT
+from reconciler.engines.host.probes.response import ProbeError
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection

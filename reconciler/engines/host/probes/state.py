@@ -16,6 +16,11 @@ PATIENT = 1.0
 """The longest such wait."""
 
 
+TICKS = 10
+"""Regular probes run at tenths of a second. Half of the CPU of a lonely probe is the wake-up of an idle core, and
+probes that run at the same time share it."""
+
+
 class ProbeKind(StrEnum):
     """What a probe decides about (docs/platform/workload.md#probes)."""
 
@@ -88,7 +93,8 @@ def next_due(probe: Probe, state: ProbeState, started: float, now: float, spread
         return now + spread * probe.period_seconds if now - due > probe.period_seconds else due
     regular = state.counted + probe.period_seconds
     if not _starting(state):
-        return regular
+        # The nearest tick, not the next one: each probe runs a little late, and would lose a tick in every period.
+        return round(regular * TICKS) / TICKS
     return min(regular, state.asked + min(max(state.asked - state.first, EAGER), PATIENT))
 
 

@@ -257,3 +257,13 @@ def test_verdicts_rest_on_as_many_answers_as_are_asked_for(
             assert state.successes == probe.success_threshold
         if state.verdict is False and before.verdict is not False:
             assert failed[-1] - failed[0] >= (probe.failure_threshold - 1) * probe.period_seconds - 1e-6
+
+
+@given(PROBES, st.booleans(), st.floats(0, 1e7))
+def test_regular_probes_run_at_tenths_of_a_second_so_that_they_share_them(probe: Probe, ok: bool, asked: float) -> None:
+    state = after(probe, initial(ProbeKind.LIVENESS, good=True), ok, asked)
+    due = next_due(probe, state, 0.0, asked)
+    assert due == round(due * 10) / 10
+    assert due == pytest.approx(asked + probe.period_seconds, abs=0.0501)
+    late = after(probe, state, ok, due + 0.04)
+    assert next_due(probe, late, 0.0, due + 0.04) == pytest.approx(due + probe.period_seconds), "no tick is lost"
