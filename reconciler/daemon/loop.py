@@ -18,7 +18,7 @@ from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
-from reconciler.daemon.wake import DRIFT, STATUS, WakeQueue
+from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
@@ -137,9 +137,9 @@ class Daemon:
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
-            if DRIFT in wakes or "sync" in wakes.get(None, ()):
+            if reasons := wakes.get(DRIFT, set()) | wakes.get(None, set()) & {"sync"}:
                 with self._contained("drift"):
-                    await self._check_drift()
+                    await self._check_drift(reasons)
             await self._flush()
             self._start_upkeep()
             with self._contained("retry"):
@@ -168,14 +168,14 @@ class Daemon:
         noticed = Debounce(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
         self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
 
-    async def _check_drift(self) -> None:
-        """Check the locations and the secrets on this host; a difference causes a run of its source."""
+    async def _check_drift(self, reasons: set[str]) -> None:
+        """Check the locations, and for most ``reasons`` the secrets on this host; a difference causes a run."""
         for name in sorted(await self.runner.drift_monitor.check()):
             self.wakes.add(name, "drift")
         if self.runner.drift_monitor.health_changed:
             for name in self.runner.sources_to_repoll():
                 self.wakes.add(name, "poll")
-        for name in sorted(await asyncio.to_thread(self._host.check)):
+        for name in () if reasons <= LOCATIONS_ALONE else sorted(await asyncio.to_thread(self._host.check)):
             self.wakes.add(name, "secret")
         self._run_log.unseen(self.runner.drift_monitor.unreachable)
         self.watchdog.progress()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import NamedTuple
 
 from reconciler.errors import NotFoundError
+from reconciler.iteration import batches
 from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
 from reconciler.records.store import Records
+from reconciler.records.tables.applied import BATCH
 from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
@@ -38,14 +41,22 @@ def find_resources(
 
     Raises NotFoundError, before the first result, if a named GVC or resource does not exist or is not applied yet.
     """
-    reader = FactsReader(records, settings)
-    keys = groupby(records.applied.items(kind, gvc, name), lambda record: record.key)
-    found = (reader.facts(key) for key, _ in keys)
+    found = _facts(settings, records, records.applied.items(kind, gvc, name))
     first = next(found, None)
     if first is None:
         _check_exists(records, kind, gvc, name)
         return iter(())
     return chain([first], found)
+
+
+def _facts(settings: Settings, records: Records, applied: Iterable[Record]) -> Iterator[ResourceFacts]:
+    """The facts on each resource in ``applied``, which has the records of all its locations."""
+    reader = FactsReader(records, settings)
+    grouped = ((key, tuple(same)) for key, same in groupby(applied, lambda record: record.key))
+    for batch in batches(grouped, BATCH):
+        reader.expect_applied((str(key) for key, _ in batch), {str(key): same for key, same in batch})
+        for key, _ in batch:
+            yield reader.facts(key)
 
 
 def list_sources(settings: Settings, records: Records) -> list[SourceStatus]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -43,13 +43,18 @@ class FactsReader:
         self._places: dict[str, tuple[str, ...] | None] = {}
         self._expected: frozenset[str] = frozenset()
         self._entries: dict[str, Entry] = {}
-        self._applied: dict[str, tuple[Record, ...]] = {}
+        self._applied: Mapping[str, tuple[Record, ...]] = {}
 
     def expect(self, keys: Iterable[Key]) -> None:
         """Prefetch the records for the next calls of ``facts``; replaces the previous prefetch."""
-        self._expected = frozenset(map(str, keys))
+        expected = frozenset(map(str, keys))
+        self.expect_applied(expected, self._records.applied.get_many(expected, bodies=False))
+
+    def expect_applied(self, keys: Iterable[str], applied: Mapping[str, tuple[Record, ...]]) -> None:
+        """As ``expect``, for a caller that has the applied records of ``keys``."""
+        self._expected = frozenset(keys)
         self._entries = self._records.desired.get_many(self._expected)
-        self._applied = self._records.applied.get_many(self._expected, bodies=False)
+        self._applied = applied
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> ResourceFacts:
         """The facts on ``key``; ``exists`` is False if there are none.

@@ -69,7 +69,7 @@ class LedgerEngine:
                 Key.parse(key),
                 self.location,
                 Health(there["health"]),
-                b"{}",
+                there.get("state", "{}").encode(),
                 there["digest"],
                 there["version"],
                 body=there.get("body", "").encode(),

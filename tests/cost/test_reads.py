@@ -1,0 +1,54 @@
+"""The cost of reading follows the answer: no query for each resource, and no folder read for each finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.queries.resources import find_resources
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.findings import findings_text
+from reconciler.source.repository import Repository
+from tests.cost.shop import shop, workload
+from tests.cost.site import CostSite
+from tests.support.work import Work, counted
+
+FEW, MANY = 15, 150
+
+
+def test_the_number_of_queries_of_get_does_not_follow_the_number_of_resources(tmp_path: Path) -> None:
+    costs = []
+    for count in (FEW, MANY):
+        site = CostSite(tmp_path / str(count), {"main": shop(count)})
+        found: list[object] = []
+        costs.append(
+            site.cost(
+                lambda site=site, found=found: found.extend(
+                    find_resources(site.settings, site.records, None, None, None)
+                )
+            )
+        )
+        assert len(found) == count + 4
+    few, many = costs
+    assert many.statements <= few.statements
+    assert many.calls <= MANY / FEW * few.calls
+
+
+def findings_shown(path: Path, count: int) -> Work:
+    """The work of showing one finding in each of ``count`` files of a folder."""
+    site = CostSite(path, {"main": shop(1)})
+    bad = {
+        f"shop/{number}.yaml": workload(number).replace("//identity/service", "//identity/servce")
+        for number in range(count)
+    }
+    site.commit(bad, outcome="refused")
+    prepared = site.runner.lines["main"].plan_revision()
+    with counted() as work:
+        text = findings_text(prepared.findings, Excerpts(prepared.read))
+    assert "".join(text).count("^^^") >= count
+    return work
+
+
+def test_many_findings_read_their_folder_once(tmp_path: Path) -> None:
+    few, many = (findings_shown(tmp_path / str(count), count) for count in (FEW, MANY))
+    assert few.calls_of(Repository.folder) == many.calls_of(Repository.folder) == 1
+    assert many.calls <= MANY / FEW * few.calls
