@@ -18,6 +18,8 @@ LINES = {
     "readers": "A warning: the group `readers` cannot get access. Facts: group, message.",
     "replicas": "A warning, once: systemd does not move containers into their own service. Facts: unit, message.",
     "images": "A warning: a record of digests or of pulled images is damaged; the message has the consequences.",
+    "api": "The HTTP API is served, cannot be (a warning), or its process ended (an error). Facts: address, code, "
+    "group, id, message.",
     "metrics": "The metrics of workloads are served, or (a warning) cannot be. Facts: address, message.",
     "reading": "Debug: a command runs for a reader. Facts: user, command.",
     "watch_failed": "A local source, or an engine, cannot be watched and is only polled. Facts: source, message.",

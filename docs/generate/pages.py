@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generate import commands, convert, host, manifests, rules, schemas, settings, signatures, status
+from docs.generate import commands, convert, host, http, manifests, rules, schemas, settings, signatures, status
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m docs.generate`; a change made here is lost. -->\n\n"
@@ -12,6 +12,7 @@ MAKERS = {
     "commands.md": commands.page,
     "convert.md": convert.page,
     "host.md": host.page,
+    "http.md": http.page,
     "manifests.md": manifests.page,
     "rules.md": rules.page,
     "schemas.md": schemas.page,

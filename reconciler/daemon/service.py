@@ -12,6 +12,7 @@ from typing import Any
 from reconciler import logs
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
+from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.metrics_server import MetricsServer
@@ -55,6 +56,7 @@ class Service:
         self._engines = engines
         self._reload = reload
         self._metrics = MetricsServer()
+        self._api = ApiProcess(runner.settings.state)
         self._notifier = SystemdNotifier()
         self._asked = False
         self._ended = False
@@ -70,6 +72,7 @@ class Service:
                 if self._readers is not None:
                     await self._readers.open(self._daemon.runner.settings.readers)
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
+                await self._api.open(self._daemon.runner.settings)
                 watching = asyncio.create_task(_watch(self._daemon))
                 await self._daemon.run(reason)
                 self._daemon.stop.set()
@@ -84,6 +87,7 @@ class Service:
             for task in background:
                 task.cancel()
             await self._metrics.close()
+            await self._api.close()
             if self._readers is not None:
                 await self._readers.close()
 

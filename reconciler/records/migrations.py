@@ -280,6 +280,12 @@ COMMANDS = (
 LOCATIONS = ("CREATE INDEX applied_at_location ON applied (location, engine, key, digest, version)",)
 """What is applied at a location is found without reading the rows of other locations."""
 
+CREATED = (
+    "ALTER TABLE applied ADD COLUMN created REAL NOT NULL DEFAULT 0",
+    "UPDATE applied SET created = applied_at",
+)
+"""The API shows when a resource was created."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -292,6 +298,7 @@ MIGRATIONS = (
     TRAFFIC_HOLDS,
     COMMANDS,
     LOCATIONS,
+    CREATED,
 )
 
 

@@ -29,7 +29,7 @@ CREATE TRIGGER desired_moved AFTER UPDATE OF source ON desired WHEN old.source <
 
 CREATE TABLE applied (id INTEGER PRIMARY KEY, key TEXT NOT NULL, location TEXT NOT NULL, source TEXT NOT NULL,
         digest TEXT NOT NULL, version INTEGER NOT NULL, engine TEXT NOT NULL, health TEXT NOT NULL,
-        alias TEXT NOT NULL, revision TEXT NOT NULL, applied_at REAL NOT NULL, body BLOB NOT NULL, state BLOB NOT NULL,
+        alias TEXT NOT NULL, revision TEXT NOT NULL, applied_at REAL NOT NULL, body BLOB NOT NULL, state BLOB NOT NULL, created REAL NOT NULL DEFAULT 0,
         UNIQUE (key, location));
 
 CREATE TABLE "secret_data" (key TEXT, digest TEXT, data BLOB NOT NULL, PRIMARY KEY (key, digest)) WITHOUT ROWID;

@@ -11,6 +11,7 @@ from reconciler.settings.loader import (
 )
 from reconciler.settings.types import (
     AcmeSettings,
+    ApiSettings,
     CloudAccountSettings,
     Credentials,
     EventSettings,
@@ -32,6 +33,7 @@ from reconciler.settings.types import (
     SourceSecretSettings,
     SourceSettings,
     StatusSettings,
+    TlsSettings,
     VerifySettings,
     is_local,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "ENVIRONMENT",
     "RULES",
     "AcmeSettings",
+    "ApiSettings",
     "CloudAccountSettings",
     "Credentials",
     "EventSettings",
@@ -63,6 +66,7 @@ __all__ = [
     "SourceSecretSettings",
     "SourceSettings",
     "StatusSettings",
+    "TlsSettings",
     "VerifySettings",
     "is_local",
     "load_settings",

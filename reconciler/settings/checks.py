@@ -37,6 +37,12 @@ RULES = (
         "The built-in data plane knows no host names, and of two programs at one port only one gets the requests.",
         "docs/settings.md#settings",
     ),
+    error_rule(
+        "api-tls",
+        "The HTTP API has TLS at an address that other machines reach.",
+        "Every request carries a credential, and the network between would see it.",
+        "docs/settings.md#settings",
+    ),
 )
 """Rules for the settings as a whole, beyond single fields."""
 
@@ -62,7 +68,7 @@ def settings_faults(value: dict[str, Any], base: Path) -> list[SettingsFault]:
     """The faults of settings that are as the schema wants them; relative paths start at ``base``."""
     sources = value["sources"]
     found = (_repeated_names(sources), _shared_branches(sources, base), _nested_directories(sources, base))
-    return [*chain.from_iterable(found), *_ingress_faults(value.get("locations", {}))]
+    return [*chain.from_iterable(found), *_ingress_faults(value.get("locations", {})), *_api_faults(value.get("api"))]
 
 
 def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
@@ -171,3 +177,14 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         return ip_address(text)
     except ValueError:
         return None
+
+
+def _api_faults(api: dict[str, Any] | None) -> Iterator[SettingsFault]:
+    text = (api or {}).get("address", "")
+    if api is None or "tls" in api or not text:
+        return
+    host = text.rpartition(":")[0].strip("[]")
+    address = _address(host)
+    if host != "localhost" and (address is None or not address.is_loopback):
+        message = f"the API at `{text}` has no `tls`, and other machines can reach it"
+        yield SettingsFault("api-tls", message, ("api", "address"), "add `tls`, or listen at 127.0.0.1")

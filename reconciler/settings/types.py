@@ -194,6 +194,24 @@ class SnapshotSettings(msgspec.Struct, frozen=True):
     export: ExportSettings = ExportSettings()
 
 
+class TlsSettings(msgspec.Struct, frozen=True):
+    """The files of a server: its certificate with the chain, and its private key, as PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
+
+    ``tls`` is None on addresses of this host only.
+    """
+
+    address: str = ""
+    tls: TlsSettings | None = None
+    writes: Literal["branch", "commit", "refuse"] = "commit"
+
+
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
     """When a failed step is tried again; ``base`` and ``cap`` in seconds."""
 
@@ -261,6 +279,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     cloud_accounts: dict[str, CloudAccountSettings] = {}
     snapshots: SnapshotSettings = SnapshotSettings()
     log: LogSettings = LogSettings()
+    api: ApiSettings | None = None
 
 
 def is_local(url: str) -> bool:

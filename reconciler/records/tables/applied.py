@@ -30,7 +30,8 @@ BATCH = 500
 
 _HEALTH = {str(health): health for health in Health}
 COLUMNS = "key, location, source, digest, body, version, engine, health, state, alias, revision, applied_at"
-PUT = f"""INSERT INTO applied ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, location)
+PUT = f"""INSERT INTO applied ({COLUMNS}, created)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12) ON CONFLICT (key, location)
     DO UPDATE SET source = excluded.source, digest = excluded.digest, body = excluded.body, version = excluded.version,
     engine = excluded.engine, health = excluded.health, state = excluded.state, alias = excluded.alias,
     revision = excluded.revision, applied_at = excluded.applied_at"""
@@ -111,6 +112,27 @@ class Applied:
         if found:
             self._db.write(f"UPDATE applied SET source = ? {others}", (source, source, asked))
         return [(str(key), str(owner)) for key, owner in found]
+
+    def created(self, keys: Iterable[AnyKey]) -> dict[str, float]:
+        """When each of ``keys`` was first applied (seconds since the epoch); keys without records are omitted."""
+        rows = self._db.all(
+            "SELECT key, min(created) FROM applied WHERE key IN (SELECT value FROM json_each(?)) GROUP BY key",
+            (msgspec.json.encode([str(key) for key in keys]).decode(),),
+        )
+        return {str(key): float(at) for key, at in rows}
+
+    def keys_after(self, prefix: str, after: str, limit: int) -> list[str]:
+        """At most ``limit`` keys that begin with ``prefix`` and follow ``after`` ("": from the first), in order."""
+        low, high = prefix_range(prefix)
+        sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? AND key > ? ORDER BY key LIMIT ?"
+        return [str(key) for (key,) in self._db.all(sql, (low, high, after, limit))]
+
+    def fingerprint(self, kinds: Iterable[Kind]) -> tuple[tuple[str, str], ...]:
+        """Key and digest of every resource of ``kinds``: equal while none of them changes."""
+        sql = "SELECT DISTINCT key, digest FROM applied INDEXED BY applied_scan WHERE key >= ? AND key < ? ORDER BY key"
+        return tuple(
+            (str(key), str(digest)) for kind in kinds for key, digest in self._db.all(sql, prefix_range(f"{kind}/"))
+        )
 
     def exists(self, key: AnyKey) -> bool:
         """Whether ``key`` is recorded at any location."""

@@ -1,0 +1,72 @@
+"""docs/http.md: the HTTP API, from the table that its routes come from."""
+
+from __future__ import annotations
+
+from docs.generate.tables import table
+from reconciler.api.app import OPERATIONS
+from reconciler.api.problems import CODES
+from reconciler.api.table import PARAMETERS, PUBLIC
+
+HEAD = """\
+# HTTP API
+
+The daemon serves it if the settings have [`api`](settings.md), in a process of its own: neither its load nor a fault in
+it delays the work on commits. It answers at the socket `api.sock` in the state directory, and over TCP at
+`api.address`:
+
+```sh
+curl --unix-socket /var/lib/reconciler/api.sock http://localhost/org/acme/gvc
+```
+
+Who calls over the socket is known by the kernel: root and the user of the daemon are members of the group
+`superusers`, and members of the group in the setting `readers` are members of `viewers`. Over TCP, a request has a
+credential in the header `Authorization`. What callers may do is decided by the [policies](platform/fields.md#policy)
+as applied. A caller without the permission to view a resource gets the same answer whether it exists or not.
+
+Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
+the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
+`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`
+stays valid while resources come and go.
+"""
+
+OPERATIONS_HEAD = "\n## Operations\n\n"
+
+PARAMETERS_HEAD = "\n## Parameters\n\n"
+
+ERRORS = """
+## Errors
+
+The body of an error is `{status, message, code, details, id}`. The `id` is also in the header `X-Request-Id` of every
+answer, and in the log of the daemon if the fault is its own.
+
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    rows = ((f"`{each.method} {each.path}`", each.summary, _needed(each.permission)) for each in OPERATIONS)
+    parameters = ((f"`{name}`", text) for name, text in PARAMETERS.items() if _used(name))
+    errors = ((str(status), f"`{code}`") for status, code in CODES.items())
+    return (
+        HEAD
+        + OPERATIONS_HEAD
+        + table(("Request", "What it does", "Permission"), rows)
+        + PARAMETERS_HEAD
+        + table(("Parameter", "What it is"), parameters)
+        + ERRORS
+        + table(("Status", "Code"), errors)
+    )
+
+
+def _needed(permission: str) -> str:
+    return (
+        "none, without a credential"
+        if permission == PUBLIC
+        else f"`{permission}`"
+        if permission
+        else "what the answer shows"
+    )
+
+
+def _used(name: str) -> bool:
+    return any(name in each.parameters for each in OPERATIONS)

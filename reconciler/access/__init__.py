@@ -1,0 +1,1 @@
+"""Who may do what: policies, groups and built-in grants, compiled for one decision function."""

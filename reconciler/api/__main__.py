@@ -1,0 +1,6 @@
+"""``python -m reconciler.api``: the process of the HTTP API, which the daemon starts."""
+
+from reconciler.api.server import main
+
+if __name__ == "__main__":
+    main()

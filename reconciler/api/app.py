@@ -1,0 +1,117 @@
+"""The application: a request in, one operation of the table, a response out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reconciler.access.rules import Caller
+from reconciler.api.call import Call
+from reconciler.api.problems import Problem, problem_of, problem_response
+from reconciler.api.routes import health, reports, resources
+from reconciler.api.service import Api
+from reconciler.api.table import PUBLIC, Operation
+from reconciler.bugs import internal_error
+from reconciler.logs import log
+
+OPERATIONS: tuple[Operation, ...] = (*health.OPERATIONS, *resources.OPERATIONS, *reports.OPERATIONS)
+"""Every operation; where two paths match a request, the first counts."""
+
+ANONYMOUS = Caller("")
+"""The caller of an operation that needs no credential: no policy names it."""
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Name(Convertor[str]):
+    """A segment of a path that is a name: those that begin with a hyphen are operations."""
+
+    regex = "[^/-][^/]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
+
+
+def make_app(api: Api) -> ASGIApp:
+    """The application that answers requests with ``api``."""
+    return _Identified(Router([*_routes(api, OPERATIONS)], redirect_slashes=False))
+
+
+def _routes(api: Api, operations: Iterable[Operation]) -> Iterable[Route]:
+    """A route for each path, with the operations on it by method."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    for path, methods in paths.items():
+        typed = path.replace("}", ":name}")
+        yield Route(typed, _endpoint(api, methods), methods=list(methods))
+
+
+def _endpoint(api: Api, methods: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        operation = methods["GET" if request.method == "HEAD" else request.method]
+        if operation.permission == PUBLIC:
+            return await operation.handler(Call(request, api, ANONYMOUS))
+        caller = api.authenticator.caller(request)
+        if request.path_params.get("org", api.settings.org) != api.settings.org:
+            raise Problem(403, f"this server has the org {api.settings.org} alone")
+        return await operation.handler(Call(request, api, caller))
+
+    return answer
+
+
+class _Identified:
+    """Gives each request an id, and turns every error into a response with it."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request_id = secrets.token_hex(8)
+        began = False
+
+        async def send_on(message: Any) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                extra = {**_HEADERS, "X-Request-Id": request_id}
+                present = {name for name, _ in message["headers"]}
+                added = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
+                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in present)]
+            await send(message)
+
+        scope["app"] = self  # with it, Starlette raises an error where nothing matches, and responds with text without
+        try:
+            _refuse_ambiguous(scope)
+            await self._router(scope, receive, send_on)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.status == 500:
+                internal_error(error, f"API {scope['method']}", request_id)
+            if began:
+                log().warning("api", id=request_id, message="the response was cut off")
+                raise
+            await problem_response(problem, request_id)(scope, receive, send_on)
+
+
+def _refuse_ambiguous(scope: Scope) -> None:
+    """Refuse a body with two lengths: a proxy in front could see another request in it than this server."""
+    names = {name for name, _ in scope["headers"]}
+    if {b"transfer-encoding", b"content-length"} <= names:
+        raise Problem(
+            400, "a request has Transfer-Encoding or Content-Length, not both", headers={"Connection": "close"}
+        )

@@ -1,0 +1,158 @@
+"""One request, as handlers see it: who calls, what they may, and what they ask about."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from reconciler.access.rules import Caller, Visibility
+from reconciler.api.problems import JSON, Problem
+from reconciler.api.reading import body_of
+from reconciler.api.service import Api
+from reconciler.errors import NotFoundError
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.queries.existence import did_you_mean
+
+_Form = TypeVar("_Form")
+
+MOST_BODY = 1 << 20
+"""Bytes of the longest body of a request."""
+
+
+class Call:
+    """A request of ``caller``. Methods raise Problem."""
+
+    def __init__(self, request: Request, api: Api, caller: Caller) -> None:
+        self.request = request
+        self.api = api
+        self.caller = caller
+        self.reader = api.reader
+
+    @property
+    def org(self) -> str:
+        """The only org that is served here."""
+        return self.api.settings.org
+
+    def kind(self) -> Kind:
+        """The kind in the path."""
+        text = self.request.path_params["kind"]
+        kind = KINDS.get(text)
+        in_gvc = "gvc" in self.request.path_params
+        if kind is None or kind is Kind.ORG or (in_gvc and kind not in GVC_SCOPED):
+            known = sorted(GVC_SCOPED) if in_gvc else sorted(KINDS)
+            raise Problem(404, f"there is no kind {text!r} here{did_you_mean(text, known)}")
+        return kind
+
+    def key(self) -> Key:
+        """The key in the path."""
+        kind = self.kind()
+        gvc = self.request.path_params.get("gvc", "")
+        if kind in GVC_SCOPED and not gvc:
+            raise Problem(404, f"a {kind} belongs to a GVC: /org/{self.org}/gvc/GVC/{kind}/NAME")
+        return Key(kind, gvc, self.request.path_params["name"])
+
+    def may(self, permission: str, key: Key, body: Callable[[], Any] | None = None) -> bool:
+        """Whether the caller has ``permission`` on ``key``; ``body`` reads that of a resource that does not exist."""
+        return self.reader.access().may(self.caller, permission, key, body or (lambda: self.recorded_body(key)))
+
+    def require(self, permission: str, key: Key, body: Callable[[], Any] | None = None) -> None:
+        """Refuse the request unless the caller has ``permission`` on ``key``."""
+        if not self.may(permission, key, body):
+            raise Problem(403, f"{self.caller.principal} has no permission `{permission}` on {key}")
+
+    def visibility(self, kind: Kind) -> Visibility:
+        """What the caller may view of ``kind``."""
+        return self.reader.access().visibility(self.caller, kind)
+
+    def existing(self, permission: str) -> Key:
+        """The key in the path, of a resource that exists and that the caller has ``permission`` on.
+
+        A caller without the permission is refused in the same way whether the resource exists or not.
+        """
+        key = self.key()
+        self.require(permission, key)
+        if not self.reader.records.applied.exists(key):
+            # No suggestion: it could name a resource that the caller may not see.
+            raise NotFoundError(f"there is no {key}")
+        return key
+
+    def query(self, name: str, default: str = "") -> str:
+        """The query parameter ``name``."""
+        return self.request.query_params.get(name, default)
+
+    def count(self, name: str, default: int, most: int) -> int:
+        """The query parameter ``name`` as a number from 1 to ``most``."""
+        text = self.query(name, str(default))
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise Problem(400, f"{name} is a number from 1 to {most}, not {text[:20]!r}")
+        return int(text)
+
+    async def body(self) -> Any:
+        """The body, as JSON within the limits of size and of media types."""
+        kind = self.request.headers.get("content-type", JSON).partition(";")[0].strip()
+        if kind != JSON and not kind.endswith("+json"):
+            raise Problem(415, f"the body has the type {kind[:60]!r}; send {JSON}")
+        if self.request.headers.get("content-encoding", "identity") != "identity":
+            raise Problem(415, "the body is compressed; send it as it is")
+        parts, size = [], 0
+        async for part in self.request.stream():
+            size += len(part)
+            if size > MOST_BODY:
+                raise Problem(413, f"the body has more than {MOST_BODY} bytes")
+            parts.append(part)
+        try:
+            return msgspec.json.decode(b"".join(parts))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
+
+    def respond(self, document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+        """``document`` as JSON with its entity tag; 304 without a body if the client has it."""
+        content = msgspec.json.encode(selected(document, self.query("fields")))
+        tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        headers = {**(headers or {}), "ETag": tag}
+        if status == 200 and tag in self.request.headers.get("if-none-match", "").split(", "):
+            return Response(None, 304, headers)
+        return Response(content, status, headers, JSON)
+
+    def recorded_body(self, key: Key) -> dict[str, Any]:
+        """The manifest of ``key`` as last applied, {} if it is not; it includes the masked data of a secret."""
+        for record in self.reader.records.applied.get(key):
+            return body_of(record)
+        return {}
+
+
+def read_as(body: Any, form: type[_Form]) -> _Form:
+    """``body`` as a value of ``form``. Raises Problem that names the place of the first fault."""
+    try:
+        return msgspec.convert(body, form)
+    except msgspec.ValidationError as error:
+        raise Problem(400, str(error)) from None
+
+
+def selected(document: Any, fields: str) -> Any:
+    """Only ``fields`` (names or dotted paths, separated by commas) of a document, or of each item of a list."""
+    if not fields:
+        return document
+    paths = [path.split(".") for path in fields.split(",")]
+    if isinstance(document, dict) and "items" in document:
+        return {**document, "items": [_picked(item, paths) for item in document["items"]]}
+    return _picked(document, paths)
+
+
+def _picked(document: Any, paths: Iterable[list[str]]) -> Any:
+    found: dict[str, Any] = {}
+    for path in paths:
+        value, into = document, found
+        for name in path[:-1]:
+            value = value.get(name) if isinstance(value, dict) else None
+            if not isinstance(value, dict):
+                break
+            into = into.setdefault(name, {})
+        if isinstance(value, dict) and path[-1] in value:
+            into[path[-1]] = value[path[-1]]
+    return found

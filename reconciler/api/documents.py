@@ -1,0 +1,99 @@
+"""Resources as the API shows them: the manifest in normal form, and the fields that the server owns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+from reconciler.manifests.links import full_form
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
+from reconciler.status.conditions import ResourceFacts, conditions
+from reconciler.times import iso
+
+_NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+"""The namespace of UUIDs of URLs (RFC 9562, section 6.6)."""
+
+
+def resource_document(facts: ResourceFacts, created: float, org: str) -> dict[str, Any]:
+    """A resource with its status. Secret data is left out; only ``-reveal`` returns it."""
+    key = facts.key
+    newest = max(facts.records, key=lambda record: record.applied_at)
+    body: dict[str, Any] = msgspec.json.decode(newest.body)
+    if key.kind is Kind.SECRET:
+        body.pop("data", None)
+    place = full_form(key, org)
+    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(place, created), **body}
+    if key.gvc:
+        document["gvc"] = key.gvc
+    document |= {
+        "version": max(record.version for record in facts.records),
+        "created": iso(created),
+        "lastModified": iso(newest.applied_at),
+        "links": _links(key, place, org),
+        "status": _status(facts),
+    }
+    if newest.alias:
+        document["alias"] = newest.alias
+    return document
+
+
+def resource_id(place: str, created: float) -> str:
+    """The same for the life of a resource; another one with its name, after its deletion, has another id."""
+    return str(uuid5(_NAMESPACE, f"{place}@{created!r}"))
+
+
+def deployment_document(record: Record, org: str) -> dict[str, Any] | None:
+    """The deployment of a workload at the location of ``record``; None if nothing was observed yet."""
+    state: dict[str, Any] = msgspec.json.decode(record.state)
+    if not isinstance(state.get("status"), dict):
+        return None
+    place = f"{full_form(record.key, org)}/deployment/{record.location}"
+    links = [{"rel": "self", "href": place}, {"rel": "workload", "href": full_form(record.key, org)}]
+    return {"kind": "deployment", "name": record.location, "links": links, "status": state["status"]}
+
+
+def _links(key: Key, place: str, org: str) -> list[dict[str, str]]:
+    found = [{"rel": "self", "href": place}, {"rel": "org", "href": f"/org/{org}"}]
+    if key.gvc:
+        found.append({"rel": "gvc", "href": f"/org/{org}/gvc/{key.gvc}"})
+    if key.kind is Kind.WORKLOAD:
+        found.append({"rel": "deployment", "href": f"{place}/deployment"})
+    return found
+
+
+def _status(facts: ResourceFacts) -> dict[str, Any]:
+    """The status of the kind, then health, conditions and origin, which every kind has."""
+    own: dict[str, Any] = {}
+    states = [(record, msgspec.json.decode(record.state)) for record in facts.records]
+    if facts.key.kind is Kind.WORKLOAD:
+        own = _workload_status([state["workload"] for _, state in states if isinstance(state.get("workload"), dict)])
+    elif facts.key.kind is Kind.VOLUMESET:
+        volumes = [state for record, state in states if record.location and "volumes" in state]
+        used = next((state["usedByWorkload"] for state in volumes if state.get("usedByWorkload")), "")
+        places = [{"name": each["name"], "volumes": each["volumes"]} for each in volumes]
+        own = {"usedByWorkload": used, "locations": places}
+    elif facts.key.kind is Kind.DOMAIN:
+        own = {name: value for _, state in states for name, value in state.items() if name == "locations"}
+    return {
+        **own,
+        "health": str(facts.health),
+        "conditions": [msgspec.structs.asdict(each) for each in conditions(facts)],
+        "source": facts.source,
+        "path": facts.path,
+        "revision": max(facts.records, key=lambda record: record.applied_at).revision,
+    }
+
+
+def _workload_status(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The status of a workload over its locations: the endpoints of the first, the replicas of all."""
+    if not parts:
+        return {}
+    whole = dict(parts[0])
+    whole["currentReplicaCount"] = sum(each.get("currentReplicaCount", 0) for each in parts)
+    endpoints = [name for each in parts for name in each.get("domainEndpoints", ())]
+    whole["domainEndpoints"] = list(dict.fromkeys(endpoints))
+    return whole

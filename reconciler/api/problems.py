@@ -1,0 +1,63 @@
+"""Errors as responses: the body is the same for every status (docs/http.md#errors)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from reconciler.errors import DiskFull, NotFoundError, ReconcilerError, RecordsError, RefusedError, UsageError
+
+_STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 500, 503)
+CODES: Mapping[int, str] = {status: HTTPStatus(status).phrase.replace(" ", "") for status in _STATUSES}
+"""Status → the code of the body, which programs compare."""
+
+JSON = "application/json"
+
+
+class Problem(Exception):
+    """A refused request: the HTTP ``status``, a message for people, and details for programs."""
+
+    def __init__(
+        self, status: int, message: str, details: Any = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.details = details
+        self.headers = headers
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem that reports ``error`` of this program, of Starlette or of a handler; a bug says nothing else."""
+    match error:
+        case Problem():
+            return error
+        case HTTPException():
+            return Problem(error.status_code, error.detail, headers=error.headers)
+        case NotFoundError():
+            return Problem(404, str(error))
+        case DiskFull() | RecordsError():
+            return Problem(503, str(error))
+        case RefusedError():
+            return Problem(409, str(error))
+        case UsageError():
+            return Problem(400, str(error))
+        case ReconcilerError():
+            return Problem(503, str(error))
+    return Problem(500, "this is a fault of the server; its log has more under the id")
+
+
+def problem_response(problem: Problem, request_id: str) -> Response:
+    """The response for ``problem``."""
+    body = {
+        "status": problem.status,
+        "message": str(problem),
+        "code": CODES[problem.status],
+        "details": problem.details,
+        "id": request_id,
+    }
+    return Response(msgspec.json.encode(body), problem.status, problem.headers, JSON)

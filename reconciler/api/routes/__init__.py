@@ -1,0 +1,1 @@
+"""The handlers of the API, by subject; each module lists its operations in ``OPERATIONS``."""

@@ -1,0 +1,33 @@
+"""Whether the daemon works: for load balancers and monitoring, without a credential."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.problems import Problem
+from reconciler.api.table import PUBLIC, Operation
+
+
+async def read_health(call: Call) -> Response:
+    """200 while the daemon's event loop turns."""
+    if not call.api.is_alive():
+        raise Problem(503, "the daemon's event loop did not turn within the last 10 s")
+    return call.respond({"status": "ok"})
+
+
+async def read_readiness(call: Call) -> Response:
+    """200 once the records are open and every source was read."""
+    if not call.api.is_alive():
+        raise Problem(503, "the daemon's event loop did not turn within the last 10 s")
+    records = call.reader.records
+    unread = [each.name for each in call.api.settings.sources if records.sources.get(each.name) is None]
+    if unread:
+        raise Problem(503, f"not read yet: {', '.join(unread)}")
+    return call.respond({"status": "ready"})
+
+
+OPERATIONS = (
+    Operation("GET", "/healthz", read_health, "Whether the daemon works.", PUBLIC, {503: "It does not."}),
+    Operation("GET", "/readyz", read_readiness, "Whether every source was read.", PUBLIC, {503: "Not yet."}),
+)

@@ -1,0 +1,134 @@
+"""Serves the application on the sockets that the daemon opened, until the daemon ends."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import socket
+import ssl
+import sys
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from reconciler import logs
+from reconciler.api.app import make_app
+from reconciler.api.connections import MOST_HEAD, Connection
+from reconciler.api.service import Api
+from reconciler.clock import SystemClock
+from reconciler.daemon.api_process import decode_start
+from reconciler.logs import log
+from reconciler.settings import TlsSettings
+
+ALIVE_SECONDS = 10.0
+"""Seconds after the daemon's last beat from which it counts as hanging."""
+RELOAD_SECONDS = 5.0
+"""Seconds between two looks at the files of the certificate."""
+_KEEP_ALIVE_SECONDS = 30
+_DRAIN_SECONDS = 3.0
+_DESCRIPTORS = 4096
+
+
+async def serve() -> None:
+    """Read the settings from standard input, and serve until it ends."""
+    _raise_descriptor_limit()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the daemon, which then closes the input
+    messages = asyncio.StreamReader(limit=1 << 24)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
+    start = decode_start(await messages.readline())
+    logs.configure(start.settings.log.format, start.settings.log.level)
+    beat = loop.time()
+    api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
+    config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
+                    proxy_headers=False, h11_max_incomplete_event_size=MOST_HEAD,
+                    timeout_keep_alive=_KEEP_ALIVE_SECONDS)  # fmt: skip
+    config.load()
+    state = ServerState()
+    servers = [await _listen(config, state, start.unix, None)]
+    renewing = None
+    if start.tcp >= 0:
+        tls = start.settings.api.tls if start.settings.api is not None else None
+        context = _context(tls) if tls is not None else None
+        servers.append(await _listen(config, state, start.tcp, context))
+        renewing = asyncio.create_task(_renew(context, tls)) if context is not None and tls is not None else None
+    try:
+        while await messages.readline():
+            beat = loop.time()
+    finally:
+        if renewing is not None:
+            renewing.cancel()
+        for server in servers:
+            server.close()
+        await _drain(state)
+        api.close()
+
+
+async def _listen(
+    config: Config, state: ServerState, descriptor: int, context: ssl.SSLContext | None
+) -> asyncio.Server:
+    """A server on the listening socket ``descriptor``."""
+    loop = asyncio.get_running_loop()
+    listener = socket.socket(fileno=descriptor)
+
+    def connect() -> Connection:
+        return Connection(config, state, {})
+
+    return await loop.create_server(connect, sock=listener, ssl=context, start_serving=True)
+
+
+def _context(tls: TlsSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context
+
+
+async def _renew(context: ssl.SSLContext, tls: TlsSettings) -> None:
+    """Use a new certificate for new connections once its files have changed; an invalid one is logged, and not used."""
+    used = _times(tls)
+    while True:
+        await asyncio.sleep(RELOAD_SECONDS)
+        found = _times(tls)
+        if found == used:
+            continue
+        used = found
+        try:
+            _context(tls)  # a broken file must not reach the context in use
+            context.load_cert_chain(tls.certificate, tls.key)
+            log().info("api", message="the certificate was read again")
+        except OSError as error:
+            log().warning("api", message=f"the new certificate is not used: {error}")
+
+
+def _times(tls: TlsSettings) -> tuple[int, ...]:
+    """When the files of the certificate changed; 0 for one that is missing."""
+    found = []
+    for path in (tls.certificate, tls.key):
+        try:
+            found.append(path.stat().st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return tuple(found)
+
+
+async def _drain(state: ServerState) -> None:
+    """Let the requests in progress end, within bounds."""
+    if state.tasks:
+        await asyncio.wait(set(state.tasks), timeout=_DRAIN_SECONDS)
+    for connection in list(state.connections):
+        connection.transport.abort()
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def main() -> None:
+    """Run the process of the API."""
+    try:
+        asyncio.run(serve())
+    except KeyboardInterrupt:
+        log().info("api", message="interrupted")

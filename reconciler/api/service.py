@@ -1,0 +1,25 @@
+"""What all requests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconciler.api.authentication import Authenticator
+from reconciler.api.reading import Reader
+from reconciler.clock import Clock
+from reconciler.settings import Settings
+
+
+class Api:
+    """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's event loop turns."""
+
+    def __init__(self, settings: Settings, clock: Clock, is_alive: Callable[[], bool]) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.is_alive = is_alive
+        self.reader = Reader(settings)
+        self.authenticator = Authenticator({})
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.reader.close()

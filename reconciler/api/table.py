@@ -1,0 +1,38 @@
+"""The table of all operations: routes, permissions, and the OpenAPI document come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+ANY = ""
+"""The permission of an operation that every caller may use, or that checks permissions itself."""
+PUBLIC = "-"
+"""The permission of an operation that needs no credential."""
+
+
+class Operation(NamedTuple):
+    """One method on one path; ``answers`` are its statuses other than those of every operation."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    permission: str = ANY
+    answers: Mapping[int, str] = {200: "The answer."}
+    parameters: tuple[str, ...] = ()
+
+
+PARAMETERS: Mapping[str, str] = {
+    "cursor": "Where the page begins; from the link `next` of the page before.",
+    "limit": "The most items of the page.",
+    "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
+    "last": "The number of entries, the newest ones.",
+}
+"""Query parameter → its description."""

@@ -1,0 +1,192 @@
+"""Runs the HTTP API in a process of its own: neither its load nor a fault in it ever delays the loop.
+
+The daemon opens the addresses, so that clients wait, and are not refused, while the process restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.daemon.wake import address_of
+from reconciler.logs import log
+from reconciler.private_files import remove_own
+from reconciler.settings import Settings
+from reconciler.tasks import cancel_and_wait
+
+SOCKET = "api.sock"
+"""The socket in the state directory; the kernel names the user at its other end."""
+BEAT_SECONDS = 5.0
+"""Seconds between two messages to the process: each is a proof that the daemon's event loop turns."""
+BEAT = b"beat\n"
+RETRY = 10.0
+"""Seconds until the next attempt to listen at an address that another program uses."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_END_SECONDS = 5.0
+_BACKLOG = 1024
+
+
+class ApiStart(msgspec.Struct, frozen=True):
+    """The first message to the process: the settings, and the descriptors of its listening sockets (-1: none)."""
+
+    settings: Settings
+    unix: int
+    tcp: int
+
+
+def encode_start(start: ApiStart) -> bytes:
+    """``start`` as a line."""
+    return msgspec.json.encode(start, enc_hook=str) + b"\n"
+
+
+def decode_start(line: bytes) -> ApiStart:
+    """The inverse of ``encode_start``."""
+    return msgspec.json.decode(line, type=ApiStart, dec_hook=_path)
+
+
+def _path(_wanted: type, text: Any) -> Path:
+    return Path(text)
+
+
+class ApiProcess:
+    """Keeps the API running while the settings have ``api``; ``close`` ends it."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._settings: Settings | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    async def open(self, settings: Settings) -> None:
+        """Serve ``settings``; a change of them restarts the process."""
+        if settings == self._settings:
+            return
+        await self.close()
+        self._settings = settings
+        if settings.api is not None:
+            self._running = asyncio.create_task(self._serve(settings), name="the HTTP API")
+
+    async def close(self) -> None:
+        """End the process; requests in progress have a few seconds."""
+        self._settings = None
+        if self._running is not None:
+            await cancel_and_wait((self._running,), "the HTTP API", _END_SECONDS + 1)
+            self._running = None
+
+    async def _serve(self, settings: Settings) -> None:
+        assert settings.api is not None
+        with contextlib.ExitStack() as listening:
+            unix = listening.enter_context(await _until_open(lambda: self._listen_unix(settings.readers)))
+            listening.callback(remove_own, self._state / SOCKET, (self._state / SOCKET).lstat().st_ino)
+            sockets = [unix]
+            address = settings.api.address
+            if address:
+                sockets.append(listening.enter_context(await _until_open(lambda: _listen_tcp(address))))
+            log().info("api", address=address or str(self._state / SOCKET), message="the API is served")
+            await _keep_running(ApiStart(settings, unix.fileno(), sockets[1].fileno() if address else -1), sockets)
+
+    def _listen_unix(self, group: str) -> socket.socket:
+        path = self._state / SOCKET
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(listener.fileno(), 0o600)  # before bind, so that the file never exists with wider rights
+            with address_of(self._state, SOCKET) as address:
+                listener.bind(address)
+            if group:
+                self._admit(path, group)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    @staticmethod
+    def _admit(path: Path, group: str) -> None:
+        """Let the members of ``group`` connect; a refusal by the host is logged, and others are served."""
+        try:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid, follow_symlinks=False)
+            path.chmod(0o660)
+        except (KeyError, OSError) as error:
+            log().warning("api", group=group, message=f"members of the group are not served: {error}")
+
+
+async def _until_open(listen: Any) -> socket.socket:
+    """The socket that ``listen`` opens; while an address is taken, this is tried again."""
+    refused = False
+    while True:
+        try:
+            return listen()  # type: ignore[no-any-return]
+        except OSError as error:
+            if not refused:
+                log().warning("api", message=f"{error.strerror}: the API is not served; this is tried again")
+            refused = True
+            await asyncio.sleep(RETRY)
+
+
+def _listen_tcp(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    [(family, *_, place), *_] = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    return socket.create_server(place[:2], family=family, backlog=_BACKLOG)
+
+
+async def _keep_running(start: ApiStart, sockets: list[socket.socket]) -> None:
+    """Start the process, and again whenever it ends, after growing pauses."""
+    pause = _FIRST_PAUSE
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        # -I and "/": nothing is imported from the daemon's working directory.
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-m", "reconciler.api"),
+            cwd="/",
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=[each.fileno() for each in sockets],
+        )
+        try:
+            await _accompany(running, start)
+        finally:
+            await _end(running)
+        pause = _FIRST_PAUSE if loop.time() - began > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+        log().error(
+            "api", code=running.returncode, message=f"the process of the API ended; the next starts in {pause:g} s"
+        )
+        await asyncio.sleep(pause)
+
+
+async def _accompany(running: asyncio.subprocess.Process, start: ApiStart) -> None:
+    """Send the process its settings, then beats, until it ends."""
+    assert running.stdin is not None
+    ended = asyncio.create_task(running.wait())
+    try:
+        with contextlib.suppress(ConnectionError):
+            running.stdin.write(encode_start(start))
+            while not ended.done():
+                running.stdin.write(BEAT)
+                await running.stdin.drain()
+                await asyncio.wait({ended}, timeout=BEAT_SECONDS)
+        await ended
+    finally:
+        ended.cancel()
+
+
+async def _end(running: asyncio.subprocess.Process) -> None:
+    """End the process: the end of its input asks for it, a signal demands it."""
+    if running.returncode is not None:
+        return
+    assert running.stdin is not None
+    running.stdin.close()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await running.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()

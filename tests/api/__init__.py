@@ -1,0 +1,1 @@
+"""The HTTP API: handlers over real records, and the process over real sockets."""

@@ -1,0 +1,115 @@
+"""The process of the API, as the daemon runs it: over its sockets, with TLS, through ends of both processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography import x509
+
+from reconciler.daemon.api_process import SOCKET
+from tests.support.certificates import issue
+from tests.support.processes import free_ports
+from tests.support.sandbox import Site, eventually
+
+ORG = "/org/acme"
+
+
+def ask(site: Site, path: str) -> httpx2.Response | None:
+    """The response over the unix socket; None while nobody answers."""
+    try:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(site.state / SOCKET))) as client:
+            return client.get(f"http://api{path}")
+    except httpx2.TransportError:
+        return None
+
+
+def workers(pid: int) -> list[int]:
+    """The processes of the API below the daemon ``pid``."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in children if b"reconciler.api" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Site, Any]]:
+    """A daemon whose API answers."""
+    site = Site(tmp_path, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with site.daemon() as running:
+        eventually(lambda: (answer := ask(site, "/readyz")) is not None and answer.status_code == 200)
+        yield site, running
+
+
+def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[Site, Any]) -> None:
+    site, running = served
+    eventually(lambda: (answer := ask(site, f"{ORG}/workload")) is not None and answer.json()["items"])
+    over_tcp = httpx2.get(f"http://{site.settings['api']['address']}{ORG}/workload")
+    assert over_tcp.status_code == 401
+    assert (site.state / SOCKET).stat().st_mode & 0o777 == 0o600
+    [first] = workers(running.process.pid)
+    os.kill(first, signal.SIGKILL)
+    # The address stays open meanwhile: a request waits for the next process, and none is refused.
+    answer = ask(site, f"{ORG}/workload")
+    assert answer is None or answer.status_code == 200
+    eventually(lambda: workers(running.process.pid) not in ([first], []))
+    eventually(lambda: (answer := ask(site, f"{ORG}/workload")) is not None and answer.status_code == 200)
+    [second] = workers(running.process.pid)
+    running.kill()
+    eventually(lambda: not Path(f"/proc/{second}").exists(), "the process ends with a killed daemon")
+
+
+def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> None:
+    site, _ = served
+    host, _, port = site.settings["api"]["address"].rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        assert ask(site, "/healthz") is not None
+        assert slow.recv(100) == b""
+    for hostile in (
+        b"POST /org/acme/workload/-query HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01 not http\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(hostile)
+            status = client.recv(100).split(b" ")
+            assert status[1] in (b"400", b"401"), status
+    assert ask(site, "/healthz") is not None
+
+
+def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    files = {"certificate": str(tmp_path / "api.crt"), "key": str(tmp_path / "api.key")}
+    [port] = free_ports(1)
+
+    def replace() -> int:
+        """Write a certificate for the API; its serial number."""
+        made = issue("localhost")
+        (tmp_path / "api.key").write_bytes(made.key_pem)
+        (tmp_path / "api.crt").write_bytes(made.chain_pem)
+        return made.certificate.serial_number
+
+    first = replace()
+    site = Site(tmp_path / "site", api={"address": f"127.0.0.1:{port}", "tls": files})
+    with site.daemon() as running:
+        eventually(lambda: _serial(port) == first)
+        second = replace()
+        eventually(lambda: _serial(port) == second)
+        assert len(running.logged("api", message="the certificate was read again")) == 1
+
+
+def _serial(port: int) -> int:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as link, context.wrap_socket(link) as secure:
+            found = secure.getpeercert(binary_form=True)
+    except OSError:
+        return 0
+    return x509.load_der_x509_certificate(found).serial_number if found else 0

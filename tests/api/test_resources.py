@@ -1,0 +1,146 @@
+"""Reads of resources: what a document shows, pages, queries, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.api import ORG, READER_PEER, ApiSite
+
+WEB = f"{ORG}/gvc/shop/workload/web"
+
+
+def names(answer: Any) -> list[str]:
+    """The names of the items."""
+    return [each["name"] for each in answer["items"]]
+
+
+def test_a_resource_shows_its_manifest_and_what_the_server_owns(site: ApiSite) -> None:
+    found = site.client().get(WEB)
+    assert (found["kind"], found["name"], found["gvc"], found["version"]) == ("workload", "web", "shop", 1)
+    assert found["spec"]["containers"][0]["image"] == "/org/acme/image/web:1.0.8080"
+    assert found["status"]["canonicalEndpoint"].startswith("web-")
+    assert found["status"]["conditions"][0]["type"] == "Ready"
+    assert {"rel": "self", "href": WEB} in found["links"]
+    assert found["id"] == site.client().get(WEB)["id"]
+    assert found["created"] <= found["lastModified"]
+
+
+def test_a_secret_has_no_data(site: ApiSite) -> None:
+    answers = [f"{ORG}/secret", f"{ORG}/secret/db", f"{ORG}/secret/db/-eventlog", f"{ORG}/secret/db/-accessreport"]
+    for path in answers:
+        response = site.client().request("GET", path)
+        assert response.status_code == 200
+        assert "hunter2" not in response.text
+    assert "data" not in site.client().get(f"{ORG}/secret/db")
+
+
+def test_pages_are_followed_to_the_end(site: ApiSite) -> None:
+    first = site.client().get(f"{ORG}/workload?limit=1")
+    assert names(first) == ["api"]
+    second = site.client().get(first["links"][1]["href"])
+    assert names(second) == ["web"]
+    assert [link["rel"] for link in second["links"]] == ["self"]
+
+
+def test_fields_are_selected(site: ApiSite) -> None:
+    assert site.client().get(f"{ORG}/workload?fields=name,status.health")["items"] == [
+        {"name": "api", "status": {"health": "Recorded"}},
+        {"name": "web", "status": {"health": "Recorded"}},
+    ]
+
+
+def test_a_query_selects(site: ApiSite) -> None:
+    query = {"kind": "workload", "spec": {"terms": [{"tag": "team", "value": "web"}]}}
+    found = site.client().request("POST", f"{ORG}/workload/-query", json=query).json()
+    assert (found["kind"], names(found), found["query"]) == ("queryresult", ["web"], query)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"spec": {"terms": [{"tag": "a", "op": "like", "value": "b"}]}}, "$.spec.terms[0].op"),
+        ({"spec": {"terms": [{"value": "b"}]}}, "exactly one of property, rel and tag"),
+        ({"spec": {"terms": [{"tag": "a"}]}}, "the operator = has a value"),
+        ({"kind": "gvc"}, "the query is for kind 'gvc'"),
+        ([], "Expected `object`"),
+    ],
+)
+def test_a_wrong_query_is_refused_with_its_place(site: ApiSite, body: Any, message: str) -> None:
+    answer = site.client().request("POST", f"{ORG}/workload/-query", json=body)
+    assert answer.status_code == 400
+    assert message in answer.json()["message"]
+
+
+def test_what_the_client_has_is_not_sent_again(site: ApiSite) -> None:
+    first = site.client().request("GET", WEB)
+    again = site.client().request("GET", WEB, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = site.client().request("GET", WEB, headers={"If-None-Match": '"other"'})
+    assert other.status_code == 200
+
+
+REFUSED = [
+    ("GET", f"{ORG}/workloads", 404, "there is no kind 'workloads' here; did you mean workload?"),
+    ("GET", f"{ORG}/gvc/shop/secret", 404, "there is no kind 'secret' here"),
+    ("GET", f"{ORG}/workload/web", 404, "a workload belongs to a GVC: /org/acme/gvc/GVC/workload/NAME"),
+    ("GET", f"{ORG}/gvc/shop/workload/wub", 404, "there is no workload/shop/wub"),
+    ("GET", "/org/other/gvc", 403, "this server has the org acme alone"),
+    ("GET", f"{ORG}/workload?limit=0", 400, "limit is a number from 1 to 500, not '0'"),
+    ("GET", f"{ORG}/workload?cursor=%ff", 400, "the cursor is not one of a page; use the link `next`"),
+    ("GET", "/nowhere", 404, "Not Found"),
+    ("TRACE", WEB, 405, "Method Not Allowed"),
+    ("GET", f"{WEB}/-command/none", 404, "workload/shop/web has no command 'none'"),
+    ("GET", f"{WEB}/deployment/moon", 404, "workload/shop/web has no deployment at 'moon'"),
+    ("GET", f"{ORG}/gvc/shop/volumeset/data/deployment", 404, "there is no volumeset/shop/data"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "message"), REFUSED)
+def test_a_refusal_names_its_reason(site: ApiSite, method: str, path: str, status: int, message: str) -> None:
+    answer = site.client().request(method, path)
+    body = answer.json()
+    assert (answer.status_code, body["status"]) == (status, status)
+    assert body["message"].startswith(message)
+    assert set(body) == {"status", "message", "code", "details", "id"}
+    assert answer.headers["x-request-id"] == body["id"]
+
+
+def test_a_request_over_tcp_needs_a_credential(site: ApiSite) -> None:
+    for headers in ({}, {"Authorization": "Bearer unknown"}):
+        answer = site.client(peer=None).request("GET", WEB, headers=headers)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert site.client(peer=None).get("/healthz") == {"status": "ok"}
+    assert site.client(peer=None).get("/readyz") == {"status": "ready"}
+
+
+def test_readers_read_and_see_who_may_what(site: ApiSite) -> None:
+    client = site.client(READER_PEER)
+    assert names(client.get(f"{ORG}/workload")) == ["api", "web"]
+    report = {each["name"]: each["bindings"] for each in client.get(f"{WEB}/-accessreport")["permissions"]}
+    edits = {each["principalLink"]: each for each in report["edit"]}
+    assert edits["/org/acme/group/web"] == {
+        "principalLink": "/org/acme/group/web",
+        "grantingPolicyLink": "/org/acme/policy/web-edits",
+        "grantedPermissions": ["edit"],
+    }
+    assert "/org/acme/serviceaccount/ci" in {each["principalLink"] for each in report["view"]}
+    other = client.get(f"{ORG}/gvc/shop/workload/api/-accessreport")["permissions"]
+    assert "/org/acme/group/web" not in str(other)
+
+
+def test_permissions_are_listed_with_what_they_imply(site: ApiSite) -> None:
+    found = site.client().get(f"{ORG}/secret/-schema/permissions")
+    assert found["targetKind"] == "secret"
+    assert {"name": "reveal", "description": "reveal on a secret"} in found["items"]
+    assert found["implied"]["reveal"] == ["view"]
+
+
+def test_deployments_and_events(site: ApiSite) -> None:
+    found = site.client().get(f"{WEB}/deployment")["items"]
+    assert [each["name"] for each in found] == ["here", "there"]
+    assert found[0]["status"]["expectedDeploymentVersion"] == 1
+    assert site.client().get(f"{WEB}/deployment/there") == found[1]
+    assert [each["reason"] for each in site.client().get(f"{WEB}/-eventlog")["items"]]
+    assert site.client().get(f"{WEB}/-command")["items"] == []
