@@ -6,18 +6,18 @@ It is what a fresh machine has, for the first hour and for development. It count
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import socket
-from collections.abc import Iterator, Mapping
-from functools import partial
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import NamedTuple
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
-from reconciler.engines.host.dataplane.forwarder import Forwarder
 from reconciler.engines.host.dataplane.limitations import builtin_limitations
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, Traffic, refused_event
-from reconciler.engines.host.dataplane.split import checked_percents
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
@@ -25,6 +25,11 @@ from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait
 
 BACKLOG = 1024
+CHUNK = 65_536
+CONNECT_SECONDS = 2.0
+
+PAUSE_SECONDS = 0.1
+"""Seconds in which a replica that refused a connection gets none, and between two ticks while connections wait."""
 
 RETRY_SECONDS = 2.0
 """Seconds until a port that another program uses is tried again, and until refused connections are reported."""
@@ -32,7 +37,12 @@ RETRY_SECONDS = 2.0
 FILES_EACH = 4
 """One connection takes two files of the daemon; half of all files remain for everything else."""
 
-_open: set[asyncio.Task[None]] = set()
+UNAVAILABLE = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: 23\r\nConnection: close\r\n\r\nno replica is ready yet\n"
+)
+
+_open: dict[asyncio.Task[None], PlaneContext] = {}
 """The connections at all locations: together they may use half of the files that the daemon may open."""
 
 
@@ -44,122 +54,246 @@ class BuiltinDataPlane(DataPlane):
 
     def __init__(self, context: PlaneContext) -> None:
         self._context = context
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH
-        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
-        self._split: set[Key] = set()
         self._forwarders: dict[Key, Forwarder] = {}
-        self._servers: dict[Key, asyncio.Server] = {}
-        self._errors: dict[Key, str] = {}
-        self._connections: set[asyncio.Task[None]] = set()
         self._dirty = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep one listener for each published service, until cancelled."""
-        clock = self._context.clock
+        """Keep one listener for each published service, and the lines of connections moving, until cancelled."""
+        clock, retry_at = self._context.clock, 0.0
         while True:
+            now, forwarders = clock.monotonic(), list(self._forwarders.values())
+            if retry := self._dirty.is_set() or now >= retry_at:
+                retry_at = now + RETRY_SECONDS
             self._dirty.clear()
-            with contained("data plane"):
-                for key in self._forwarders.keys() - self._servers.keys():
-                    await self._listen(key)
-                for key, forwarder in self._forwarders.items():
-                    forwarder.dispatch()
-                    if count := forwarder.take_refused():
-                        self._context.append_event(refused_event(key, "connection", count))
-            due = min((each.next_due() for each in self._forwarders.values()), default=float("inf"))
-            if self._errors or due < float("inf"):
-                due = min(due, clock.monotonic() + RETRY_SECONDS)
+            for each in forwarders:
+                with contained("data plane"):
+                    await each.tick(retry=retry)
+            waits, fails = any(each.line for each in forwarders), any(each.error or each.refused for each in forwarders)
+            due = now + PAUSE_SECONDS if waits else retry_at if fails else None
             await event_or_time(self._dirty, clock, due)
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
-        for key in list(self._forwarders):
-            self.withdraw(key)
-        await cancel_and_wait(self._connections, "the data plane")
+        for each in self._forwarders.values():
+            each.publish(None)
+        await cancel_and_wait([task for task, context in _open.items() if context is self._context], "the data plane")
 
     def publish(self, service: Service) -> None:
         """Serve ``service`` at the port of its workload; a changed service takes effect for new connections."""
-        key = service.key
-        if (forwarder := self._forwarders.get(key)) is None:
-            self._forwarders[key] = forwarder = Forwarder(service, self._context, partial(self._on_wait, key))
-        forwarder.update(service, self._ready.get(key, ()))
-        self._dirty.set()
+        self._forwarder(service.key).publish(service)
 
     def withdraw(self, key: Key) -> None:
         """Stop listening for ``key``; open connections go on until their replica ends."""
-        self._errors.pop(key, None)
-        if (server := self._servers.pop(key, None)) is not None:
-            server.close()
-        if (forwarder := self._forwarders.pop(key, None)) is not None:
-            forwarder.close()
+        self._forwarder(key).publish(None)
 
     def forget(self, key: Key) -> None:
-        """Withdraw ``key`` and release its port."""
+        """Withdraw ``key`` and release its port, which another workload may lack."""
         self.withdraw(key)
-        self._ready.pop(key, None)
-        self._split.discard(key)
+        del self._forwarders[key]
         self._context.ports.release(key)
-        # Another workload may lack a port.
-        self._dirty.set()
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Give new connections of ``key`` to ``ready`` only."""
-        self._ready[key] = ready
-        if (forwarder := self._forwarders.get(key)) is not None:
-            forwarder.update(forwarder.service, ready)
-
-    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
-        """Report that the split is not enforced."""
-        self._split.discard(key)
-        if checked_percents(percents):
-            self._split.add(key)
+        self._forwarder(key).update(ready)
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""
-        return f"{ADDRESS}:{self._context.ports.find(key)}" if key in self._servers else ""
+        return f"{ADDRESS}:{self._context.ports.find(key)}" if self._forwarder(key).server is not None else ""
 
     def error(self, key: Key) -> str:
         """Why nothing listens at the port of ``key``; "" if something does."""
-        return self._errors.get(key, "")
+        return self._forwarder(key).error
 
     def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What a forwarder of connections cannot do."""
-        forwarder = self._forwarders.get(wanted.key)
-        service = forwarder.service if forwarder is not None else None
-        return builtin_limitations(wanted, service, split=wanted.key in self._split)
+        return builtin_limitations(wanted, self._forwarder(wanted.key).service)
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The connections of each served workload."""
-        return {key: self._forwarders[key].traffic() for key in self._servers}
+        return {key: each.traffic() for key, each in self._forwarders.items() if each.server is not None}
 
-    async def _listen(self, key: Key) -> None:
+    def _forwarder(self, key: Key) -> Forwarder:
+        return self._forwarders.setdefault(key, Forwarder(key, self._context, self._dirty.set))
+
+
+class Waiting(NamedTuple):
+    """A connection in line: since when it waits, and the address of the replica that it gets; "" if it gets none."""
+
+    since: float
+    replica: asyncio.Future[str]
+    writer: asyncio.StreamWriter
+
+    @property
+    def gone(self) -> bool:
+        """Whether its client has closed its side: it gave up, even if it could read an answer. 1: TCP_ESTABLISHED."""
+        tcp = self.writer.get_extra_info("socket")
+        return self.writer.is_closing() or tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != b"\x01"
+
+
+class Forwarder:
+    """Brings the connections of one workload to its ready replicas, known by their addresses.
+
+    Every connection takes the same way, held or not: it waits in line, and the line moves on when a replica becomes
+    ready, answers for the first time, or has a connection less. ``dirty`` is called for a ``tick`` at once.
+    """
+
+    def __init__(self, key: Key, context: PlaneContext, dirty: Callable[[], None]) -> None:
+        self.service: Service | None = None
+        self.server: asyncio.Server | None = None
+        self.error = ""
+        self.line: list[Waiting] = []
+        self.refused = 0
+        self._key, self._context, self._dirty = key, context, dirty
+        self._limits, self._now = context.limits, context.clock.monotonic
+        self._hold_end = 0.0
+        self._ready: tuple[Endpoint, ...] = ()
+        self._paused_until: dict[str, float] = {}
+        self._answered: set[str] = set()
+        self._active: Counter[str] = Counter()
+        self._arrived, self._active_seconds = 0, 0.0
+
+    def publish(self, service: Service | None) -> None:
+        """Serve ``service``; None: stop listening, and refuse the connections that wait. Open ones go on."""
+        former, self.service = self.service, service
+        if service is None:
+            if self.server is not None:
+                self.server.close()
+            self.server, self.error = None, ""
+        elif former is None or service.hold_until != former.hold_until:
+            self._hold_end = max(service.hold_until, self._now())
+        self._move_on()
+        self._dirty()
+
+    def update(self, ready: tuple[Endpoint, ...]) -> None:
+        """Give new connections to these replicas only; open ones go on."""
+        self._ready = ready
+        self._answered &= {address for each in ready for address in each.ports.values()}
+        self._move_on()
+
+    async def listen(self) -> None:
+        """Listen at the port if nothing does yet."""
+        service = self.service
+        if service is None or self.server is not None:
+            return
         try:
-            port = self._context.ports.assign(key)
-            listener = socket.create_server((ADDRESS, port))
-            server = await asyncio.start_server(partial(self._accept, key), sock=listener, backlog=BACKLOG)
-        except EngineError as error:
-            self._errors[key] = str(error)
-        except OSError as error:
-            why = os.strerror(error.errno or 0)
-            self._errors[key] = f"the endpoint {ADDRESS}:{port} of {key} cannot be opened: {why}"
-        else:
-            self._errors.pop(key, None)
-            self._servers[key] = server
-            if key not in self._forwarders:
-                # It was withdrawn meanwhile.
-                self.withdraw(key)
+            port = self._context.ports.usable(self._key)
+            self.server = await asyncio.start_server(self._accept, ADDRESS, port, backlog=BACKLOG)
+            self.error = ""
+        except (EngineError, OSError) as error:
+            self.error = str(error)
+        if self.service is None:
+            # It was withdrawn meanwhile.
+            self.publish(None)
         self._context.changed()
 
-    def _accept(self, key: Key, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        forwarder = self._forwarders.get(key)
-        if forwarder is None or len(_open) >= self._most:
+    async def tick(self, *, retry: bool) -> None:
+        """Move the line on, without connections that gave up or waited too long. ``retry``: also listen, and report."""
+        if retry:
+            await self.listen()
+        if retry and self.refused:
+            self._context.append_event(refused_event(self._key, "connection", self.refused))
+            self.refused = 0
+        for each in [each for each in self.line if each.gone]:
+            self._leave(each)
+        while self.line and max(self.line[0].since, self._hold_end) + self._limits.seconds <= self._now():
+            self._leave(self.line[0], refused=1)
+        self._move_on()
+
+    def traffic(self) -> Traffic:
+        """What was counted so far."""
+        active = self._active.total()
+        return Traffic(self._arrived, active, len(self.line), self._active_seconds + active * self._now())
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.service is None or len(_open) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH:
             writer.close()
             return
-        task = asyncio.create_task(forwarder.serve(reader, writer))
-        for connections in (self._connections, _open):
-            connections.add(task)
-            task.add_done_callback(connections.discard)
+        task = asyncio.create_task(self._serve(reader, writer, self.service.protocol))
+        _open[task] = self._context
+        task.add_done_callback(_open.pop)
 
-    def _on_wait(self, key: Key) -> None:
-        self._dirty.set()
-        if not self._ready.get(key):
-            self._context.wake(key)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: str) -> None:
+        """Forward one connection until it ends."""
+        self._arrived += 1
+        since = self._now()
+        try:
+            while replica := await self._wait(since, writer):
+                if await self._carry(reader, writer, replica):
+                    return
+            if protocol == "http":
+                writer.write(UNAVAILABLE)
+        finally:
+            writer.close()
+
+    async def _wait(self, since: float, writer: asyncio.StreamWriter) -> str:
+        """The replica for a connection. One that a replica refused comes back to its former place."""
+        waiting = Waiting(since, asyncio.get_running_loop().create_future(), writer)
+        insort(self.line, waiting, key=attrgetter("since"))
+        self._move_on()
+        if self.line == [waiting]:
+            self._dirty()
+            if not self._ready:
+                self._context.wake(self._key)
+        return await waiting.replica
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: str) -> bool:
+        """Bring a connection to ``replica`` until that has closed it, or the client is lost. False: it refused."""
+        host, _, port = replica.rpartition(":")
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                answers, sink = await asyncio.open_connection(host, port)
+            sending = asyncio.create_task(self._copy(reader, sink))
+            try:
+                await self._copy(answers, writer, replica)
+            finally:
+                sending.cancel()
+                sink.close()
+        except OSError:
+            # It ends just now, or its backlog is full: it may take the next connection, and others can take this.
+            self._paused_until[replica] = self._now() + PAUSE_SECONDS
+            self._dirty()
+            return False
+        finally:
+            self._active -= Counter((replica,))
+            self._active_seconds += self._now()
+            self._move_on()
+        return True
+
+    def _move_on(self) -> None:
+        """Give the first connections of the line to replicas that may have more, and refuse those that are too many."""
+        while self.line and (replica := self._next_replica()):
+            self._active[replica] += 1
+            self._active_seconds -= self._now()
+            self._leave(self.line[0], replica)
+        while len(self.line) > (self._limits.requests if self.service is not None else 0):
+            self._leave(self.line[-1], refused=1)
+
+    def _leave(self, waiting: Waiting, replica: str = "", refused: int = 0) -> None:
+        """Take a connection out of the line."""
+        self.refused += refused
+        self.line.remove(waiting)
+        waiting.replica.set_result(replica)
+
+    def _next_replica(self) -> str:
+        """The replica with the fewest connections of those that may have one more; "" if none, and during a hold."""
+        service, now = self.service, self._now()
+        if service is None or now < service.hold_until:
+            return ""
+        found = (each.ports.get(str(service.port), "") for each in self._ready)
+        ready = (each for each in found if self._paused_until.get(each, 0.0) <= now)
+        limits = {each: service.limit(proven=each in self._answered) for each in ready}
+        free = (each for each, limit in limits.items() if not limit or self._active[each] < limit)
+        return min(free, key=self._active.__getitem__, default="")
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: str = "") -> None:
+        """Copy in one direction, what ``replica`` answers if it is named. The end is passed on, and so is a loss."""
+        try:
+            while data := await reader.read(CHUNK):
+                if replica and replica not in self._answered:
+                    self._answered.add(replica)
+                    self._move_on()
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+        except OSError:
+            writer.transport.abort()

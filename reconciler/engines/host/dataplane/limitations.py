@@ -14,11 +14,8 @@ NOT_COUNTED = ("rps", "latency")
 """Scaling metrics that need a view of the requests inside a connection."""
 
 
-def builtin_limitations(wanted: WorkloadSpec, service: Service | None, *, split: bool = False) -> Iterator[str]:
-    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is.
-
-    ``split``: its requests are to be split by version.
-    """
+def builtin_limitations(wanted: WorkloadSpec, service: Service | None) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is."""
     scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
     scales = not wanted.suspended and scale.min_scale < scale.max_scale
     if metric in NOT_COUNTED and scales:
@@ -27,7 +24,7 @@ def builtin_limitations(wanted: WorkloadSpec, service: Service | None, *, split:
         yield "Concurrency is the number of open connections: the built-in data plane counts no requests."
     if service is not None and service.no_wake and scale.min_scale == 0:
         yield "The tag reconciler/no-wake is not applied: every connection starts a replica."
-    if service is not None and split:
+    if service is not None and service.split:
         yield "Requests are not split by version: the built-in data plane forwards connections to all ready replicas."
     if service is not None:
         yield (

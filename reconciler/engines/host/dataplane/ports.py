@@ -114,6 +114,14 @@ class ServicePorts:
         self.reserve(key, port)
         return port
 
+    def usable(self, key: Key, bound: Collection[int] = (), *, served: bool = False) -> int:
+        """As ``assign``. Raises EngineError also if another program uses the port; it is ours if it is ``served``."""
+        port = self.assign(key, bound)
+        if served or port in bound or bindable(port):
+            return port
+        message = f"the endpoint 127.0.0.1:{port} of {key} cannot be opened: another program uses this port"
+        raise EngineError(message, reason=Reason.NO_FREE_PORT)
+
     def spare(self, count: int, bound: Collection[int]) -> list[int]:
         """Up to ``count`` ports that are of no workload, first of all of those that a proxy has ``bound``."""
         found = self._unreserved(bound)[:count]

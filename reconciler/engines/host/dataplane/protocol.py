@@ -37,6 +37,9 @@ class Service(msgspec.Struct, frozen=True):
 
     ``outside`` is how it takes requests from outside, None where the location has no ingress.
 
+    ``split`` gives versions their percents of new clients; others return to their version. One that is not named, or
+    has 0, gets no requests. Without a split, all replicas get requests.
+
     Requests that match ``no_wake`` start no replica: without a ready one they are refused at once. They count as no
     traffic, as far as the data plane can separate them, so that monitoring keeps no replica running.
     """
@@ -54,6 +57,11 @@ class Service(msgspec.Struct, frozen=True):
     scales_by_requests: bool = True
     no_wake: NoWake = NoWake()
     outside: Outside | None = None
+    split: tuple[tuple[int, int], ...] = ()
+
+    def limit(self, *, proven: bool) -> int:
+        """How many requests a replica may have at once, which has answered some if ``proven``; 0: any number."""
+        return self.max_concurrency or (0 if proven else UNPROVEN)
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):
@@ -126,13 +134,6 @@ class DataPlane(Protocol):
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Set the ready replicas of a workload; they are in force when ``synchronize`` returns."""
-
-    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
-        """Give each version of a workload its percent of new clients; others return to their version.
-
-        A version that is not in ``percents``, or has 0, gets no requests. None: all replicas get requests again. Raises
-        ValueError unless the percents are 100 together.
-        """
 
     def reroute(self) -> None:
         """Bring requests from outside to workloads as the table of routes is now; nothing where no host is served."""

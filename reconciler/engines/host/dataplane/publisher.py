@@ -19,10 +19,11 @@ from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make
 from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, service_of
+from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, service_of
 from reconciler.engines.host.dataplane.routing.router import Router, endpoint_without_tls, unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
+from reconciler.engines.host.dataplane.split import Splits
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import WorkloadSpec
@@ -119,6 +120,8 @@ class ServicePublisher:
         self._problems: Mapping[str, tuple[str, ...]] = {}
         self._holds = HoldTimes(site.clock)
         self._no_wake: dict[Key, NoWake] = {}
+        self._services: dict[Key, Service] = {}
+        self._splits = Splits(root / DATAPLANE / "splits.json")
         self._clock = site.clock
         self._location = site.location
         # The builtin one serves no domain, and never will.
@@ -172,28 +175,39 @@ class ServicePublisher:
             self.dataplane.reroute()
         service = service_of(template.desired, template.spec, self._holds.end(key))
         if service is None:
-            self.dataplane.withdraw(key)
+            self.withdraw(key)
             return
         to_zero = template.desired.options.autoscaling.min_scale == 0
         no_wake = self._no_wake[key] if to_zero else NoWake()
-        self.dataplane.publish(msgspec.structs.replace(service, no_wake=no_wake))
+        self._services[key] = msgspec.structs.replace(service, no_wake=no_wake, split=self._splits.find(key))
+        self.dataplane.publish(self._services[key])
 
     def withdraw(self, key: Key) -> None:
-        """Take no new connections for a workload that is being deleted."""
+        """Take no new connections for a workload that is suspended or being deleted."""
+        self._services.pop(key, None)
         self.dataplane.withdraw(key)
 
     def forget(self, key: Key) -> None:
         """Release the address of a deleted workload."""
         self._no_wake.pop(key, None)
         self._errors.forget(key)
+        self._services.pop(key, None)
+        self._splits.release(key)
         self.dataplane.forget(key)
         if self._router is not None:
             self._router.remove(key)
             self.dataplane.reroute()
 
     def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
-        """As DataPlane.split."""
-        self.dataplane.split(key, percents)
+        """Give each version of a workload its percent of new clients, as in Service; None ends the split.
+
+        It outlasts the daemon, also while the workload is suspended. Raises ValueError unless the percents are 100
+        together, and EngineError.
+        """
+        self._splits.assign(key, percents)
+        if (service := self._services.get(key)) is not None:
+            self._services[key] = msgspec.structs.replace(service, split=self._splits.find(key))
+            self.dataplane.publish(self._services[key])
 
     def domain_endpoints(self, key: Key) -> tuple[str, ...]:
         """The addresses of a workload by its domains, such as ``shop.example.com/api``."""

@@ -1,15 +1,56 @@
-"""A split of requests by version: from the percent of each version to the weight of each replica."""
+"""A split of requests by version: its percents in a file, and the weight of each replica by them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from math import gcd, lcm
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
 
 MOST_WEIGHT = 256
 """The greatest weight of a server."""
 
 WHOLE = 100
+
+_decode = msgspec.json.Decoder(dict[str, dict[int, int]]).decode
+
+
+class Splits:
+    """The splits of one location; ``file`` has them, for every data plane and every daemon."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._percents: dict[str, dict[int, int]] = {}
+        with suppress(OSError, msgspec.DecodeError):
+            self._percents = _decode(file.read_bytes())
+
+    def find(self, key: Key) -> tuple[tuple[int, int], ...]:
+        """The versions of ``key`` with their percents; empty without a split."""
+        return tuple(self._percents.get(f"{key.gvc}/{key.name}", {}).items())
+
+    def assign(self, key: Key, percents: Mapping[int, int] | None) -> None:
+        """Give each version of ``key`` its percent from now on; None ends the split.
+
+        Raises ValueError unless the percents are 100 together, and EngineError if the file cannot be written.
+        """
+        checked = checked_percents(percents)
+        others = {name: each for name, each in self._percents.items() if name != f"{key.gvc}/{key.name}"}
+        wanted = others | ({f"{key.gvc}/{key.name}": checked} if checked else {})
+        if wanted != self._percents:
+            write_atomic(self._file, msgspec.json.encode(wanted), 0o600)
+            self._percents = wanted
+
+    def release(self, key: Key) -> None:
+        """Forget the split of a deleted workload."""
+        with suppress(EngineError):
+            self.assign(key, None)
 
 
 def server_weights(percents: Mapping[int, int], versions: Mapping[str, int]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -272,6 +273,23 @@ def test_a_client_that_gave_up_gets_no_replica(tmp_path: Path) -> None:
     play(lambda: Plane(tmp_path), story)
 
 
+def test_a_client_whose_connection_is_lost_leaves_the_line(tmp_path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        lost, waiting = await Client.to(address), await Client.to(address)
+        lost.send()
+        await plane.counts(0, 2)
+        linger = struct.pack("ii", 1, 0)
+        lost.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        lost.writer.transport.abort()
+        await plane.counts(0, 1)
+        plane.ready(await Replica("a").start())
+        waiting.send()
+        assert await waiting.answer() == "a hello"
+
+    play(lambda: Plane(tmp_path), story)
+
+
 def test_all_that_a_client_sends_while_it_waits_reaches_the_replica(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * 10_000}" for number in range(30)]
 
@@ -458,9 +476,8 @@ def test_requests_that_shall_not_wake_are_not_enforced(tmp_path: Path) -> None:
 def test_a_split_by_version_is_not_enforced(tmp_path: Path) -> None:
     async def story(plane: Plane) -> None:
         spec = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
-        await plane.address()
-        for percents, count in (({1: 90, 2: 10}, 1), (None, 0)):
-            plane.dataplane.split(KEY, percents)
+        for percents, count in ((((1, 90), (2, 10)), 1), ((), 0)):
+            await plane.address(msgspec.structs.replace(SERVICE, split=percents))
             assert len([each for each in plane.dataplane.limitations(spec) if "split by version" in each]) == count
 
     play(lambda: Plane(tmp_path), story)

@@ -25,7 +25,6 @@ from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, refused_event
-from reconciler.engines.host.dataplane.split import checked_percents
 from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
@@ -110,11 +109,6 @@ class HaproxyDataPlane:
         self._wanted.update(key, ready, self._clock.monotonic())
         self._updated.add(key)
         self._dirty.set()
-
-    def split(self, key: Key, percents: Mapping[int, int] | None) -> None:
-        """As DataPlane.split; it is in force when ``synchronize`` returns, and outlasts the daemon."""
-        if self._wanted.split(key, checked_percents(percents)):
-            self._compare_soon()
 
     def reroute(self) -> None:
         """Bring requests from outside to workloads as the table of routes is now."""

@@ -9,28 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
 SPLITS = "splits.map"
-
-_SPLIT = re.compile(r"^backend (\S+) from .*\n  # split (.+)$", re.MULTILINE)
 
 
 def cookie_name(workload: str) -> str:
     """The name of the cookie for the backend of a workload's first port; each workload of one host has its own."""
     return f"reconciler-version-{blake2b(workload.encode(), digest_size=4).hexdigest()}"
-
-
-def comment(percents: Iterable[tuple[int, int]]) -> str:
-    """The line from which the next daemon learns the percents of the versions."""
-    return f"  # split {' '.join(f'{version}:{percent}' for version, percent in percents)}"
-
-
-def read_splits(config: str) -> dict[str, dict[int, int]]:
-    """The percents of the versions, by the names of backends, in a file that has such lines."""
-    found = {name: (each.split(":") for each in text.split()) for name, text in _SPLIT.findall(config)}
-    return {name: {int(version): int(percent) for version, percent in pairs} for name, pairs in found.items()}
 
 
 def split_lines(name: str, cookie: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import (
     SELF,
     Backend,
@@ -18,9 +18,9 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     server,
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
-from reconciler.engines.host.dataplane.haproxy.rendering.render import read_percents, read_ports
-from reconciler.engines.host.dataplane.ports import ServicePorts, bindable
-from reconciler.engines.host.dataplane.protocol import UNPROVEN, Service
+from reconciler.engines.host.dataplane.haproxy.rendering.render import read_ports
+from reconciler.engines.host.dataplane.ports import ServicePorts
+from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.dataplane.routing.table import Outside
 from reconciler.engines.host.dataplane.split import server_weights
 from reconciler.errors import EngineError
@@ -42,7 +42,6 @@ class WantedState:
         self.errors: dict[Key, str] = {}
         self._bound: Mapping[str, frozenset[int]] = {}
         self._ports = ports
-        self._splits: dict[Key, dict[int, int]] = {}
         self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
         self._proven: dict[Key, set[tuple[str, str]]] = {}
@@ -94,15 +93,6 @@ class WantedState:
                 if key in self.services:
                     self._name(key)
 
-    def split(self, key: Key, percents: dict[int, int]) -> bool:
-        """Give each version of ``key`` its percent of requests; return whether that is a change."""
-        if self._splits.get(key) == percents:
-            return False
-        self._splits[key] = percents
-        for name in self.names(key):
-            self._built.pop(name, None)
-        return True
-
     def withdraw(self, key: Key) -> bool:
         """Serve ``key`` no longer; return whether it was served."""
         self.errors.pop(key, None)
@@ -137,12 +127,10 @@ class WantedState:
         """Forget a deleted workload, and release its port."""
         self._ready.pop(key, None)
         self._proven.pop(key, None)
-        self._splits.pop(key, None)
         self._ports.release(key)
 
     def adopt(self, config: str) -> None:
-        """Learn from the configuration in force the splits by version, and the ports if their file was lost."""
-        self._splits = read_percents(config) | self._splits
+        """Learn from the configuration in force the ports, if their file was lost."""
         self._adopted = read_ports(config)
 
     def use_bound(self, ports: Mapping[str, frozenset[int]]) -> None:
@@ -202,7 +190,9 @@ class WantedState:
             return built
         key = self._names[name]
         declared, protocol = self._ports_of[name]
-        service = replace(self.services[key], outside=self._outside.get(key))
+        split = self.services[key].split
+        # A change of the percents alone is no change of the configuration.
+        service = replace(self.services[key], outside=self._outside.get(key), split=())
         if declared:
             service = replace(service, port=declared, protocol=protocol)
         bound = self._bound.get(mode_of(service), frozenset())
@@ -210,8 +200,7 @@ class WantedState:
             return None
         if live is not None:
             self._note(key, live)
-        split = tuple(self._splits.get(key, {}).items())
-        made = Backend(service, port, self._servers(service, live, now), declared, split)
+        made = Backend(service, port, self._servers(service, split, live, now), declared, split)
         unproven = not service.max_concurrency and any(each.limit for each in made.servers)
         (self._unproven.add if unproven else self._unproven.discard)(name)
         # Its servers are those of the live process until they are known, and none while an operator holds it.
@@ -226,7 +215,9 @@ class WantedState:
         proven |= {(name, each.address) for name, each in live.servers.items() if each.proven}
         return len(proven) > before
 
-    def _servers(self, service: Service, live: LiveBackend | None, now: float) -> tuple[Server, ...]:
+    def _servers(
+        self, service: Service, split: tuple[tuple[int, int], ...], live: LiveBackend | None, now: float
+    ) -> tuple[Server, ...]:
         ready = self._ready.get(service.key)
         if self._drains and service.hold_until > now:
             return ()
@@ -237,7 +228,7 @@ class WantedState:
         known = (server(each, service.port, 0) for each in ready)
         found = {each.name: each for each in known if each is not None}
         versions = {each.name: each.version for each in found.values()}
-        weights = server_weights(self._splits.get(service.key, {}), versions)
+        weights = server_weights(dict(split), versions)
         return tuple(
             replace(found[name], limit=self._limit(service, found[name]), weight=weight)
             for name, weight in weights.items()
@@ -245,7 +236,7 @@ class WantedState:
 
     def _limit(self, service: Service, each: Server) -> int:
         proven = (each.name, each.address) in self._proven.get(service.key, ())
-        return service.max_concurrency or (0 if proven else UNPROVEN)
+        return service.limit(proven=proven)
 
     def _usable_port(self, name: str, key: Key, bound: Set[int], *, live: bool) -> int | None:
         """The port of ``key``, whose backend is ``name``, unless another program has it."""
@@ -253,14 +244,10 @@ class WantedState:
         try:
             if self._ports.find(key) is None and (adopted := self._adopted.get(name)):
                 self._ports.reserve(key, adopted)
-            known = self._ports.assign(key, bound)
+            return self._ports.usable(key, bound, served=live)
         except EngineError as error:
             self.errors[key] = str(error)
             return None
-        if live or known in bound or bindable(known):
-            return known
-        self.errors[key] = f"the endpoint {ADDRESS}:{known} of {key} cannot be opened: another program uses this port"
-        return None
 
 
 def _place(key: Key, declared: int) -> Key:

@@ -101,6 +101,15 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         await until(lambda: find_master(host.root / DATAPLANE / "haproxy") is None)
         assert (await get(address)).status == 0
 
+        # The split by version is still there when the workload is resumed.
+        await host.engine.close()
+        Watched.plane = None
+        await host.restart()
+        await ask_for(host, version=2, autoscaling=STEADY)
+        await fleet.pass_until(1, version=2)
+        assert await address_of(host) == address
+        assert (await get(address)).headers["set-cookie"].partition(";")[0].endswith("=2")
+
     play_on(lambda: Host(path, Watched, "haproxy"), story)
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
+from reconciler.engines.host.dataplane.protocol import Service
 from tests.engines.host.dataplane.haproxy.kit import (
     KEY,
     SERVICE,
@@ -27,10 +28,10 @@ def one_path(shared_path: Path) -> Path:
     return shared_path
 
 
-def daemon(path: Path) -> Plane:
+def daemon(path: Path, service: Service = SERVICE) -> Plane:
     """A data plane that serves the workload from its start, so that it adopts the HAProxy of the one before."""
     plane = Plane(path)
-    plane.dataplane.publish(SERVICE)
+    plane.dataplane.publish(service)
     return plane
 
 
@@ -39,9 +40,9 @@ async def replicas(*names: str) -> list[WebReplica]:
     return [await WebReplica(name, int(name[-1])).start() for name in names]
 
 
-async def split(plane: Plane, percents: dict[int, int] | None) -> None:
+async def split(plane: Plane, percents: dict[int, int], service: Service = SERVICE) -> None:
     """Split the requests, and wait until that is in force."""
-    plane.dataplane.split(KEY, percents)
+    plane.dataplane.publish(msgspec.structs.replace(service, split=tuple(percents.items())))
     await in_force(plane)
 
 
@@ -74,7 +75,7 @@ def test_new_clients_are_split_by_the_percents(path: Path) -> None:
         assert near(await answers(address, 12), {"a1": 2, "b1": 2, "c1": 2, "d2": 6})
         await split(plane, {1: 0, 2: 100})
         assert await answers(address, 5) == {"d2": 5}
-        await split(plane, None)
+        await split(plane, {})
         assert (await get(address)).headers.get("set-cookie") is None
         async with asyncio.timeout(PATIENCE):
             while (await get(address)).body == "d2":
@@ -147,6 +148,7 @@ def test_requests_wait_while_no_version_with_a_percent_is_ready(path: Path) -> N
 def test_a_split_outlasts_the_daemon_and_a_reload(path: Path) -> None:
     old, new = WebReplica("a1", 1), WebReplica("b2", 2)
     cookies: list[str] = []
+    divided = msgspec.structs.replace(SERVICE, split=((1, 75), (2, 25)))
 
     async def before(plane: Plane) -> None:
         address = await plane.address(SERVICE, await old.start(), await new.start())
@@ -158,17 +160,17 @@ def test_a_split_outlasts_the_daemon_and_a_reload(path: Path) -> None:
     async def after(plane: Plane) -> None:
         old_again, new_again = await replicas("a1", "b2")
         # The replicas are not known yet, and go on as they are.
-        address = await plane.serve(SERVICE)
+        address = await plane.serve(divided)
         known = await plane.command(f"show map ./{SPLITS}")
         assert "shop:web|2|0 b2" in known
         await plane.ready(old_again, new_again)
         await plane.reload()
         assert near(await answers(address, 24), {"a1": 18, "b2": 6})
         assert await answers(address, 3, f"Cookie: {cookies[1]}") == {"b2": 3}
-        await split(plane, None)
+        await split(plane, {})
 
     play(lambda: daemon(path), before)
-    play(lambda: daemon(path), after)
+    play(lambda: daemon(path, divided), after)
 
 
 def test_connections_of_a_tcp_port_are_split(path: Path) -> None:
@@ -177,7 +179,7 @@ def test_connections_of_a_tcp_port_are_split(path: Path) -> None:
         service = msgspec.structs.replace(SERVICE, protocol="tcp")
         plane.dataplane.update(KEY, tuple(each.endpoint for each in found))
         address = await plane.serve(service)
-        await split(plane, {1: 75, 2: 25})
+        await split(plane, {1: 75, 2: 25}, service)
         await until(lambda: len(plane.dataplane.live_servers(KEY)) == 2)
         found = Counter([(await ask(address)).split()[0] for _ in range(24)])
         assert near(found, {"a1": 18, "b2": 6})

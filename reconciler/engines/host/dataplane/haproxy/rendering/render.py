@@ -35,12 +35,11 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     add_self,
     add_server,
     backend_name,
-    decode_key,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of
-from reconciler.engines.host.dataplane.haproxy.split import comment, cookie_name, read_splits, split_lines
+from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
 
 MAX_RELOADS = 20
@@ -60,7 +59,6 @@ _BACKEND = re.compile(
 """A backend, its profile, lines of its own, and its own server with its port."""
 
 _PASS_ON = f"  use-server {SELF} if {{ stopping }}\n"
-_COMMENT = "  #"
 _STEPS = (60, 600, 3600)
 """Seconds: few values, since only a reload changes the timeout of a frontend."""
 
@@ -137,7 +135,7 @@ def read_digest(config: str) -> str:
 def read_shapes(config: str) -> dict[str, Shape]:
     """The shapes of the backends in a file that ``render`` made."""
     return {
-        name: Shape(profile, server, "".join(each for each in lines.splitlines(keepends=True) if _is_own(each)))
+        name: Shape(profile, server, "".join(each for each in lines.splitlines(keepends=True) if each != _PASS_ON))
         for name, profile, lines, server, _ in _BACKEND.findall(config)
     }
 
@@ -147,18 +145,9 @@ def read_ports(config: str) -> dict[str, int]:
     return {name: int(port) for name, *_, port in _BACKEND.findall(config)}
 
 
-def read_percents(config: str) -> dict[Key, dict[int, int]]:
-    """The splits by version in a file that ``render`` made."""
-    return {decode_key(name): percents for name, percents in read_splits(config).items()}
-
-
 def shape_of(options: ProxyOptions, backend: Backend) -> Shape:
     """The shape of ``backend``."""
     return Shape(profile_of(options, backend.service).name, add_self(backend), "".join(_own_lines(backend)))
-
-
-def _is_own(line: str) -> bool:
-    return line != _PASS_ON and not line.startswith(_COMMENT)
 
 
 def _own_lines(backend: Backend) -> Iterator[str]:
@@ -232,7 +221,6 @@ def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
     shape = shape_of(options, backend)
     lines = [
         f"backend {backend.name} from {shape.profile}\n",
-        *([f"{comment(backend.split)}\n"] if backend.split and servers else []),
         shape.lines,
         *([] if options.runtime else [_PASS_ON]),
         f"  server {SELF} {shape.server}\n",
