@@ -416,7 +416,9 @@ class Reason(StrEnum):
     SECRET_UNAVAILABLE = "SecretUnavailable", _workload("The values of a secret cannot be read on this host.")
     SECRET_UNUSABLE = "SecretUnusable", _workload("A secret has no such key, or its value is not text.")
     MOUNT_REFUSED = "MountRefused", _workload("A volume names nothing that can be mounted, or lies inside another one.")
-    VOLUME_IN_USE = "VolumeInUse", _workload("A volume is attached to another replica; the message names it.")
+    VOLUME_IN_USE = ("VolumeInUse",
+        _workload("A volume is attached to another replica, or a command that replaces its data is not done; the "
+        "message names it."))
     VOLUME_UNAVAILABLE = ("VolumeUnavailable",
         _workload("A volume cannot be attached on this host; the message names what is missing."))
     VOLUME_DAMAGED = "VolumeDamaged", _workload("The data or the record of a volume cannot be read.")

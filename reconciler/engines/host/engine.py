@@ -99,7 +99,7 @@ class HostEngine:
         self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))
         files = Files(root, site.secrets, settings.scheme)
         self._volumes = self._make_volumes()
-        self._volume_commands = VolumeCommands(root, self._volumes, clock)
+        self._volume_commands = VolumeCommands(root, self._volumes, clock, site.records.commands.is_open)
         self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates, self._volumes)
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)

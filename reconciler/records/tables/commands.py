@@ -121,6 +121,11 @@ class Commands:
         row = self._db.one(f"SELECT {_COLUMNS} FROM commands WHERE id = ?", (name,))
         return None if row is None else _command(row)
 
+    def is_open(self, name: str) -> bool:
+        """Whether the command with the id ``name`` is still to be performed, or is being performed."""
+        found = self.get(name)
+        return found is not None and found.is_open
+
     def start(self, name: str) -> bool:
         """Record that it is being performed; returns False if it was cancelled before."""
         sql = f"UPDATE commands SET stage = 'running', started = ? WHERE id = ? AND {_OPEN}"

@@ -48,6 +48,19 @@ class VolumeLock(msgspec.Struct, frozen=True):
     boot: str
 
 
+class LastCommand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The file ``command.json``: the last command that began on a volume, and whether it is done.
+
+    ``replaces`` is the type of a command that replaces the data, until it is done or given up. A replica that got the
+    volume before that would write what is lost then.
+    """
+
+    id: str
+    started: str
+    done: bool = False
+    replaces: str = ""
+
+
 class VolumeFiles:
     """The paths of one volume, and its small files. All methods raise EngineError for a file that cannot be read."""
 
@@ -59,6 +72,7 @@ class VolumeFiles:
         self.final = self.folder / "final"
         self._record = self.folder / "volume.json"
         self._lock = self.folder / "lock"
+        self._command = self.folder / "command.json"
 
     def __str__(self) -> str:
         return str(self.path)
@@ -88,7 +102,16 @@ class VolumeFiles:
 
     def leftovers(self) -> tuple[Path, ...]:
         """Files that an interrupted write may have left."""
-        return tuple(path.with_name(f".{path.name}.part") for path in (self._record, self._lock))
+        return tuple(path.with_name(f".{path.name}.part") for path in (self._record, self._lock, self._command))
+
+    def read_command(self) -> LastCommand | None:
+        """The last command on the volume; None if there was none."""
+        return read_json(self._command, LastCommand)
+
+    def write_command(self, command: LastCommand) -> None:
+        """Replace the last command. Raises OSError."""
+        make_directory(self.folder)
+        write_durable(self._command, msgspec.json.encode(command))
 
     def read_lock(self) -> VolumeLock | None:
         """The lock; None if the volume is detached, or was attached before this host booted."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles, VolumeRecord, VolumeState
 from reconciler.model.key import Key
 
 
@@ -57,7 +57,8 @@ class StoredVolume(msgspec.Struct, frozen=True):
     """A volume on the disk. ``holder`` is what it is attached to, empty if it is detached.
 
     ``enforced``: the capacity is a limit. ``freezes``: a snapshot can be taken while the volume is attached. ``lost``:
-    it is attached, but its mount vanished; to attach it again mounts it.
+    it is attached, but its mount vanished; to attach it again mounts it. ``unfinished`` is a command
+    that replaces the data and is not done; until then no replica gets the volume.
     """
 
     index: int
@@ -70,6 +71,7 @@ class StoredVolume(msgspec.Struct, frozen=True):
     enforced: bool = False
     freezes: bool = False
     lost: bool = False
+    unfinished: LastCommand | None = None
 
 
 class DeletedVolume(msgspec.Struct, frozen=True):

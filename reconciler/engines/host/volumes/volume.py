@@ -11,7 +11,14 @@ from reconciler.engines.host.disk.directories import remove_empty
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes import snapshots
 from reconciler.engines.host.volumes.backends import Backends
-from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_json
+from reconciler.engines.host.volumes.layout import (
+    VOLUMES,
+    LastCommand,
+    VolumeFiles,
+    VolumeRecord,
+    VolumeState,
+    read_json,
+)
 from reconciler.engines.host.volumes.protocol import Backend, BackendName, StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
@@ -66,15 +73,19 @@ class Volume:
         record = self.find()
         if record is None:
             return None
-        backend = self.backend(record)
+        backend, unfinished = self.backend(record), self.unfinished()
         found, holder = snapshots.list_snapshots(self.files), self.holder
         return StoredVolume(
             self.id.index, record.backend, record.file_system, record.capacity, record.state, found, holder,
             backend.enforced, backend.freezes, lost=bool(holder) and not backend.is_attached(self.files),
+            unfinished=unfinished,
         )  # fmt: skip
 
     def lock(self, holder: str) -> bool:
-        """Lock the volume for ``holder``; return False if it was. Raises EngineError VolumeInUse for another holder."""
+        """Lock the volume for ``holder``; return False if it was.
+
+        Raises EngineError VolumeInUse for another holder, and while an unfinished command replaces the data.
+        """
         former = self.holder
         if former and former != holder:
             raise EngineError(
@@ -82,12 +93,23 @@ class Volume:
             )
         if former:
             return False
+        if (command := self.unfinished()) is not None:
+            raise EngineError(
+                f"{self.id} has an unfinished {command.replaces}, which replaces its data: it is free when that is "
+                "repeated or given up",
+                reason=Reason.VOLUME_IN_USE,
+            )
         try:
             self.files.write_lock(holder)
         except OSError:
             remove_empty(self.files.folder, self._top)
             raise
         return True
+
+    def unfinished(self) -> LastCommand | None:
+        """The command that replaces the data and is not done; None if there is none."""
+        last = self.files.read_command()
+        return last if last is not None and last.replaces else None
 
     def check_detached(self) -> None:
         """Raise EngineError VolumeInUse if the volume is attached."""

@@ -71,7 +71,7 @@ class Attachments:
         except EngineError:
             if fresh:
                 del self._holders[volume]
-                self._notify()
+                self.retry()
             raise
         await self._changed(volume.volumeset)
 
@@ -80,7 +80,7 @@ class Attachments:
         for volume in [each for each, found in self._holders.items() if found == holder]:
             await asyncio.to_thread(self._store.detach, volume, holder)
             self._holders.pop(volume, None)
-            self._notify()
+            self.retry()
             await self._changed(volume.volumeset)
 
     async def prune(self, holders: Collection[str]) -> None:
@@ -98,7 +98,7 @@ class Attachments:
         finally:
             for volume in chosen:
                 self._reserved.pop(volume, None)
-            self._notify()
+            self.retry()
 
     async def until_detached(self, volume: VolumeId) -> None:
         """Wait until no replica holds a volume."""
@@ -106,6 +106,7 @@ class Attachments:
             self._detached.clear()
             await self._detached.wait()
 
-    def _notify(self) -> None:
+    def retry(self) -> None:
+        """Let replicas that were refused a volume try again."""
         self._detached.set()
         self._released()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,8 +13,8 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import compact
-from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
+from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.volume_commands import (
@@ -29,9 +29,11 @@ from reconciler.engines.volume_commands import (
 from reconciler.engines.volumes import read_volumes, rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 from reconciler.times import iso
+
+_REPLACING = {DeleteVolume: "deleteVolume", RestoreVolume: "restoreVolume"}
+"""Commands that replace the data of a volume."""
 
 PARALLEL = 2
 """The number of volumes whose data are changed at once."""
@@ -39,22 +41,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LastCommand(msgspec.Struct, frozen=True):
-    """The file ``command.json`` beside a volume: the last command that began on it, and whether it is done."""
-
-    id: str
-    started: str
-    done: bool = False
-
-
 class VolumeCommands:
-    """Performs commands on the volumes below ``root``, the directory of a location."""
+    """Performs commands on the volumes below ``root``, the directory of a location.
 
-    def __init__(self, root: Path, sets: VolumeSets, clock: Clock) -> None:
+    ``is_open`` says whether the daemon still has to perform the command with an id.
+    """
+
+    def __init__(self, root: Path, sets: VolumeSets, clock: Clock, is_open: Callable[[str], bool]) -> None:
         self._root = root
         self._sets = sets
         self._store = sets.store
         self._clock = clock
+        self._is_open = is_open
         self._locks: defaultdict[VolumeId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slots = asyncio.Semaphore(PARALLEL)
 
@@ -72,10 +70,8 @@ class VolumeCommands:
             if last is None or not command_id or last.id != command_id:
                 self._check(key, ask)
                 last = LastCommand(command_id, iso(self._clock.now()))
-                await self._record(volume, last)
             if not last.done:
-                await self._change(volume, ask, last)
-                await self._record(volume, msgspec.structs.replace(last, done=True))
+                await self._finish(volume, ask, last)
             await self._sets.refresh(key)
         state = read_volumes(self._sets.known[key].observation.state)
         found = next(each for each in state.volumes if each.index == volume.index) if state is not None else None
@@ -119,6 +115,33 @@ class VolumeCommands:
         if all(each.index != ask.volume_index for each in known.stored):
             raise rejection(f"volume {ask.volume_index} of {key} is not created yet", Reason.VOLUME_NOT_FOUND)
 
+    async def _finish(self, volume: VolumeId, ask: VolumeCommand, last: LastCommand) -> None:
+        """Perform a command that is not done. Raises EngineError."""
+        begun = msgspec.structs.replace(last, replaces=_REPLACING.get(type(ask), ""))
+        await self._record(volume, begun)
+        try:
+            await self._change(volume, ask, begun)
+        except EngineError:
+            # If that cannot be recorded, the watcher does it later.
+            with suppress(EngineError):
+                await self._give_up(volume, begun)
+            raise
+        await self._record(volume, _done(begun))
+
+    async def give_up_lost(self, volume: VolumeId) -> str:
+        """Give up the unfinished command on a volume if nothing repeats it; returns its type. Raises EngineError."""
+        last = await self._last(volume)
+        if last is None or not last.replaces or self._is_open(last.id):
+            return ""
+        await self._give_up(volume, last)
+        return last.replaces
+
+    async def _give_up(self, volume: VolumeId, command: LastCommand) -> None:
+        """Let replicas have the volume."""
+        if command.replaces:
+            await self._record(volume, msgspec.structs.replace(command, replaces=""))
+            self._sets.attachments.retry()
+
     async def _change(self, volume: VolumeId, ask: VolumeCommand, begun: LastCommand) -> None:
         match ask:
             case ExpandVolume(new_storage_capacity=capacity):
@@ -127,7 +150,7 @@ class VolumeCommands:
                 async with self.detached(volume, "is being deleted"):
                     await self._blocking(self._store.clear, volume)
                     # The replica that starts next writes new data, which a crash must not delete too.
-                    await self._record(volume, msgspec.structs.replace(begun, done=True))
+                    await self._record(volume, _done(begun))
             case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
                 with _done_before(Reason.SNAPSHOT_EXISTS):
                     await self.take_snapshot(volume, name, expires, tags)
@@ -138,7 +161,7 @@ class VolumeCommands:
                 async with self.detached(volume, "is being restored"):
                     former = f"pre-restore-{compact(begun.started)}"
                     await self._blocking(self._store.restore, volume, name, former)
-                    await self._record(volume, msgspec.structs.replace(begun, done=True))
+                    await self._record(volume, _done(begun))
 
     async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do what may take long in a thread; others need threads too."""
@@ -151,22 +174,20 @@ class VolumeCommands:
         return any(each.index == volume.index and each.freezes for each in stored)
 
     async def _last(self, volume: VolumeId) -> LastCommand | None:
-        return await asyncio.to_thread(read_json, self._file(volume), LastCommand)
+        return await asyncio.to_thread(self._files(volume).read_command)
 
     async def _record(self, volume: VolumeId, last: LastCommand) -> None:
-        await asyncio.to_thread(_write, self._file(volume), last)
+        try:
+            await asyncio.to_thread(self._files(volume).write_command, last)
+        except OSError as error:
+            raise write_error(f"the command on {volume} cannot be recorded", error) from None
 
-    def _file(self, volume: VolumeId) -> Path:
-        files = VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
-        return files.folder / "command.json"
+    def _files(self, volume: VolumeId) -> VolumeFiles:
+        return VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
 
 
-def _write(path: Path, last: LastCommand) -> None:
-    try:
-        make_directory(path.parent)
-        write_durable(path, msgspec.json.encode(last))
-    except OSError as error:
-        raise write_error(f"the command on {path.parent} cannot be recorded", error) from None
+def _done(command: LastCommand) -> LastCommand:
+    return msgspec.structs.replace(command, done=True, replaces="")
 
 
 @contextmanager

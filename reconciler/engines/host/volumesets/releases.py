@@ -71,8 +71,8 @@ class Releases:
             return
         stored = {VolumeId(volume.volumeset, each.index): each for each in self.store.list(volume.volumeset)}
         own = stored.get(volume)
-        if own is not None and own.holder not in ("", holder):
-            return  # to attach it fails, with the name of the holder
+        if own is not None and (own.unfinished or own.holder not in ("", holder)):
+            return  # to attach it fails, with the reason
         if workload in self._revisions and (own is None or not own.holder):
             now = self._clock.now()
             lasts = retention_seconds(spec.snapshots.retention_duration)

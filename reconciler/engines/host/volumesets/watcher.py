@@ -98,6 +98,9 @@ class VolumeWatcher:
         known = self._sets.known.get(key)
         if known is None:
             return
+        for each in known.stored:
+            if each.unfinished is not None:
+                await self._give_up_lost(VolumeId(key, each.index))
         former = self._schedules.get(str(key), ScheduleState())
         state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
         ready = [each for each in known.stored if each.state is VolumeState.READY]
@@ -124,6 +127,14 @@ class VolumeWatcher:
             return False
         self._failures.pop(volume, None)
         return True
+
+    async def _give_up_lost(self, volume: VolumeId) -> None:
+        """Let replicas have a volume whose command was interrupted, and failed or was cancelled since."""
+        async with self._commands.exclusive(volume):
+            command = await self._commands.give_up_lost(volume)
+        if command:
+            message = f"{volume} can be used again: the {command} that was interrupted is not repeated"
+            self._append_event(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, message))
 
     async def _measure(self, volume: VolumeId, stored: StoredVolume) -> None:
         """Find out what a volume uses; all files of a directory are counted, so that is done less often."""

@@ -101,8 +101,12 @@ def attach_volumes(root: Path, container: Container, index: int, owner: Owner) -
 
 def volumes_at(root: Path) -> VolumeSets:
     """The volume sets of a location without any."""
+    return volume_sets(VolumeStore(root, "directory", FakeClock()), root, root / "records.sqlite")
+
+
+def volume_sets(store: VolumeStore, root: Path, records: Path) -> VolumeSets:
+    """The volume sets whose volumes ``store`` has below ``root``, with the file ``records``."""
     clock = FakeClock()
-    claims = VolumeClaims(Records.open(root / "records.sqlite", clock_now=clock.now), "here", "acme")
-    store = VolumeStore(root, "directory", clock)
+    claims = VolumeClaims(Records.open(records, clock_now=clock.now), "here", "acme")
     releases = Releases(root, store, clock)
     return VolumeSets(claims, releases, lambda: None, lambda: None, lambda _: False, lambda _: None)

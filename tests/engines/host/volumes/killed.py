@@ -6,15 +6,36 @@ the system call of that number. The answer is the number of system calls if it c
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet
+from reconciler.engines.protocol import Observation
+from reconciler.engines.volume_commands import DeleteVolume, RestoreVolume, VolumeCommand
+from reconciler.engines.volumes import VolumeSetState
+from reconciler.model.kinds.volumeset import Specification
+from reconciler.model.record import Health
+from tests.engines.host.provisioning.kit import volume_sets
 from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk
+
+COMMAND = "c1"
+
+
+def command(disk: Disk, ask: VolumeCommand) -> None:
+    """Perform a command as the daemon does, which repeats it after a crash with the same id."""
+    sets = volume_sets(disk.store, disk.root, disk.root.with_name("records.sqlite"))
+    seen = Observation(SET, "here", Health.HEALTHY, b"{}")
+    sets.known[SET] = KnownVolumeSet(seen, Specification(), VolumeSetState("here"))
+    asyncio.run(VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__).perform(SET, ask, COMMAND))
+
 
 OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {
     "attach": lambda disk, _: disk.attach(),
@@ -25,6 +46,8 @@ OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {
     "restore": lambda _, store: store.restore(VOLUME, "first", "before"),
     "clear": lambda _, store: store.clear(VOLUME),
     "drop": lambda _, store: store.drop(SET, keep_final_snapshot=True),
+    "deleteVolume": lambda disk, _: command(disk, DeleteVolume("here", 0)),
+    "restoreVolume": lambda disk, _: command(disk, RestoreVolume("here", 0, "first")),
     "open": lambda _, store: store.open(),
 }
 _MODULES = frozenset({"posix", "fcntl", "_posixsubprocess", "io", "_io"})
@@ -53,6 +76,7 @@ def perform(disk: Disk, name: str, last: int) -> int:
     if child == 0:
         countdown = Countdown(last)
         sys.setprofile(countdown)
+        threading.setprofile(countdown)
         try:
             OPERATIONS[name](disk, disk.store)
         finally:

@@ -12,11 +12,16 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, SET, VOLUME, Disk, disk_with
+from reconciler.engines.host.volumes.layout import VolumeFiles
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, OTHER, SET, VOLUME, Disk, disk_with
 
 NEVER = 1 << 30
 FEW, MANY = 1, 150
 """Kills of each operation."""
+FORMER = ("before-", "pre-restore-")
+"""The names of snapshots of data that were replaced: of what a replica wrote before a restore was repeated, too."""
 
 
 class View(NamedTuple):
@@ -80,9 +85,10 @@ class Killer:
             assert self.disk.tree() == [] or finals
             return View("missing", 0, (), "", finals)
         (volume,) = volumes
-        content = str(self.content(volume.holder)) if volume.state == "ready" else ""
+        readable = volume.state == "ready" and volume.unfinished is None
+        content = str(self.content(volume.holder)) if readable else ""
         # To attach an image changes it, so that an interrupted restore snapshots it once more.
-        snapshots = tuple(each.name for each in volume.snapshots if not each.name.startswith("before-"))
+        snapshots = tuple(each.name for each in volume.snapshots if not each.name.startswith(FORMER))
         return View(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
 
     def content(self, holder: str) -> dict[str, str]:
@@ -157,6 +163,64 @@ def test_killed_at_many_system_calls(tmp_path: Path, setting: str, operation: st
             if setting == "directory" and (operation, scene) == ("snapshot", "attached"):
                 continue
             kill_at(found, operation, scene, MANY)
+
+
+def write_late(disk: Disk) -> bool:
+    """Write a file as a replica does that starts before a command is repeated; False if it does not get the volume."""
+    try:
+        path = disk.attach(OTHER)
+    except EngineError as error:
+        if error.reason != Reason.VOLUME_IN_USE or "has an unfinished" not in str(error):
+            raise
+        return False
+    (path / "late").write_text("x")
+    disk.store.detach(VOLUME, OTHER)
+    return True
+
+
+def kill_command(killer: Killer, command: str, scene: str, kills: int) -> None:
+    """Kill a command on a volume, start a replica before it is repeated, and find what that wrote.
+
+    It gets the volume before the command begins, which then replaces what it wrote, and after it is done.
+    """
+    files, disk = VolumeFiles(killer.disk.root, "shop", "data", "0"), killer.disk
+    before = killer.prepare(scene)
+    total = killer.perform(command)
+    after = killer.view()
+    step, refusals = max(1, total // kills), 0
+    for last in range(1 + step // 2, total + 1, step):
+        assert killer.prepare(scene) == before
+        killer.perform(command, last)
+        disk.reopen()
+        recorded = files.read_command()
+        begun, done = recorded is not None, recorded is not None and recorded.done
+        written = write_late(disk)
+        assert written == (done or not begun), f"killed at system call {last} of {total}"
+        refusals += not written
+        assert killer.perform(command) > 0
+        found = killer.view()
+        if done:
+            assert "'late': 'x'" in found.content, f"killed at system call {last} of {total}"
+        else:
+            assert found == after, f"repeated after system call {last} of {total}"
+    assert refusals
+
+
+@pytest.mark.parametrize("command", ["deleteVolume", "restoreVolume"])
+def test_a_replica_gets_no_volume_with_an_unfinished_command(tmp_path: Path, command: str) -> None:
+    with killer(tmp_path, "directory") as found:
+        kill_command(found, command, "detached", FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ALL)
+@pytest.mark.parametrize("command", ["deleteVolume", "restoreVolume"])
+def test_no_replica_loses_what_it_writes_before_a_command_is_repeated(
+    tmp_path: Path, setting: str, command: str
+) -> None:
+    with killer(tmp_path, setting) as found:
+        for scene in ("detached", "deleted"):
+            kill_command(found, command, scene, MANY)
 
 
 @pytest.mark.slow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.errors import EngineError
-from tests.engines.host.volumesets.kit import SET, VolumeHost, play
+from reconciler.records.tables.commands import NewCommand
+from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
 
 
 async def begin(host: VolumeHost, content: str = "old") -> None:
@@ -163,6 +165,72 @@ def test_a_daemon_that_stops_meanwhile_performs_the_command_again(tmp_path: Path
         await host.command("restoreVolume", command_id="c2", snapshotName="one")
         await host.running("db-0")
         assert host.content() == {"file": "old"}
+
+    play(tmp_path, story)
+
+
+async def interrupt(host: VolumeHost, **fields: Any) -> None:
+    """Leave the volume detached, and the record of a restore that a crash interrupted."""
+    await begin(host)
+    await host.command("createVolumeSnapshot", snapshotName="one")
+    await host.running("db-0")
+    await host.database(version=2, mounts=False)
+
+    async def unused() -> bool:
+        return await host.lifecycles() == ["unused"]
+
+    await host.eventually(unused, "it is unused")
+    begun = {"id": "none", "started": "2026-01-01T00:00:00Z", "done": False, **fields}
+    (host.root / "volumes/shop/data/0.d/command.json").write_text(json.dumps(begun))
+
+
+async def waits(host: VolumeHost) -> None:
+    """Wait until a replica is refused the volume."""
+    await host.database(version=3)
+
+    async def refused() -> bool:
+        seen = await host.seen(DB)
+        return seen is not None and b"has an unfinished restoreVolume" in seen.state
+
+    await host.eventually(refused, "the replica waits for the command")
+    assert [each.name for each in host.replicas() if each.ready] == []
+
+
+def test_no_replica_starts_before_an_interrupted_restore_is_repeated(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
+        command = host.records.commands.add(NewCommand(SET, "here", "restoreVolume", spec, "ann"))
+        await interrupt(host, id=command, replaces="restoreVolume")
+        (host.path() / "file").write_text("new")
+        await host.restart()
+        await waits(host)
+        await host.command("restoreVolume", command_id=command, snapshotName="one")
+        await host.running("db-0")
+        assert host.content() == {"file": "old"}
+
+    play(tmp_path, story)
+
+
+def test_replicas_get_a_volume_whose_command_failed_or_is_not_repeated(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await interrupt(host, replaces="restoreVolume")
+        await host.database(version=3)
+        await host.running("db-0")
+        assert any("restoreVolume that was interrupted is not repeated" in each.message for each in host.news())
+        (host.root / "volumes/shop/data/0.d/snapshots/one/data/file").write_text("damaged")
+        with pytest.raises(EngineError, match="were changed after it was taken"):
+            await host.command("restoreVolume", command_id="c2", snapshotName="one")
+        await host.running("db-0")
+        assert host.content() == {"file": "old"}
+
+    play(tmp_path, story)
+
+
+def test_the_record_of_a_command_of_an_older_version_is_read(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await interrupt(host)
+        await host.database(version=3)
+        await host.running("db-0")
 
     play(tmp_path, story)
 
