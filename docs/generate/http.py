@@ -23,6 +23,15 @@ Who calls over the socket is known by the kernel: root and the user of the daemo
 credential in the header `Authorization`. What callers may do is decided by the [policies](platform/fields.md#policy)
 as applied. A caller without the permission to view a resource gets the same answer whether it exists or not.
 
+At its first start the API writes a token to `bootstrap-token` in the state directory. `POST /login/bootstrap` with the
+body `{"token": …}` exchanges it, once, for a session of a superuser that lasts an hour: long enough to add a key to a
+service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
+longer each time.
+
+Every change, every login and every refusal is in the audit log: who, by which credential, from where, what, the
+request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry
+shows. Reading it takes `readAudit` on the audit context `platform`.
+
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`

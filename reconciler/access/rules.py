@@ -29,10 +29,14 @@ APPROVE = "approve"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A principal, as a key (``user/a@example.com``), with the groups that its credential names, as keys too."""
+    """A principal, as a key (``user/a@example.com``), with the groups that its credential names, as keys too.
+
+    ``credential`` describes the credential for the audit log, without its secret.
+    """
 
     principal: str
     groups: frozenset[str] = frozenset()
+    credential: str = ""
 
 
 class Grant(msgspec.Struct, frozen=True):

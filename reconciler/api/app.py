@@ -13,19 +13,30 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.access.rules import Caller
+from reconciler.access.store import AuditEntry
+from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem, problem_of, problem_response
-from reconciler.api.routes import health, reports, resources
+from reconciler.api.routes import commands, credentials, health, operator, reports, resources
 from reconciler.api.service import Api
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.bugs import internal_error
 from reconciler.logs import log
+from reconciler.printable import truncated
 
-OPERATIONS: tuple[Operation, ...] = (*health.OPERATIONS, *resources.OPERATIONS, *reports.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *health.OPERATIONS,
+    *credentials.OPERATIONS,
+    *operator.OPERATIONS,
+    *commands.OPERATIONS,
+    *reports.OPERATIONS,
+    *resources.OPERATIONS,
+)
 """Every operation; where two paths match a request, the first counts."""
 
 ANONYMOUS = Caller("")
 """The caller of an operation that needs no credential: no policy names it."""
+_REFUSED = frozenset({401, 403})
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -62,14 +73,39 @@ def _routes(api: Api, operations: Iterable[Operation]) -> Iterable[Route]:
 def _endpoint(api: Api, methods: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         operation = methods["GET" if request.method == "HEAD" else request.method]
-        if operation.permission == PUBLIC:
-            return await operation.handler(Call(request, api, ANONYMOUS))
-        caller = api.authenticator.caller(request)
-        if request.path_params.get("org", api.settings.org) != api.settings.org:
-            raise Problem(403, f"this server has the org {api.settings.org} alone")
-        return await operation.handler(Call(request, api, caller))
+        caller = ANONYMOUS
+        try:
+            if operation.permission != PUBLIC:
+                caller = api.authenticator.caller(request)
+            if request.path_params.get("org", api.settings.org) != api.settings.org:
+                raise Problem(403, f"this server has the org {api.settings.org} alone")
+            response = await operation.handler(Call(request, api, caller))
+        except Exception as error:
+            problem = problem_of(error)
+            if operation.changes or problem.status in _REFUSED:
+                _audit(api, request, caller, problem.status, str(problem))
+            raise
+        if operation.changes:
+            _audit(api, request, caller, response.status_code)
+        return response
 
     return answer
+
+
+def _audit(api: Api, request: Request, caller: Caller, outcome: int, message: str = "") -> None:
+    """Append what ``caller`` did to the audit log; the path is as the client sent it, without its query."""
+    entry = AuditEntry(
+        at=api.clock.now(),
+        principal=caller.principal,
+        credential=caller.credential,
+        address=address_of(request),
+        action=request.method,
+        target=truncated(request.url.path),
+        request_id=request.scope["request_id"],
+        outcome=outcome,
+        message=truncated(message),
+    )
+    api.store.append_audit(entry)
 
 
 class _Identified:
@@ -94,6 +130,7 @@ class _Identified:
                 message["headers"] = [*message["headers"], *(each for each in added if each[0] not in present)]
             await send(message)
 
+        scope["request_id"] = request_id
         scope["app"] = self  # with it, Starlette raises an error where nothing matches, and responds with text without
         try:
             _refuse_ambiguous(scope)

@@ -4,40 +4,104 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
+from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
 from reconciler.api.connections import Peer
 from reconciler.api.problems import Problem
-from reconciler.model.key import Kind
+from reconciler.model.key import Key, Kind
+from reconciler.private_files import open_regular
 
-Verify = Callable[[str], Caller]
-"""From a credential without its prefix to the caller; raises Problem 401."""
+BOOTSTRAP_FILE = "bootstrap-token"
+"""The file in the state directory with the token for the first login."""
+FREE_FAILURES = 5
+"""Refused credentials of an address that cost it nothing."""
+LONGEST_DELAY = 60.0
+"""Seconds for which an address is refused at most after refused credentials; the time doubles with each."""
+MOST_ADDRESSES = 10_000
+"""The addresses whose failures are remembered."""
+
+
+class FailedLogins:
+    """Refuses addresses that keep sending wrong credentials, for a growing time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Raise Problem 429 while ``address`` has to wait."""
+        count, last = self._failures.get(address, (0, 0.0))
+        wait = last + _delay(count) - self._now()
+        if wait > 0:
+            seconds = str(max(1, round(wait)))
+            raise Problem(429, "too many refused credentials from this address", headers={"Retry-After": seconds})
+
+    def add(self, address: str) -> None:
+        """Count a refused credential."""
+        count, _ = self._failures.pop(address, (0, 0.0))
+        self._failures[address] = (count + 1, self._now())
+        if len(self._failures) > MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def forget(self, address: str) -> None:
+        """A valid credential ends the count."""
+        self._failures.pop(address, None)
 
 
 class Authenticator:
-    """Knows the credentials by their prefix."""
+    """Knows the credentials that this program issues. ``exists`` is whether a resource is applied."""
 
-    def __init__(self, verifiers: Mapping[str, Verify]) -> None:
-        self._verifiers = verifiers
+    def __init__(self, store: AccessStore, exists: Callable[[Key], bool], monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._exists = exists
+        self._failed = FailedLogins(monotonic)
 
     def caller(self, request: Request) -> Caller:
-        """The caller of ``request``: by its header ``Authorization``, else by its unix socket. Raises Problem 401."""
-        header = request.headers.get("authorization", "")
-        if header:
-            return self._bearer(header.removeprefix("Bearer ").strip())
-        peer = getattr(request.state, "peer", None)
-        if peer is None:
-            raise unauthorized("send a credential in the header `Authorization`")
-        return peer_caller(peer)
+        """The caller of ``request``: by its header ``Authorization``, else by its unix socket.
 
-    def _bearer(self, credential: str) -> Caller:
-        for prefix, verify in self._verifiers.items():
-            if credential.startswith(prefix):
-                return verify(credential)
-        raise unauthorized("the credential is unknown, expired or revoked")
+        Raises Problem 401, or 429 after many of them.
+        """
+        header = request.headers.get("authorization", "")
+        if not header:
+            peer = getattr(request.state, "peer", None)
+            if peer is None:
+                raise unauthorized("send a credential in the header `Authorization`")
+            return peer_caller(peer)
+        self.check_address(request)
+        found = self._bearer(header.removeprefix("Bearer ").strip())
+        if found is None:
+            self.count_failure(request)
+            raise unauthorized("the credential is unknown, expired or revoked")
+        self._failed.forget(address_of(request))
+        return found
+
+    def check_address(self, request: Request) -> None:
+        """Raise Problem 429 while the address of ``request`` has to wait."""
+        self._failed.check(address_of(request))
+
+    def count_failure(self, request: Request) -> None:
+        """Count a credential that was refused."""
+        self._failed.add(address_of(request))
+
+    def _bearer(self, credential: str) -> Caller | None:
+        if credential.startswith(KEY_PREFIX):
+            found = self._store.key_account(credential)
+            account = Key(Kind.SERVICEACCOUNT, "", found[0]) if found else None
+            # The keys of a deleted account stay until they are revoked, and permit nothing meanwhile.
+            if found is None or account is None or not self._exists(account):
+                return None
+            return Caller(str(account), credential=f"key {found[1]}")
+        if credential.startswith(SESSION_PREFIX):
+            session = self._store.session(credential)
+            return msgspec.structs.replace(session, credential="session") if session else None
+        return None
 
 
 def unauthorized(message: str) -> Problem:
@@ -48,7 +112,12 @@ def unauthorized(message: str) -> Problem:
 def peer_caller(peer: Peer) -> Caller:
     """Root and the user of the daemon are superusers; others are readers, whom the kernel lets connect."""
     group = SUPERUSERS if peer.uid in (0, os.geteuid()) else VIEWERS
-    return Caller(f"{Kind.USER}/{user_name(peer.uid)}", frozenset({str(group)}))
+    return Caller(f"{Kind.USER}/{user_name(peer.uid)}", frozenset({str(group)}), f"unix socket, uid {peer.uid}")
+
+
+def address_of(request: Request) -> str:
+    """Where ``request`` comes from: the address of a client over TCP, else "unix"."""
+    return request.client.host if request.client is not None else "unix"
 
 
 def user_name(uid: int) -> str:
@@ -57,3 +126,17 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid-{uid}"
+
+
+def write_bootstrap(store: AccessStore, state: Path) -> None:
+    """At the first start, write a token that a superuser can log in with once, readable by the daemon's user alone."""
+
+    def publish(text: str) -> None:
+        with os.fdopen(open_regular(state / BOOTSTRAP_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+            file.write(f"{text}\n")
+
+    store.make_bootstrap(publish)
+
+
+def _delay(failures: int) -> float:
+    return 0.0 if failures < FREE_FAILURES else min(LONGEST_DELAY, 2.0 ** (failures - FREE_FAILURES))

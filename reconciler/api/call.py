@@ -16,7 +16,7 @@ from reconciler.api.reading import body_of
 from reconciler.api.service import Api
 from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.queries.existence import did_you_mean
+from reconciler.queries.existence import did_you_mean, is_present
 
 _Form = TypeVar("_Form")
 
@@ -76,9 +76,16 @@ class Call:
         """
         key = self.key()
         self.require(permission, key)
-        if not self.reader.records.applied.exists(key):
+        if not is_present(self.reader.records, key):
             # No suggestion: it could name a resource that the caller may not see.
             raise NotFoundError(f"there is no {key}")
+        return key
+
+    def applied(self) -> Key:
+        """As ``existing`` for viewing, of a resource that was applied."""
+        key = self.existing("view")
+        if not self.reader.records.applied.exists(key):
+            raise NotFoundError(f"{key} is in Git, and not applied yet; its -eventlog has the reason")
         return key
 
     def query(self, name: str, default: str = "") -> str:
@@ -92,8 +99,8 @@ class Call:
             raise Problem(400, f"{name} is a number from 1 to {most}, not {text[:20]!r}")
         return int(text)
 
-    async def body(self) -> Any:
-        """The body, as JSON within the limits of size and of media types."""
+    async def body(self, *, optional: bool = False) -> Any:
+        """The body, as JSON within the limits of size and of media types; {} for none where it is ``optional``."""
         kind = self.request.headers.get("content-type", JSON).partition(";")[0].strip()
         if kind != JSON and not kind.endswith("+json"):
             raise Problem(415, f"the body has the type {kind[:60]!r}; send {JSON}")
@@ -105,6 +112,8 @@ class Call:
             if size > MOST_BODY:
                 raise Problem(413, f"the body has more than {MOST_BODY} bytes")
             parts.append(part)
+        if optional and not size:
+            return {}
         try:
             return msgspec.json.decode(b"".join(parts))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,13 +21,13 @@ _OF_ACCESS = (Kind.GROUP, Kind.POLICY, Kind.USER)
 class Reader:
     """Reads on one connection of one thread. Raises RecordsError."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
         self._settings = settings
-        self._path: Path = settings.state / FILE
-        self.records = Records.open(self._path, read_only=True)
+        self.records = Records.open(settings.state / FILE, read_only=True, clock_now=now)
         self._version = -1
         self._facts: FactsReader | None = None
         self._access: AccessRules | None = None
+        self._compiled: AccessRules | None = None
         self._fingerprint: tuple[tuple[str, str], ...] = ()
 
     def close(self) -> None:
@@ -51,8 +50,6 @@ class Reader:
                 self._compiled, self._fingerprint = self._compile(), fingerprint
             self._access = self._compiled
         return self._access
-
-    _compiled: AccessRules | None = None
 
     def _refresh(self) -> None:
         version = self.records.data_version()

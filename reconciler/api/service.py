@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler.api.authentication import Authenticator
+from reconciler.access.store import AccessStore
+from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.reading import Reader
 from reconciler.clock import Clock
 from reconciler.settings import Settings
@@ -17,9 +18,12 @@ class Api:
         self.settings = settings
         self.clock = clock
         self.is_alive = is_alive
-        self.reader = Reader(settings)
-        self.authenticator = Authenticator({})
+        self.reader = Reader(settings, clock.now)
+        self.store = AccessStore.open(settings.state, clock.now)
+        write_bootstrap(self.store, settings.state)
+        self.authenticator = Authenticator(self.store, self.reader.records.applied.exists, clock.monotonic)
 
     def close(self) -> None:
         """Close what is open."""
+        self.store.close()
         self.reader.close()

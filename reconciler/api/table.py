@@ -27,12 +27,15 @@ class Operation(NamedTuple):
     permission: str = ANY
     answers: Mapping[int, str] = {200: "The answer."}
     parameters: tuple[str, ...] = ()
+    changes: bool = False
+    """Whether it changes something or shows a secret, so that the audit log has it; refusals are always in it."""
 
 
 PARAMETERS: Mapping[str, str] = {
     "cursor": "Where the page begins; from the link `next` of the page before.",
     "limit": "The most items of the page.",
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
+    "after": "The number of an entry; only those after it.",
     "last": "The number of entries, the newest ones.",
 }
 """Query parameter → its description."""

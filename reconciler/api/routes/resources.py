@@ -76,7 +76,7 @@ async def read_org(call: Call) -> Response:
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
-    return call.respond(_document(call, call.existing("view")))
+    return call.respond(_document(call, call.applied()))
 
 
 async def list_resources(call: Call) -> Response:

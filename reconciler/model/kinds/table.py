@@ -89,7 +89,9 @@ _VOLUMES = ("exec.createVolumeSnapshot", "exec.deleteVolume", "exec.deleteVolume
 
 TABLE: Mapping[Kind, KindTraits] = {
     Kind.ORG: KindTraits(
-        _permissions("exec", "readMetrics", "readUsage", "view", "viewAccessReport", edit="view", readLogs="view"),
+        _permissions(
+            *("approve", "exec", "readMetrics", "readUsage", "view", "viewAccessReport"), edit="view", readLogs="view"
+        ),
         view="Org",
         listed=False,
     ),

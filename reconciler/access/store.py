@@ -1,0 +1,191 @@
+"""Credentials and the audit log: one SQLite file, which only the process of the API writes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+from reconciler.access.rules import Caller
+from reconciler.records.database import Database
+
+FILE = "access.sqlite"
+"""Name of the file in the state directory."""
+KEY_PREFIX = "rk_"
+SESSION_PREFIX = "rs_"
+"""How credentials of this program begin, so that scanners find them where they do not belong."""
+SECRET_BYTES = 32
+USE_SECONDS = 60.0
+"""The last use of a key is recorded once within this time."""
+
+_GROUND = (
+    """CREATE TABLE keys (id TEXT PRIMARY KEY, account TEXT NOT NULL, hash BLOB NOT NULL, description TEXT NOT NULL,
+        created REAL NOT NULL, "by" TEXT NOT NULL, expires REAL, used REAL) WITHOUT ROWID""",
+    "CREATE INDEX keys_account ON keys (account)",
+    """CREATE TABLE sessions (hash BLOB PRIMARY KEY, principal TEXT NOT NULL, groups BLOB NOT NULL,
+        created REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT NOT NULL, hash BLOB NOT NULL)""",
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+)
+MIGRATIONS = (_GROUND,)
+"""Statements by version; released ones are never edited."""
+
+_BOOTSTRAP = "bootstrap"
+_USED = b""
+_START = bytes(32)
+"""The hash before the first entry of the audit log."""
+
+
+class ServiceKey(NamedTuple):
+    """A key of a service account, without its secret. Times are seconds since the epoch, None: never."""
+
+    id: str
+    account: str
+    description: str
+    created: float
+    by: str
+    expires: float | None
+    used: float | None
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """Who did what: ``credential`` names it without its secret, ``outcome`` is the HTTP status.
+
+    ``at`` is seconds since the epoch; ``target`` the path of the request.
+    """
+
+    at: float
+    principal: str
+    credential: str
+    address: str
+    action: str
+    target: str
+    request_id: str
+    outcome: int
+    message: str = ""
+
+
+class AuditRow(NamedTuple):
+    """An entry with its number and the hash that chains it to the one before."""
+
+    number: int
+    entry: AuditEntry
+    hash: str
+
+
+class AccessStore:
+    """Keys of service accounts, sessions, and the audit log. Methods raise RecordsError."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    @classmethod
+    def open(cls, state: Path, now: Callable[[], float]) -> Self:
+        """Open the file in the directory ``state``; create it if it is missing."""
+        return cls(Database.open(state / FILE, MIGRATIONS), now)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def add_key(self, account: str, description: str, by: str, expires: float | None) -> tuple[ServiceKey, str]:
+        """A new key of the service account ``account``, and its text, which is not stored."""
+        name = secrets.token_hex(6)
+        text = f"{KEY_PREFIX}{name}.{secrets.token_urlsafe(SECRET_BYTES)}"
+        now = self._now()
+        row = (name, account, _hash(text), description, now, by, expires)
+        self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+        return ServiceKey(name, account, description, now, by, expires, None), text
+
+    def keys(self, account: str) -> list[ServiceKey]:
+        """The keys of ``account``, oldest first; those that expired too."""
+        sql = """SELECT id, account, description, created, "by", expires, used FROM keys WHERE account = ?
+            ORDER BY created, id"""
+        return [ServiceKey(*row) for row in self._db.all(sql, (account,))]
+
+    def revoke_key(self, account: str, name: str) -> bool:
+        """Delete the key ``name`` of ``account``: the next request with it is refused. False if there is none."""
+        return self._db.write("DELETE FROM keys WHERE account = ? AND id = ?", (account, name)).rowcount > 0
+
+    def key_account(self, text: str) -> tuple[str, str] | None:
+        """The service account of the key ``text`` and the id of the key; None if it is unknown or has expired."""
+        name = text.removeprefix(KEY_PREFIX).partition(".")[0]
+        row = self._db.one("SELECT account, hash, expires, used FROM keys WHERE id = ?", (name,))
+        if row is None or not hmac.compare_digest(row[1], _hash(text)):
+            return None
+        now = self._now()
+        if row[2] is not None and row[2] <= now:
+            return None
+        if row[3] is None or now - row[3] >= USE_SECONDS:
+            self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
+        return str(row[0]), name
+
+    def add_session(self, caller: Caller, seconds: float) -> str:
+        """A token that stands for ``caller`` for ``seconds``; only its hash is stored."""
+        text = f"{SESSION_PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
+        now = self._now()
+        groups = msgspec.json.encode(sorted(caller.groups))
+        with self._db.transaction():
+            self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
+            row = (_hash(text), caller.principal, groups, now, now + seconds)
+            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
+        return text
+
+    def session(self, text: str) -> Caller | None:
+        """The caller that the token ``text`` stands for; None if it is unknown or has expired."""
+        sql = "SELECT principal, groups FROM sessions WHERE hash = ? AND expires > ?"
+        row = self._db.one(sql, (_hash(text), self._now()))
+        return Caller(str(row[0]), frozenset(msgspec.json.decode(row[1], type=list[str]))) if row else None
+
+    def end_session(self, text: str) -> bool:
+        """End the session with the token ``text``; returns whether there was one."""
+        return self._db.write("DELETE FROM sessions WHERE hash = ?", (_hash(text),)).rowcount > 0
+
+    def make_bootstrap(self, publish: Callable[[str], None]) -> None:
+        """If there has never been one, pass a new bootstrap token to ``publish``, and store its hash after that."""
+        if self._db.one("SELECT 1 FROM facts WHERE name = ?", (_BOOTSTRAP,)) is None:
+            text = secrets.token_urlsafe(SECRET_BYTES)
+            publish(text)
+            self._db.write("INSERT INTO facts VALUES (?, ?)", (_BOOTSTRAP, _hash(text)))
+
+    def use_bootstrap(self, text: str) -> bool:
+        """Whether ``text`` is the bootstrap token; it is void from then on."""
+        sql = "UPDATE facts SET value = ? WHERE name = ? AND value = ?"
+        return self._db.write(sql, (_USED, _BOOTSTRAP, _hash(text))).rowcount > 0
+
+    def append_audit(self, entry: AuditEntry) -> None:
+        """Append ``entry``; its hash covers the hash of the entry before."""
+        content = msgspec.json.encode(entry).decode()
+        with self._db.transaction():
+            last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1")
+            self._db.write(
+                "INSERT INTO audit (entry, hash) VALUES (?, ?)", (content, _chained(last or _START, content))
+            )
+
+    def audit(self, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        """At most ``limit`` entries after the number ``after``, in order."""
+        sql = "SELECT number, entry, hash FROM audit WHERE number > ? ORDER BY number LIMIT ?"
+        rows = self._db.all(sql, (after, limit))
+        return [AuditRow(row[0], msgspec.json.decode(row[1], type=AuditEntry), row[2].hex()) for row in rows]
+
+    def broken_audit(self) -> Iterator[int]:
+        """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
+        last, expected = _START, 1
+        for number, content, found in self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number"):
+            if number != expected or found != _chained(last, content):
+                yield number
+            last, expected = found, number + 1
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _chained(last: bytes, entry: str) -> bytes:
+    return hashlib.sha256(last + entry.encode("utf-8", "surrogatepass")).digest()

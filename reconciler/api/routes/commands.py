@@ -1,0 +1,90 @@
+"""Commands on resources: rows in the records, which the daemon performs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from reconciler.api.call import Call, read_as
+from reconciler.api.problems import Problem
+from reconciler.api.routes.reports import command_document
+from reconciler.api.table import ANY, Operation
+from reconciler.daemon.wake import COMMANDS as WAKE
+from reconciler.daemon.wake import wake
+from reconciler.engines.command_types import COMMANDS
+from reconciler.errors import NotFoundError, RefusedError
+from reconciler.manifests.links import full_form
+from reconciler.model.key import Key
+from reconciler.operations.commands import open_existing
+from reconciler.operations.resource_commands import ResourceCommands
+from reconciler.records.tables.commands import StoredCommand
+
+
+class NewCommand(msgspec.Struct, forbid_unknown_fields=True):
+    """A command: its type, and the fields that the type has."""
+
+    type: str
+    spec: dict[str, Any] = {}
+
+
+async def create_command(call: Call) -> Response:
+    """Request a command; one without a location runs at every location of a cron workload."""
+    key = call.key()
+    known = COMMANDS.get(key.kind, {})
+    if not known:
+        raise Problem(404, f"a {key.kind} takes no commands")
+    wanted = read_as(await call.body(), NewCommand)
+    if wanted.type not in known:
+        raise Problem(400, f"a {key.kind} has no command {wanted.type[:60]!r}; there are: {', '.join(known)}")
+    call.require(f"exec.{wanted.type}", key)
+    if not call.reader.records.applied.exists(key):
+        raise NotFoundError(f"there is no {key}")
+    made = await asyncio.to_thread(_request, call, key, wanted)
+    wake(call.api.settings.state, WAKE, "command")
+    documents = [command_document(each, call.org) for each in made]
+    if len(documents) > 1:
+        return call.respond({"kind": "list", "itemKind": "command", "items": documents}, 201)
+    return call.respond(documents[0], 201, {"Location": f"{full_form(key, call.org)}/-command/{made[0].id}"})
+
+
+async def cancel_command(call: Call) -> Response:
+    """Cancel a command that is still pending."""
+    key = call.existing("view")
+    name = call.request.path_params["id"]
+    found = call.reader.records.commands.get(name)
+    if found is None or found.key != key:
+        raise NotFoundError(f"{key} has no command {name[:60]!r}")
+    call.require(f"exec.{found.type}", key)
+    message = await asyncio.to_thread(_cancel, call, key, name)
+    return call.respond({"message": message})
+
+
+def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
+    with open_existing(call.api.settings, call.api.clock) as records:
+        commands = ResourceCommands(call.api.settings, records, call.caller.principal)
+        try:
+            specs = commands.prepare(key, wanted.type, wanted.spec)
+        except NotFoundError:
+            raise
+        except RefusedError as error:
+            raise Problem(400, str(error)) from None
+        ids = commands.request(key, wanted.type, specs)
+        return [found for each in ids if (found := records.commands.get(each)) is not None]
+
+
+def _cancel(call: Call, key: Key, name: str) -> str:
+    with open_existing(call.api.settings, call.api.clock) as records:
+        return ResourceCommands(call.api.settings, records, call.caller.principal).cancel(key, name)
+
+
+_PLACES = ("/org/{org}/{kind}/{name}/-command", "/org/{org}/gvc/{gvc}/{kind}/{name}/-command")
+
+OPERATIONS = (
+    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."}, changes=True)
+      for path in _PLACES),
+    *(Operation("DELETE", path + "/{id}", cancel_command, "Cancel a pending command.", ANY, changes=True)
+      for path in _PLACES),
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""Credentials: who one is, the first login, keys of service accounts; and the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.responses import Response
+
+from reconciler.access.rules import SUPERUSERS, Caller
+from reconciler.access.store import SESSION_PREFIX, AuditRow, ServiceKey
+from reconciler.api.authentication import unauthorized
+from reconciler.api.call import Call, read_as
+from reconciler.api.problems import Problem
+from reconciler.api.table import ANY, PUBLIC, Operation
+from reconciler.errors import NotFoundError
+from reconciler.manifests.links import full_form
+from reconciler.model.key import Key, Kind
+from reconciler.times import iso, parse_time
+
+SESSION_SECONDS = 3600.0
+"""How long a session lasts that a bootstrap token began."""
+BOOTSTRAP = f"{Kind.USER}/bootstrap"
+"""The principal of that session."""
+AUDIT_CONTEXT = Key(Kind.AUDITCTX, "", "platform")
+"""The built-in audit context, which has what happens through this API."""
+_MOST_ENTRIES = 1000
+
+
+class BootstrapLogin(msgspec.Struct, forbid_unknown_fields=True):
+    """The token in the file that the first start wrote."""
+
+    token: str
+
+
+class NewKey(msgspec.Struct, forbid_unknown_fields=True):
+    """A key to add; ``expires`` is a time such as 2027-01-31T12:00:00Z, "" for a key that does not expire."""
+
+    description: Annotated[str, msgspec.Meta(max_length=250)] = ""
+    expires: str = ""
+
+
+async def log_in_first(call: Call) -> Response:
+    """Exchange the bootstrap token for a session of a superuser; the token is void from then on."""
+    login = read_as(await call.body(), BootstrapLogin)
+    call.api.authenticator.check_address(call.request)
+    if not call.api.store.use_bootstrap(login.token):
+        call.api.authenticator.count_failure(call.request)
+        raise unauthorized("the bootstrap token is unknown, or was used before")
+    caller = Caller(BOOTSTRAP, frozenset({str(SUPERUSERS)}))
+    token = call.api.store.add_session(caller, SESSION_SECONDS)
+    expires = iso(call.api.clock.now() + SESSION_SECONDS)
+    return call.respond({"token": token, "principal": BOOTSTRAP, "expires": expires}, 201)
+
+
+async def log_out(call: Call) -> Response:
+    """End the session of this request."""
+    text = call.request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not text.startswith(SESSION_PREFIX) or not call.api.store.end_session(text):
+        raise Problem(400, "this credential is no session; revoke a key of a service account to end its use")
+    return Response(status_code=204)
+
+
+async def show_caller(call: Call) -> Response:
+    """The principal of this request and its groups."""
+    groups = call.reader.access().principals(call.caller) - {call.caller.principal}
+    return call.respond({"principal": call.caller.principal, "groups": sorted(groups), "org": call.org})
+
+
+async def add_key(call: Call) -> Response:
+    """Add a key to a service account. Its text is in this answer alone; the server stores a hash."""
+    key = _account(call, "addKey")
+    wanted = read_as(await call.body(), NewKey)
+    expires = _time(wanted.expires) if wanted.expires else None
+    if expires is not None and expires <= call.api.clock.now():
+        raise Problem(400, f"expires: {wanted.expires} has passed")
+    made, text = call.api.store.add_key(key.name, wanted.description, call.caller.principal, expires)
+    place = f"{full_form(key, call.org)}/-key/{made.id}"
+    return call.respond({**_key_document(made), "key": text}, 201, {"Location": place})
+
+
+async def list_keys(call: Call) -> Response:
+    """The keys of a service account, without their texts."""
+    key = _account(call, "view")
+    items = [_key_document(each) for each in call.api.store.keys(key.name)]
+    return call.respond({"kind": "list", "itemKind": "key", "items": items})
+
+
+async def revoke_key(call: Call) -> Response:
+    """Revoke a key: the next request with it is refused."""
+    key = _account(call, "edit")
+    name = call.request.path_params["id"]
+    if not call.api.store.revoke_key(key.name, name):
+        raise NotFoundError(f"{key} has no key {name[:60]!r}")
+    return Response(status_code=204)
+
+
+async def read_audit(call: Call) -> Response:
+    """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
+    call.require("readAudit", AUDIT_CONTEXT)
+    after = call.query("after", "0")
+    if not after.isdecimal():
+        raise Problem(400, "after is the number of an entry")
+    rows = call.api.store.audit(int(after), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
+    return call.respond({"kind": "list", "itemKind": "audit", "items": [_entry_document(each) for each in rows]})
+
+
+def _account(call: Call, permission: str) -> Key:
+    key = Key(Kind.SERVICEACCOUNT, "", call.request.path_params["name"])
+    call.require(permission, key)
+    if not call.reader.records.applied.exists(key):
+        raise NotFoundError(f"there is no {key}")
+    return key
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise Problem(400, f"expires: {text[:40]!r} is no time such as 2027-01-31T12:00:00Z") from None
+
+
+def _key_document(key: ServiceKey) -> dict[str, str | None]:
+    return {
+        "name": key.id,
+        "description": key.description,
+        "created": iso(key.created),
+        "createdBy": key.by,
+        "expires": iso(key.expires) if key.expires is not None else None,
+        "lastUsed": iso(key.used) if key.used is not None else None,
+    }
+
+
+def _entry_document(row: AuditRow) -> dict[str, object]:
+    return {"number": row.number, **msgspec.to_builtins(row.entry), "at": iso(row.entry.at), "hash": row.hash}
+
+
+_KEYS = "/org/{org}/serviceaccount/{name}/-key"
+
+OPERATIONS = (
+    Operation("POST", "/login/bootstrap", log_in_first, "Exchange the bootstrap token for a session.", PUBLIC,
+              {201: "The session.", 401: "Unknown or used."}, changes=True),
+    Operation("DELETE", "/login", log_out, "End this session.", ANY, {204: "Ended."}, changes=True),
+    Operation("GET", "/whoami", show_caller, "Show the principal of this request.", ANY),
+    Operation("POST", _KEYS, add_key, "Add a key to a service account.", "addKey", {201: "The key."}, changes=True),
+    Operation("GET", _KEYS, list_keys, "List the keys of a service account.", "view"),
+    Operation("DELETE", _KEYS + "/{id}", revoke_key, "Revoke a key.", "edit", {204: "Revoked."}, changes=True),
+    Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",
+              parameters=("after", "limit")),
+)  # fmt: skip

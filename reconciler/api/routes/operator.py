@@ -1,0 +1,216 @@
+"""What operators request of a running daemon: the same as the commands of `reconciler`, for sources and resources."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from starlette.responses import Response
+
+from reconciler.access.rules import APPROVE
+from reconciler.api.call import Call, read_as
+from reconciler.api.problems import Problem
+from reconciler.api.table import Handler, Operation
+from reconciler.daemon.loop import REFRESH
+from reconciler.daemon.wake import wake
+from reconciler.model.key import Key, Kind
+from reconciler.operations.approval import approve
+from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_operator_command
+from reconciler.queries.existence import find_source
+from reconciler.queries.history import list_runs
+from reconciler.queries.resources import list_sources
+from reconciler.render.sources import source_document
+from reconciler.times import iso, parse_time
+
+_MOST_RUNS = 200
+
+
+class Suspension(msgspec.Struct, forbid_unknown_fields=True):
+    """Why, and until when ("": until it is resumed)."""
+
+    reason: str = ""
+    until: str = ""
+
+
+class RequestHold(msgspec.Struct, forbid_unknown_fields=True):
+    """For how many seconds requests wait, and why."""
+
+    seconds: float
+    reason: str = ""
+
+
+class Rollback(msgspec.Struct, forbid_unknown_fields=True):
+    """The revision, as `reconciler rollback` takes it; "" for the last good one before the applied one."""
+
+    revision: str = ""
+    reason: str = ""
+    force: bool = False
+
+
+class Approval(msgspec.Struct, forbid_unknown_fields=True):
+    """The digest of a plan, or of its steps that wait."""
+
+    digest: str
+
+
+async def approve_plan(call: Call) -> Response:
+    """Approve the steps of a plan that wait."""
+    _require_of_org(call, APPROVE)
+    digest = read_as(await call.body(), Approval).digest
+    message = await asyncio.to_thread(approve, call.api.settings, digest, call.caller.principal)
+    wake(call.api.settings.state, None, "approval")
+    return call.respond({"message": message})
+
+
+async def read_sources(call: Call) -> Response:
+    """Every source, with its conditions."""
+    _require_of_org(call, "view")
+    items = [source_document(each) for each in list_sources(call.api.settings, call.reader.records)]
+    return call.respond({"kind": "list", "itemKind": "source", "items": items})
+
+
+async def read_runs(call: Call) -> Response:
+    """The last runs of a source that changed something or failed, newest first."""
+    _require_of_org(call, "view")
+    runs = list_runs(call.api.settings, call.reader.records, _source(call), call.count("last", 20, _MOST_RUNS))
+    items = []
+    for run in runs:
+        document = msgspec.to_builtins(run)
+        document["started"] = iso(run.started)
+        document["finished"] = iso(run.finished) if run.finished is not None else None
+        items.append(document)
+    return call.respond({"kind": "list", "itemKind": "run", "items": items})
+
+
+async def sync_source(call: Call) -> Response:
+    """Make the daemon fetch and run a source now."""
+    _require_of_org(call, "edit")
+    name = _source(call)
+    if not wake(call.api.settings.state, name, "sync"):
+        raise Problem(503, "the daemon does not answer")
+    return call.respond({"message": f"the daemon runs {name} now"}, 202)
+
+
+async def suspend_source(call: Call) -> Response:
+    """Suspend a source: nothing of it is applied until it is resumed."""
+    _require_of_org(call, "edit")
+    return await _suspend(call, _source(call))
+
+
+async def resume_source(call: Call) -> Response:
+    """Resume a source, or let it follow its branch again."""
+    _require_of_org(call, "edit")
+    name = _source(call)
+    return await _carry_out(call, lambda operations: operations.resume(name))
+
+
+async def roll_back_source(call: Call) -> Response:
+    """Roll a source back to an older revision."""
+    _require_of_org(call, "edit")
+    name = _source(call)
+    wanted = read_as(await call.body(), Rollback)
+
+    def roll_back(operations: OperatorCommands) -> str:
+        target = operations.rollback_target(name, wanted.revision or PREVIOUS, force=wanted.force)
+        return operations.rollback(target, wanted.reason)
+
+    return await _carry_out(call, roll_back)
+
+
+async def suspend_resource(call: Call) -> Response:
+    """Suspend a resource: it is not applied, deleted or healed until it is resumed."""
+    return await _suspend(call, str(call.existing("edit")))
+
+
+async def resume_resource(call: Call) -> Response:
+    """Resume a resource."""
+    key = call.existing("edit")
+    return await _carry_out(call, lambda operations: operations.resume(str(key)))
+
+
+async def retry_resource(call: Call) -> Response:
+    """Retry the failed steps of a resource now."""
+    key = call.existing("edit")
+    return await _carry_out(call, lambda operations: operations.retry(key))
+
+
+async def restart_resource(call: Call) -> Response:
+    """Replace the replicas of a workload by new ones of the same version."""
+    key = call.existing("edit")
+    return await _carry_out(call, lambda operations: operations.restart(key), REFRESH)
+
+
+async def hold_requests(call: Call) -> Response:
+    """Make new requests to a workload wait."""
+    key = call.existing("edit")
+    wanted = read_as(await call.body(), RequestHold)
+    return await _carry_out(call, lambda operations: operations.hold(key, wanted.seconds, wanted.reason), REFRESH)
+
+
+async def release_requests(call: Call) -> Response:
+    """Release the requests to a workload that wait."""
+    key = call.existing("edit")
+    return await _carry_out(call, lambda operations: operations.release(key), REFRESH)
+
+
+async def _suspend(call: Call, target: str) -> Response:
+    wanted = read_as(await call.body(optional=True), Suspension)
+    until = None
+    if wanted.until:
+        try:
+            until = parse_time(wanted.until)
+        except ValueError:
+            raise Problem(400, f"until: {wanted.until[:40]!r} is no time such as 2027-01-31T12:00:00Z") from None
+        if until <= call.api.clock.now():
+            raise Problem(400, f"until: {wanted.until} has passed")
+    return await _carry_out(call, lambda operations: operations.suspend(target, wanted.reason, until))
+
+
+async def _carry_out(call: Call, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> Response:
+    """Carry out ``verb`` in the name of the caller, and wake the daemon."""
+    run = partial(run_operator_command, call.api.settings, call.api.clock, call.caller.principal, verb)
+    message = await asyncio.to_thread(run)
+    wake(call.api.settings.state, None, reason)
+    return call.respond({"message": message})
+
+
+def _source(call: Call) -> str:
+    return find_source(call.api.settings, call.request.path_params["name"]).name
+
+
+def _require_of_org(call: Call, permission: str) -> None:
+    call.require(permission, Key(Kind.ORG, "", call.org))
+
+
+_ITEMS = ("/org/{org}/{kind}/{name}/", "/org/{org}/gvc/{gvc}/{kind}/{name}/")
+_SOURCE = "/org/{org}/source/{name}/"
+_ANSWERS: dict[int, str] = {200: "What was recorded.", 409: "The state of the target refuses it."}
+
+
+def _operation(method: str, path: str, answer: Handler, summary: str, permission: str = "edit") -> Operation:
+    return Operation(method, path, answer, summary, permission, _ANSWERS, changes=True)
+
+
+OPERATIONS = (
+    _operation("POST", "/org/{org}/-approve", approve_plan, "Approve a plan.", APPROVE),
+    Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view"),
+    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",)),
+    _operation("POST", _SOURCE + "-sync", sync_source, "Run a source now."),
+    _operation("POST", _SOURCE + "-suspend", suspend_source, "Suspend a source."),
+    _operation("POST", _SOURCE + "-resume", resume_source, "Resume a source."),
+    _operation("POST", _SOURCE + "-rollback", roll_back_source, "Roll a source back."),
+    *(
+        _operation(method, path + name, answer, summary)
+        for path in _ITEMS
+        for method, name, answer, summary in (
+            ("POST", "-suspend", suspend_resource, "Suspend a resource."),
+            ("POST", "-resume", resume_resource, "Resume a resource."),
+            ("POST", "-retry", retry_resource, "Retry the failed steps of a resource."),
+            ("POST", "-restart", restart_resource, "Restart a workload."),
+            ("POST", "-hold", hold_requests, "Make requests to a workload wait."),
+            ("DELETE", "-hold", release_requests, "Release the requests to a workload."),
+        )
+    ),
+)

@@ -1,0 +1,146 @@
+"""Credentials: the first login, keys of service accounts, sessions; delays for guesses; and the audit log."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.access.store import FILE
+from reconciler.api.authentication import BOOTSTRAP_FILE, FREE_FAILURES
+from tests.api.conftest import FILES
+from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+
+ACCOUNT = f"{ORG}/serviceaccount/ci"
+WEB = f"{ORG}/gvc/shop/workload/web"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ApiSite]:
+    """A site of its own, since credentials are written."""
+    with api_site(tmp_path, FILES) as made:
+        yield made
+
+
+def bearer(text: str) -> dict[str, Any]:
+    """The arguments of a request with the credential ``text``."""
+    return {"headers": {"Authorization": f"Bearer {text}"}}
+
+
+def status(site: ApiSite, credential: str, path: str = WEB, method: str = "GET") -> int:
+    """The status of a request over TCP."""
+    return site.client(None).request(method, path, **bearer(credential)).status_code
+
+
+def new_key(site: ApiSite, **body: str) -> dict[str, Any]:
+    """A new key of the service account."""
+    answer = site.client().request("POST", f"{ACCOUNT}/-key", json=body)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_key_permits_what_policies_grant_until_it_is_revoked(site: ApiSite) -> None:
+    made = new_key(site, description="pipeline")
+    key = made["key"]
+    assert key.startswith("rk_")
+    assert status(site, key) == 200
+    assert status(site, key, f"{ORG}/gvc/shop/workload/api") == 403
+    listed = site.client().get(f"{ACCOUNT}/-key")["items"]
+    assert [(each["name"], each["description"], each["createdBy"]) for each in listed] == [
+        (made["name"], "pipeline", "user/root")
+    ]
+    assert listed[0]["lastUsed"] is not None
+    assert status(site, key[:-1] + ("a" if key[-1] != "a" else "b")) == 401
+    assert site.client().request("DELETE", f"{ACCOUNT}/-key/{made['name']}").status_code == 204
+    assert status(site, key) == 401
+
+
+def test_a_key_expires(site: ApiSite) -> None:
+    key = new_key(site, expires="2026-01-01T00:01:00Z")["key"]
+    assert status(site, key) == 200
+    site.clock.jump(61.0)
+    assert status(site, key) == 401
+
+
+def test_keys_are_for_those_who_may_add_them(site: ApiSite) -> None:
+    assert site.client(READER_PEER).request("POST", f"{ACCOUNT}/-key", json={}).status_code == 403
+    answer = site.client().request("POST", f"{ORG}/serviceaccount/none/-key", json={})
+    assert (answer.status_code, answer.json()["message"]) == (404, "there is no serviceaccount/none")
+
+
+def test_no_secret_is_in_any_file(site: ApiSite) -> None:
+    key = new_key(site)["key"]
+    status(site, key)
+    for path in site.state.glob("access.sqlite*"):
+        assert key.partition(".")[2].encode() not in path.read_bytes()
+
+
+def test_the_bootstrap_token_works_once(site: ApiSite) -> None:
+    file = site.state / BOOTSTRAP_FILE
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = file.read_text().strip()
+    answer = site.client(None).request("POST", "/login/bootstrap", json={"token": token})
+    session = answer.json()["token"]
+    assert site.client(None).request("GET", "/whoami", **bearer(session)).json() == {
+        "principal": "user/bootstrap",
+        "groups": ["group/superusers"],
+        "org": "acme",
+    }
+    assert site.client(None).request("POST", "/login/bootstrap", json={"token": token}).status_code == 401
+    assert status(site, session, "/login", "DELETE") == 204
+    assert status(site, session) == 401
+
+
+def test_a_session_ends_by_itself(site: ApiSite) -> None:
+    token = (site.state / BOOTSTRAP_FILE).read_text().strip()
+    session = site.client(None).request("POST", "/login/bootstrap", json={"token": token}).json()["token"]
+    site.clock.jump(3601.0)
+    assert status(site, session) == 401
+
+
+def test_guesses_wait_longer_and_longer(site: ApiSite) -> None:
+    assert [status(site, "rk_000000000000.guess") for _ in range(FREE_FAILURES)] == [401] * FREE_FAILURES
+    refused = site.client(None).request("GET", WEB, **bearer("rk_000000000000.guess"))
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    key = new_key(site)["key"]
+    assert status(site, key) == 429
+    site.clock.suspend(1.0)
+    assert status(site, key) == 200
+    assert status(site, "rk_000000000000.guess") == 401
+
+
+def test_the_audit_log_has_changes_and_refusals(site: ApiSite) -> None:
+    made = new_key(site)
+    site.client().get(WEB)
+    status(site, "rk_000000000000.guess")
+    status(site, made["key"], f"{ORG}/secret/db")
+    found = site.client().get(f"{ORG}/-audit")["items"]
+    assert [(each["principal"], each["action"], each["target"], each["outcome"]) for each in found] == [
+        ("user/root", "POST", f"{ACCOUNT}/-key", 201),
+        ("", "GET", WEB, 401),
+        ("serviceaccount/ci", "GET", f"{ORG}/secret/db", 403),
+    ]
+    assert found[2]["credential"] == f"key {made['name']}"
+    assert site.client().get(f"{ORG}/-audit?after=2")["items"] == found[2:]
+    assert made["key"] not in str(found)
+    answer = site.client(READER_PEER).request("GET", f"{ORG}/-audit")
+    assert answer.status_code == 403
+
+
+def test_a_changed_entry_breaks_the_chain(site: ApiSite) -> None:
+    for _ in range(3):
+        new_key(site)
+    assert list(site.api.store.broken_audit()) == []
+    with closing(sqlite3.connect(site.state / FILE)) as file:
+        file.execute("UPDATE audit SET entry = replace(entry, 'root', 'toor') WHERE number = 2")
+        file.commit()
+    assert list(site.api.store.broken_audit()) == [2]
+    with closing(sqlite3.connect(site.state / FILE)) as file:
+        file.execute("DELETE FROM audit WHERE number = 2")
+        file.commit()
+    assert list(site.api.store.broken_audit()) == [3]
