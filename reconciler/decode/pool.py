@@ -22,7 +22,7 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
 MAX_WORKERS = 9
-"""The most processes: with MANY files, each gets one batch."""
+"""The most processes: more would wait for the one that feeds them."""
 BATCH = 100
 BATCH_BYTES = 1 << 20
 """Bytes of a batch: small enough that the batches that wait for a worker fit into memory."""

@@ -90,7 +90,9 @@ def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Itera
 def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """The questions, with their targets prefetched."""
     for batch in batches(_asking(delta, world), LOOKUP_BATCH):
-        world.index.prefetch(question.target for pending in batch for question in pending.questions)
+        asked = (question for pending in batch for question in pending.questions)
+        # The detail of some questions is a key too.
+        world.index.prefetch(key for question in asked for key in (question.target, question.detail))
         yield from batch
 
 
@@ -129,10 +131,7 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
             known = delta.previous.get(key)
             before = world.index.references_before(key) if known is None else known.references
             middle.update(_of_kinds(rippling, (ref.target for ref in before)))
-    concerned = middle - delta.added.keys()
-    for key in {*changed, *middle}:
-        concerned.update(world.index.referrers(key))
-    return concerned
+    return {*(middle - delta.added.keys()), *world.index.referrers_of_any({*changed, *middle})}
 
 
 def _affects_referrers(key: str, delta: ChangeSet, world: DesiredState) -> bool:

@@ -53,6 +53,9 @@ class DesiredIndex(Protocol):
     def referrers(self, target: str) -> Sequence[str]:
         """Keys of unchanged resources that refer to ``target``."""
 
+    def referrers_of_any(self, targets: Iterable[str]) -> Iterable[str]:
+        """Keys of unchanged resources that refer to any of ``targets``."""
+
     def users(self, key: str, kind: Kind) -> Sequence[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""
 

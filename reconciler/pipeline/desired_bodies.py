@@ -24,8 +24,8 @@ from reconciler.secrets.resolve import resolve_host_secrets
 
 View = TypeVar("View")
 
-BodyCache = dict[tuple[str, str, int], bytes]
-"""(key, blob, position in it) → body, without the values of secrets."""
+BodyCache = dict[str, bytes]
+"""Digest → body, without the values of secrets."""
 
 MAX_BODIES = 512
 """The most bodies cached across runs: most changes are near earlier ones."""
@@ -56,12 +56,11 @@ class BlobDecoder(msgspec.Struct, frozen=True):
 
 
 class _DecodedFile(msgspec.Struct, frozen=True):
-    """A file's manifests by position; ``lasts``: they are the same as long as the blob is."""
+    """A file's manifests by position."""
 
     blob: str
     manifests: dict[int, Manifest]
     faulty: bool
-    lasts: bool
 
 
 class DecodedBodies:
@@ -87,7 +86,7 @@ class DecodedBodies:
             return found
         if found.source != self.index.source:
             return None
-        resource, _ = self._reload(found)
+        resource = self._reload(found)
         if resource is None:
             raise SourceError(f"{key} can no longer be opened ({found.path}:{found.line}); see `reconciler validate`")
         return resource
@@ -103,7 +102,7 @@ class DecodedBodies:
         if entry is None or entry.source != self.index.source:
             return None
         try:
-            body = self._reload_body(entry)
+            body = self._body_of(entry)
         except SourceError:
             return None
         return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
@@ -114,14 +113,14 @@ class DecodedBodies:
         if isinstance(entry, Resource):
             return entry.body
         ours = entry is not None and entry.source == self.index.source
-        body = self._reload_body(entry) if entry is not None and ours else None
+        body = self._body_of(entry) if entry is not None and ours else None
         if body is not None:
             return body
         records = self.index.records.applied.get(key)
         if records and (ours or any(map(self.index.is_retained, records))):
             return records[0].body
         if entry is not None and self.index.prefetched.packed(entry.blob):
-            return self._reload_body(entry)  # of another source, not applied yet
+            return self._body_of(entry)  # of another source, not applied yet
         return None
 
     def typed(self, key: str, view: type[View]) -> View | None:
@@ -146,35 +145,33 @@ class DecodedBodies:
         bodies = ((key, self.body(key)) for key in sorted(self.index.keys_of_kind(Kind.GVC)))
         return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
 
-    def _reload_body(self, entry: Entry) -> bytes | None:
-        at = (entry.key, entry.blob, entry.position)
-        if at not in self.cache:
-            resource, lasts = self._reload(entry)
-            if resource is None or not lasts:
+    def _body_of(self, entry: Entry) -> bytes | None:
+        """The body of ``entry``: from the records, or, if it is not applied yet, decoded again."""
+        body = self.cache.get(entry.digest) or self.index.prefetched.recorded_body(entry)
+        if body is None:
+            resource = self._reload(entry)
+            # A value on this host can change while the blob stays the same.
+            if resource is None or resource.digest != entry.digest:
                 return None if resource is None else resource.body
-            if len(self.cache) >= MAX_BODIES:
-                self.cache.clear()
-            self.cache[at] = resource.body
-        return self.cache[at]
+            body = resource.body
+        if len(self.cache) >= MAX_BODIES:
+            self.cache.clear()
+        self.cache[entry.digest] = body
+        return body
 
-    def _reload(self, entry: Entry) -> tuple[Resource | None, bool]:
-        """The resource of ``entry``, None for a secret that can no longer be read; and whether it may be cached.
-
-        A value on this host can change while the blob stays the same.
-        """
+    def _reload(self, entry: Entry) -> Resource | None:
+        """The resource of ``entry``, decoded again; None for a secret that can no longer be read."""
         if self._last_file is None or self._last_file.blob != entry.blob:
             self._last_file = self._decoded_file(entry.blob)
         file = self._last_file
         manifest = file.manifests.get(entry.position)
         if manifest is None or (file.faulty and manifest.kind is Kind.SECRET):
-            return None, False
-        gvc = stored_key(entry.key, "desired").gvc
-        return resource_of(manifest, gvc, entry.path, entry.blob), file.lasts
+            return None
+        return resource_of(manifest, stored_key(entry.key, "desired").gvc, entry.path, entry.blob)
 
     def _decoded_file(self, blob: str) -> _DecodedFile:
         packed = self.index.prefetched.packed(blob)
-        written = unpack(packed) if packed else self.decoder.decode(blob)
-        decoded = written if packed else self.decoder.with_host_secrets(written, blob)
+        decoded = unpack(packed) if packed else self.decoder.with_host_secrets(self.decoder.decode(blob), blob)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
         manifests = {manifest.position: manifest for manifest in decoded.manifests}
-        return _DecodedFile(blob, manifests, faulty, decoded is written)
+        return _DecodedFile(blob, manifests, faulty)

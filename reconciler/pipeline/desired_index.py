@@ -36,18 +36,31 @@ class Prefetch:
         self._entries: dict[str, Entry | None] = {}
         self._blobs: frozenset[str] = frozenset()
         self._packed: dict[str, bytes] | None = None
+        self._bodies: dict[str, bytes] | None = None
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """Read the index entries of ``keys``, replacing the last batch; their files are read when one is needed."""
+        """Read the index entries of ``keys``, replacing the last batch.
+
+        Their recorded bodies and their files are read when one is needed.
+        """
         wanted = list(keys)[:MAX_PREFETCHED]
         found = self._records.desired.get_many(wanted)
         self._entries = {key: found.get(key) for key in wanted}
         self._blobs = frozenset(entry.blob for entry in found.values())
-        self._packed = None
+        self._packed = self._bodies = None
 
     def entry(self, key: str) -> Entry | None:
         """The index entry of ``key``; None if it is not desired."""
         return self._entries[key] if key in self._entries else self._records.desired.get(key)
+
+    def recorded_body(self, entry: Entry) -> bytes | None:
+        """The body of ``entry`` if it is applied as desired, else None."""
+        applied = self._records.applied
+        if self._entries.get(entry.key) is not entry:
+            return applied.bodies({entry.key: entry.digest}).get(entry.key)
+        if self._bodies is None:
+            self._bodies = applied.bodies({key: each.digest for key, each in self._entries.items() if each})
+        return self._bodies.get(entry.key)
 
     def packed(self, blob: str) -> bytes | None:
         """The decoded file ``blob``, packed; None if it is not cached."""
@@ -128,8 +141,15 @@ class RecordsIndex:
 
     def referrers(self, target: str, kind: str = "") -> list[str]:
         """Keys of unchanged resources (all, or those of ``kind``) that refer to ``target``."""
+        return self._unchanged(self.records.desired.referrers(target, kind))
+
+    def referrers_of_any(self, targets: Iterable[str]) -> list[str]:
+        """Keys of unchanged resources that refer to any of ``targets``."""
+        return self._unchanged(self.records.desired.referrers_of_any(targets))
+
+    def _unchanged(self, keys: Iterable[str]) -> list[str]:
         added, gone = self.changes.added, self.removed
-        return [key for key in self.records.desired.referrers(target, kind) if key not in added and key not in gone]
+        return [key for key in keys if key not in added and key not in gone]
 
     def users(self, key: str, kind: Kind) -> list[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""

@@ -179,6 +179,38 @@ def test_members_in_one_file_with_a_secret_are_decoded_together(
     assert len(decoded) == 1
 
 
+def test_an_applied_secret_is_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gvc = f"kind: gvc\nname: shop\n{PLACEMENT}\n"
+    identity = "kind: identity\nname: i\ngvc: shop\n"
+    policy = (
+        "kind: policy\nname: p\ntargetKind: secret\ntargetLinks: [//secret/s]\n"
+        "bindings: [{principalLinks: [//gvc/shop/identity/i], permissions: [reveal]}]\n"
+    )
+    secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"  # such a file is never cached
+    workload = (
+        "kind: workload\nname: w\ngvc: shop\nspec: {type: standard, identityLink: //gvc/shop/identity/i, containers: "
+        "[{name: main, image: nginx:%d, env: [{name: A, value: 'platform://secret/s.%s'}]}]}\n"
+    )
+    way = Way(
+        tmp_path,
+        {"gvc.yaml": gvc, "i.yaml": identity, "p.yaml": policy, "s.yaml": secret, "w.yaml": workload % (1, "a")},
+    )
+    way.applied()
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
+        decoded.append(raw)
+        return decode_file(raw, dialect)
+
+    monkeypatch.setattr(desired_bodies, "decode", counted)
+    way.commit({"w.yaml": workload % (2, "a")})
+    way.applied()
+    assert decoded == []
+    way.commit({"w.yaml": workload % (2, "missing")})
+    assert [finding.rule for finding in way.prepare().findings] == ["secret-key"]
+    assert decoded == []
+
+
 def test_a_commit_without_manifests_does_nothing(tmp_path: Path) -> None:
     way = Way(tmp_path, {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
     way.applied()

@@ -27,6 +27,13 @@ def test_a_record_is_replaced_at_its_location_only(records: Records) -> None:
     assert records.applied.get_many([api], bodies=False) == {str(api): without}
 
 
+def test_bodies_are_those_of_the_wanted_digests(records: Records) -> None:
+    web = msgspec.structs.replace(record("workload/shop/web", "west", digest="d2"), body=b'{"a":1}')
+    records.applied.put_many([record("workload/shop/web", "east"), web, record("secret/s"), record("gvc/shop")])
+    wanted = {"workload/shop/web": "d2", "secret/s": "d1", "gvc/shop": "d2", "gvc/none": "d1"}
+    assert records.applied.bodies(wanted) == {"workload/shop/web": b'{"a":1}', "secret/s": record("secret/s").body}
+
+
 def test_observed_state_does_not_change_the_applied_fields(records: Records) -> None:
     records.applied.put(record("workload/shop/api", "west"))
     records.applied.update_seen("workload/shop/api", "west", Health.UNHEALTHY, b"{}")

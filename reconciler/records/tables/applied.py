@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
@@ -79,6 +79,18 @@ class Applied:
             for key, records in groupby(rows, key=lambda row: str(row[0])):
                 found[key] = tuple([_record(row) for row in records])
         return found
+
+    def bodies(self, digests: Mapping[str, str]) -> dict[str, bytes]:
+        """The bodies of the keys of ``digests``; keys that are not recorded with their digest are omitted."""
+        rows = self._db.all(
+            """SELECT applied.key, body FROM json_each(?) AS wanted CROSS JOIN applied
+            ON applied.key = wanted.key AND applied.digest = wanted.value GROUP BY applied.key""",
+            (msgspec.json.encode(digests).decode(),),
+        )
+        for key, body in rows:
+            with stored_row("applied", key):
+                _object(body)
+        return dict(rows)
 
     def put(self, record: Record) -> None:
         """Write ``record``; replaces an earlier one of its key and location."""

@@ -81,6 +81,12 @@ class Desired:
             rows = self._db.all(f"{sql} ORDER BY key", (str(target),))
         return [key for (key,) in rows]
 
+    def referrers_of_any(self, targets: Iterable[AnyKey]) -> list[str]:
+        """Keys of all resources that refer to any of ``targets``, in key order."""
+        sql = "SELECT DISTINCT key FROM referrers WHERE target IN (SELECT value FROM json_each(?)) ORDER BY key"
+        asked = msgspec.json.encode([str(target) for target in targets]).decode()
+        return [key for (key,) in self._db.all(sql, (asked,))]
+
     def references(self, key: AnyKey) -> tuple[Reference, ...]:
         """The references of ``key``; empty if it is unknown."""
         packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
