@@ -35,13 +35,13 @@ test: $(STAMP) packages
 checks:
 	@found=$$(mktemp); status=0; \
 	$(MAKE) --no-print-directory lint >"$$found" 2>&1 & lint=$$!; \
-	$(IN_MEMORY) -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
+	$(IN_MEMORY) --workers $(WORKERS) -m "not slow" $(TESTS) || status=1; \
 	wait $$lint || status=1; cat "$$found"; rm -f "$$found"; \
 	exit $$status
 
 ## The tests by the CPU seconds that each uses.
 test-cpu: $(STAMP)
-	@$(IN_MEMORY) -q -n $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
+	@$(IN_MEMORY) -q --workers $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
 
 ## Style, types and the import contract.
 lint: $(STAMP)

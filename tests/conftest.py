@@ -1,24 +1,14 @@
-"""Settings of every test: the number of examples of a property, and a garbage collector that skips the tests."""
+"""Settings of every test: the number of examples of a property, workers, and when garbage is collected."""
 
 from __future__ import annotations
 
 import gc
-import os
-
-import pytest
 
 import tests.support.examples  # noqa: F401
-from tests.support.lanes import arranged
+
+pytest_plugins = ["tests.support.workers"]
 
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread tests that wait over the workers, once those are left out that are not run."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:
-        items[:] = arranged(items, workers)
 
 
 def pytest_collection_finish() -> None:

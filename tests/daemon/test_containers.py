@@ -21,7 +21,7 @@ from tests.support.host_sandbox import HostSite, fetch, host_site, served
 from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service
 from tests.support.sandbox import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("podman")]
+pytestmark = pytest.mark.slow
 
 wait = partial(eventually, patience=120.0)
 SERVE = "trap 'exit 0' TERM; httpd -f -p 8080 -h /etc & wait"

@@ -137,7 +137,6 @@ def test_the_example_is_the_same_with_either_runtime(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("podman")
 def test_the_example_runs_in_containers(tmp_path: Path) -> None:
     image = python_image(IMAGE)
     with podman_service() as service:

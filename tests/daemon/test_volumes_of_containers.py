@@ -17,7 +17,7 @@ from tests.support.podman import IMAGE, podman_service
 from tests.support.programs import only_root
 from tests.support.sandbox import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("podman"), only_root("only root mounts images")]
+pytestmark = [pytest.mark.slow, only_root("only root mounts images")]
 
 DATA = "volumeset/shop/data"
 wait = partial(eventually, patience=90.0)

@@ -1,8 +1,7 @@
-"""The order of tests for several workers: some workers begin with tests that wait, the others with tests that compute.
+"""The tests of each of several workers: some workers begin with tests that wait, the others with tests that compute.
 
-pytest-xdist gives each worker an equal part of the list, from the first test to the last; a worker that has done its
-part takes tests from the end of another's. Tests that wait would keep no core busy if they came one after another at
-the end, and would keep all workers from computing if they came at once.
+A worker that has done its part takes tests from the end of another's. Tests that wait would keep no core busy if they
+came one after another at the end, and would keep all workers from computing if they came at once.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ PODMAN_SECONDS = 60
 """Seconds that a module with the one Podman service of this machine counts for."""
 
 
-def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """All ``items``, those of WAITING at the beginning of the parts of half of the ``workers``.
+def arranged(items: Sequence[pytest.Item], workers: int) -> list[list[pytest.Item]]:
+    """A part of ``items`` for each of ``workers``; those of WAITING begin the parts of half of them.
 
     Modules that need the Podman service come first, in one part: a second worker would wait for it in vain.
     """
@@ -93,18 +92,18 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         shortest = seconds.index(min(seconds))
         parts[shortest] += waiting[path]
         seconds[shortest] += WAITING[path]
-    return _filled(parts, rest, workers)
+    _fill(parts, rest, workers)
+    return parts
 
 
-def _filled(parts: list[list[pytest.Item]], rest: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """``parts``, each filled from the end of ``rest`` to an equal share, and then what is left of that."""
-    share = (sum(map(len, parts)) + len(rest)) // workers
-    out: list[pytest.Item] = []
-    for part in parts:
-        begin = min(len(rest), max(0, len(rest) - (share - len(part))))
-        out += part + rest[begin:]
+def _fill(parts: list[list[pytest.Item]], rest: list[pytest.Item], workers: int) -> None:
+    """Add to ``parts``, and as new parts, what is in ``rest``, from its end, so that ``workers`` have equal shares."""
+    parts += [[] for _ in range(workers - len(parts))]
+    for number, part in enumerate(parts, start=1):
+        missing = (sum(map(len, parts[number - 1 :])) + len(rest)) // (workers - number + 1) - len(part)
+        begin = 0 if number == workers else max(0, len(rest) - max(0, missing))
+        part += rest[begin:]
         del rest[begin:]
-    return out + rest
 
 
 def _uses_podman(item: pytest.Item) -> bool:

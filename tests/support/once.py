@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.workers import VARIABLE
+
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """The directory ``name``, filled by ``make`` in the worker that needs it first; the others wait for that."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if VARIABLE not in os.environ:
         place = factory.mktemp(name)
         make(place)
         return place

@@ -29,7 +29,6 @@ from tests.support.podman import PodmanService
 from tests.support.programs import small_disk, tool
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.xdist_group("podman")
 __all__ = ["_nothing_is_left", "service"]
 
 

@@ -41,8 +41,6 @@ from tests.support.waiting import PATIENCE, until
 
 T = TypeVar("T")
 BRIDGE = "test0"
-OWNER = f"test-of-firewall-{os.getpid()}"
-"""Tests of other processes have tables of their own at the same time."""
 WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
     ("shop", "web"), ("shop", "api"), ("shop", "db"), ("pay", "far"),
 ))  # fmt: skip
@@ -51,6 +49,11 @@ GATEWAY, OUTSIDE, OTHER = "10.9.0.1", "10.8.0.2", "10.8.0.3"
 SIXTH = "fd00:9::"
 LISTENED = (53, 80, 443, 8443)
 _NEWNET, _PATIENT, _BRIEF = 0x40000000, 20.0, 0.25
+
+
+def owner() -> str:
+    """The owner of rules; tests of other processes have tables of their own at the same time."""
+    return f"test-of-firewall-{os.getpid()}"
 
 
 _SPACES = {"web": "0", "api": "1", "far": "2", "outside": "o", "gateway": "h"}
@@ -365,7 +368,7 @@ def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
     answer.answer.append(from_text("www.eu.example.com.", 60, "IN", "A", OTHER))
 
     def begin() -> Firewall:
-        made = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        made = Firewall(owner(), tmp_path / "policies.json", SystemClock())
         made.load()
         made.admit(sandbox, ADDRESSES[API])
         return made
@@ -412,7 +415,7 @@ def test_a_name_server_that_does_not_answer_delays_no_other_rule(
     monkeypatch.setattr(socket, "getaddrinfo", silent)
 
     async def story() -> None:
-        firewall = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        firewall = Firewall(owner(), tmp_path / "policies.json", SystemClock())
         keeper = FirewallKeeper(firewall, SystemClock())
         try:
             await firewall.open(BRIDGE)
@@ -436,13 +439,13 @@ def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
     clock, events = FakeClock(), list[EngineEvent]()
 
     async def story() -> None:
-        firewall = Firewall(OWNER, tmp_path / "policies.json", clock)
+        firewall = Firewall(owner(), tmp_path / "policies.json", clock)
         keeper = FirewallKeeper(firewall, clock)
         upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append, keeper.take_events)
         running = asyncio.create_task(upkeep.run())
         try:
             await firewall.open(BRIDGE)
-            subprocess.run(["nft", f"delete table inet reconciler_{OWNER}"], check=True)
+            subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
             async with asyncio.timeout(PATIENCE):
                 while not events:
                     await clock.advance(COLLECT)
@@ -457,7 +460,7 @@ def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
 
 
 def listing() -> str:
-    return firewall_table(OWNER)
+    return firewall_table(owner())
 
 
 @only_root("only root changes the network")
@@ -467,7 +470,7 @@ def test_a_table_that_others_change_is_written_again_and_policies_survive_the_da
     named = policy(External(outbound_allow_hostname=("localhost",)))
 
     async def story() -> None:
-        one = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+        one = Firewall(owner(), tmp_path / "policies.json", SystemClock())
         try:
             assert not await one.restore()
             await one.open(BRIDGE)
@@ -481,11 +484,11 @@ def test_a_table_that_others_change_is_written_again_and_policies_survive_the_da
             await one.refresh_hosts()
             assert "ip daddr 127.0.0.1 tcp dport { 80, 443, 445 } accept" in listing()
             assert not await one.restore()
-            subprocess.run(["nft", f"delete table inet reconciler_{OWNER}"], check=True)
+            subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
             assert await one.restore()
-            subprocess.run(["nft", f"flush chain inet reconciler_{OWNER} input"], check=True)
+            subprocess.run(["nft", f"flush chain inet reconciler_{owner()} input"], check=True)
             assert await one.restore()
-            heir = Firewall(OWNER, tmp_path / "policies.json", SystemClock())
+            heir = Firewall(owner(), tmp_path / "policies.json", SystemClock())
             heir.load()
             heir.admit(sandbox, "10.9.0.3")
             await heir.open(BRIDGE)

@@ -60,8 +60,6 @@ from tests.support.programs import tool
 from tests.support.s3 import ACCESS_KEY, SECRET_KEY, s3
 from tests.support.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.xdist_group("podman")
-
 OWNERS: list[str] = []
 """The owners of this test's containers."""
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"

@@ -14,8 +14,6 @@ import pytest
 
 from tests.support.programs import only_root, tool
 
-pytestmark = pytest.mark.xdist_group("podman")
-
 USER = "reconciler-test"
 """Made by tests/setup-debian.sh, with the subordinate numbers that Podman needs."""
 

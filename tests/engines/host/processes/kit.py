@@ -23,7 +23,7 @@ from tests.support.waiting import until
 KEY = Key(Kind.WORKLOAD, "shop", "api")
 IS_ROOT = os.geteuid() == 0
 as_root = only_root("only root may do that")
-# Workers of the tests look at the same time.
+# Several runs of the tests may try at the same time.
 GROUPS = f"reconciler-test-{os.getpid()}"
 with_groups = skip_unless(cgroup_tree.find(GROUPS, cgroups.mounts()) is not None, "no control groups may be made here")
 both_ways = pytest.mark.parametrize(
