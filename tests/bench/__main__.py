@@ -8,15 +8,17 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.calibration import REFERENCE, calibrate
 from tests.bench.ground import Ground
 from tests.bench.measure import Crowd, Failed, disk_flush
 from tests.bench.rows import ROWS, others
-from tests.bench.table import HEADING, cells, line
+from tests.bench.table import HEADING, Machine, Row, cells, line
 
-MUCH = 0.05
-"""Share of the CPUs that others use from which on the table notes it."""
+SHORT = 0.1
+"""Seconds in which nothing is measured."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,21 +42,29 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
     flush = f"{1000 * disk_flush(ground.scratch):.2f} ms"
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
     print(f"{ground.count:,} {ground.fixture} manifests; {machine}; a durable write takes {flush} here")
+    print(f"budgets: as set where one document takes PyYAML {1000 * REFERENCE:.2f} ms of CPU, and at the pace here")
     print(line(HEADING).rstrip(), flush=True)
     chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
     failed = 0
     for name, rows in [*chosen, ("peers", others)] if with_peers else chosen:
-        crowd = Crowd()
+        before = calibrate()
         try:
-            for row in rows(ground):
-                print(line(cells(row)).rstrip(), flush=True)
+            _print_group(rows(ground), before / REFERENCE)
         except Failed as error:
             failed += 1
             print(f"{name} could not be measured: {error}", flush=True)
-        share = crowd.share()
-        if share > MUCH:
-            print(f"  (others used {share:.0%} of the CPUs meanwhile: expect less time on a quiet machine)", flush=True)
+        after = calibrate()
+        print(f"  (one document took PyYAML {1000 * before:.2f} ms before {name} and {1000 * after:.2f} ms after it)")
     return int(failed > 0)
+
+
+def _print_group(rows: Iterator[Row], pace: float) -> None:
+    crowd, share = Crowd(), 0.0
+    for row in rows:
+        # Several rows may come from one measurement: then the last share is theirs too.
+        if crowd.seconds() > SHORT:
+            share, crowd = crowd.share(), Crowd()
+        print(line(cells(row, Machine(pace, share))).rstrip(), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

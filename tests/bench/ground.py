@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -23,11 +25,10 @@ locations:
 
 
 class Site(NamedTuple):
-    """A repository, the settings that follow it and how long its first apply took (None: not applied yet)."""
+    """A repository, and the settings that follow it."""
 
     repository: Path
     settings: Path
-    first: Measured | None = None
 
     @property
     def env(self) -> dict[str, str]:
@@ -80,10 +81,23 @@ class Ground:
         """A site that was applied once, in this benchmark; always the same one for a count of a fixture."""
         which = fixture, count
         if which not in self._applied:
-            site = self.site(count, fixture)
-            self._applied[which] = site._replace(first=run([BIN / "reconciler", "apply"], site.env))
-            os.sync()  # or what is measured next waits for a gigabyte on its way to the disk
+            self._applied[which] = self.site(count, fixture)
+            _apply(self._applied[which])
         return self._applied[which]
+
+    def first_apply(self, count: int) -> Measured:
+        """What the first apply of a site takes, which is removed afterwards."""
+        with self.temporary_site(count) as site:
+            return _apply(site)
+
+    @contextmanager
+    def temporary_site(self, count: int) -> Iterator[Site]:
+        """A site without state that is removed at the end."""
+        site = self.site(count)
+        try:
+            yield site
+        finally:
+            shutil.rmtree(site.settings.parent)
 
     def work_tree(self, count: int) -> Path:
         """A directory of ``count`` manifests, as a checkout leaves them."""
@@ -106,6 +120,12 @@ class Ground:
         path = self.scratch / f"mixed-{count}"
         mixed.write(path, count)
         return path
+
+
+def _apply(site: Site) -> Measured:
+    measured = run([BIN / "reconciler", "apply"], site.env)
+    os.sync()  # or what is measured next waits for a gigabyte on its way to the disk
+    return measured
 
 
 @cache

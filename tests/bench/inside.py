@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
+import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -121,6 +121,11 @@ class Followed(NamedTuple):
     cpu: float
     steps: int
 
+    @property
+    def seconds(self) -> float:
+        """From the ref to the status commit."""
+        return self.run + self.status
+
 
 def commits(settings: str, times: int, files: int, seed: int = 0) -> list[Followed]:
     """What following each of several commits of ``files`` files takes; ``seed`` selects the files."""
@@ -166,9 +171,24 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
     return asyncio.run(follow())
 
 
+def growth(directory: str, change: str, count: int, times: int) -> list[float]:
+    """CPU seconds of following each of several changes among ``count`` other resources."""
+    from tests.cost.changes import CHANGES
+
+    scene = CHANGES[change](Path(directory), count, True)
+    taken = []
+    for number in range(1, times + WARM_UP + 1):
+        scene.change(number)
+        before = _cpu()
+        scene.follow()
+        taken.append(_cpu() - before)
+    return taken[-times:]
+
+
 def _cpu() -> float:
     """CPU seconds of this process and of those that it waited for."""
-    return sum(os.times()[:4])
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def ingest(directory: str, lines: int) -> dict[str, float]:
@@ -236,7 +256,7 @@ def added(repository: str, commits: Iterable[Callable[[], str]]) -> list[str]:
 
 
 NAMES: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, ingest)
+    each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, growth, ingest)
 }  # fmt: skip
 
 if __name__ == "__main__":

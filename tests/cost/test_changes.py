@@ -1,0 +1,55 @@
+"""The cost of a change follows what changes and not what there is: at ten times the size at most 1.5 times the work.
+
+The first change is not counted: it fills caches, as in a daemon.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cost.changes import CHANGES
+from tests.cost.shop import Files, shop, workload
+from tests.cost.site import Cost, CostSite
+
+FEW, MANY = 40, 400
+MOST = 1.5
+SLACK = Cost(calls=300, statements=5, instructions=100, decodes=0, checks=0, objects=1, bytes=20_000)
+"""What a count may differ by for other reasons. A status directory is divided from 512 entries of 40 bytes on."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_costs_the_same_among_more_resources(tmp_path: Path, name: str) -> None:
+    few, many = (cost_of(tmp_path, name, count) for count in (FEW, MANY))
+    over = {
+        field: (before, after)
+        for field, before, after, slack in zip(Cost._fields, few, many, SLACK, strict=True)
+        if after > MOST * before + slack
+    }
+    assert over == {}
+
+
+def cost_of(path: Path, name: str, count: int) -> Cost:
+    """The cost of the second change among ``count`` resources."""
+    (path / str(count)).mkdir()
+    scene = CHANGES[name](path / str(count), count, False)
+    scene.change(1)
+    scene.follow()
+    scene.change(2)
+    return scene.site.cost(scene.follow)
+
+
+def test_one_document_of_a_file_is_decoded_alone(tmp_path: Path) -> None:
+    def documents(count: int, image: int) -> Files:
+        return {"all.yaml": "---\n".join({**shop(count), "shop/3.yaml": workload(3, image=image)}.values())}
+
+    costs = []
+    for count in (FEW, MANY):
+        site = CostSite(tmp_path / str(count), {"main": documents(count, 1)})
+        site.commit(documents(count, 2))
+        costs.append(site.cost(site.poll))
+    few, many = costs
+    assert few.decodes == many.decodes == 2  # the changed one, and the secret, of which no cache has the value
+    # The other documents come from the cache and are compared: no more than that grows, and no faster than the file.
+    assert many.calls < MANY / FEW * few.calls
