@@ -45,7 +45,7 @@ def main() -> None:
     gc.disable()
     install_lean_events()
     # Imported late, since these modules copy the classes of YAML events when they are imported.
-    from reconciler.manifests.decoder import decode
+    from reconciler.manifests.decoder import decode_many
     from reconciler.manifests.normalize import ManifestContext
 
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
@@ -54,7 +54,7 @@ def main() -> None:
     while (batch := read_frame(stdin)) is not None:
         files = msgspec.msgpack.decode(batch, type=list[bytes])
         try:
-            answer = encode([encode(decode(raw, dialect)) for raw in files])
+            answer = encode([encode(decoded) for decoded in decode_many(files, dialect)])
         except Exception as error:  # noqa: BLE001 - the process that asked contains it
             bug = internal_error(error)
             answer = encode(WorkerBug(bug.kind, bug.place, bug.trace))
