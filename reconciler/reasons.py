@@ -390,7 +390,8 @@ class Reason(StrEnum):
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
     VOLUME_EXPANDED = "VolumeExpanded", _normal("A volume grew because it fills (`autoscaling` of its volume set).")
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
-        _warning("A volume could not be expanded, measured or get its scheduled snapshot; it is tried every 15 s."))
+        _warning("A volume lost its file system, or could not be expanded, measured or get its scheduled snapshot; it "
+                 "is tried every 15 s."))
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))

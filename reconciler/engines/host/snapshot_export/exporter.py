@@ -16,7 +16,7 @@ from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.snapshot_export.restic import Restic
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import BackendName
-from reconciler.engines.host.volumes.snapshots import read_snapshot
+from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
 from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
@@ -116,7 +116,9 @@ class SnapshotExporter:
             record = VolumeRecord(BackendName.DIRECTORY, stored.capacity if stored else 0.0, VolumeState.READY)
         write_durable(snapshot.folder / VOLUME, msgspec.json.encode(record))
         tags = ("reconciler", snapshot_tag(snapshot.key, snapshot.index, snapshot.name))
-        copy = await restic.back_up(snapshot.folder, self._root.name, tags)
+        # An image has holes, which restic would read.
+        back_up = restic.back_up_archive if snapshot_data(snapshot.folder).is_file() else restic.back_up
+        copy = await back_up(snapshot.folder, self._root.name, tags)
         write_durable(snapshot.folder / _EXPORTED, msgspec.json.encode(_Exported(repository, copy)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ async def import_snapshot(root: Path, settings: ResticSettings, key: Key, index:
     if target.exists():
         raise rejection(f"volume {index} of {key} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
     copy = await restic.find(snapshot_tag(key, index, name))
-    if not copy:
+    if copy is None:
         raise rejection(
             f"the repository has no snapshot {name} of volume {index} of {key}; see: restic snapshots --tag reconciler",
             Reason.SNAPSHOT_NOT_FOUND,
@@ -69,10 +68,9 @@ def _checked(root: Path, staged: Path, name: str) -> VolumeRecord:
     record, snapshot, data = read_json(staged / VOLUME, VolumeRecord), read_snapshot(staged), snapshot_data(staged)
     if record is None or snapshot is None or not data.exists():
         raise _damaged(name, "is not complete")
-    if data.is_file():
-        # restic writes zeros where the image has holes.
-        subprocess.run(["fallocate", "--dig-holes", data], check=False, capture_output=True)
-    if Backends(root, BackendName.DIRECTORY).of(record).digest(data) != snapshot.checksum:
+    backend = Backends(root, BackendName.DIRECTORY).of(record)
+    backend.adopt(data)
+    if backend.digest(data) != snapshot.checksum:
         raise _damaged(name, "does not match its checksum")
     return record
 

@@ -6,9 +6,12 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +22,13 @@ from reconciler.settings import ResticSettings
 LIMIT_SECONDS = 6 * 3600.0
 """The longest run of restic; one that hangs must not prevent all later ones."""
 
-_COMMAND = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "10", "restic", "--no-cache", "--quiet", "--json")
-"""It dies with the daemon: the next one exports the same snapshot again."""
+_PREFIX = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "10")
+"""A program dies with the daemon: the next one exports the same snapshot again."""
+_RESTIC = (*_PREFIX, "restic", "--no-cache", "--quiet", "--json")
+_PACK = (*_PREFIX, "tar", "--create", "--sparse", "--format=gnu", ".")
+_UNPACK = (*_PREFIX, "tar", "--extract", "--preserve-permissions", "--same-owner", "--numeric-owner")
+_ARCHIVE = "/snapshot.tar"
+"""The only file of a copy that is an archive."""
 _CREDENTIALS = re.compile(r"(//)[^/@\s]+@")
 _ADVICE = (
     ("wrong password or no key found", "the password in {password} does not open {repository}"),
@@ -31,6 +39,25 @@ _ADVICE = (
 )
 
 
+class Copy(msgspec.Struct, frozen=True):
+    """A copy in a repository, as restic lists it."""
+
+    id: str
+    time: str
+    paths: tuple[str, ...] = ()
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is one archive in place of the files."""
+        return self.paths == (_ARCHIVE,)
+
+
+class _Ended(NamedTuple):
+    code: int
+    output: bytes
+    errors: str
+
+
 class Restic:
     """A repository of restic. All methods raise EngineError with the reason ExportFailed."""
 
@@ -39,44 +66,53 @@ class Restic:
 
     async def back_up(self, folder: Path, host: str, tags: Sequence[str]) -> str:
         """Copy the content of ``folder``; returns the id of the copy."""
-        marks = [word for tag in tags for word in ("--tag", tag)]
-        output = await self._run("backup", "--host", host, *marks, ".", folder=folder)
-        return next((str(each["snapshot_id"]) for each in _documents(output) if "snapshot_id" in each), "")
+        return _copied(await self._run("backup", "--host", host, *_marks(tags), ".", folder=folder))
 
-    async def find(self, tag: str) -> str:
-        """The id of the newest copy with ``tag``, "" if there is none."""
-        found = msgspec.json.decode(await self._run("snapshots", "--tag", tag) or b"null") or []
-        return str(max(found, key=lambda each: str(each["time"]))["id"]) if found else ""
+    async def back_up_archive(self, folder: Path, host: str, tags: Sequence[str]) -> str:
+        """Copy the content of ``folder`` as one archive, without the holes of its files; returns the id of the copy."""
+        words = ("backup", "--host", host, *_marks(tags), "--stdin", "--stdin-filename", _ARCHIVE)
+        with _pipe() as (read, write):
+            restic = await self._start(*words, stdin=read)
+            packing = await _start(*_PACK, cwd=folder, stdout=write)
+        return _copied(await self._end_both(packing, restic, restic))
 
-    async def restore(self, copy: str, target: Path) -> None:
+    async def find(self, tag: str) -> Copy | None:
+        """The newest copy with ``tag``, None if there is none."""
+        listed = await self._run("snapshots", "--tag", tag)
+        found = msgspec.json.decode(listed or b"null", type=list[Copy] | None)
+        return max(found, key=lambda each: each.time) if found else None
+
+    async def restore(self, copy: Copy, target: Path) -> None:
         """Write the content of ``copy`` into ``target``."""
-        await self._run("restore", copy, "--target", str(target))
+        if not copy.is_archive:
+            await self._run("restore", copy.id, "--target", str(target))
+            return
+        with _pipe() as (read, write):
+            restic = await self._start("dump", copy.id, _ARCHIVE, stdout=write)
+            unpacking = await _start(*_UNPACK, cwd=target, stdin=read)
+        await self._end_both(restic, unpacking, restic)
 
     async def _run(self, *words: str, folder: Path | None = None) -> bytes:
+        ended = await _end(await self._start(*words, cwd=folder))
+        if ended.code:
+            raise _failed(self._explain(ended))
+        return ended.output
+
+    async def _start(self, *words: str, **options: Any) -> Process:
         if shutil.which("restic") is None:
             raise _failed("restic is not installed: apt-get install restic")
         if not os.access(self._settings.password_file, os.R_OK):
             raise _failed(f"the file of the password, {self._settings.password_file}, cannot be read")
-        program = await asyncio.create_subprocess_exec(
-            *_COMMAND,
-            *words,
-            cwd=folder,
-            env=self._environment(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(LIMIT_SECONDS):
-                output, errors = await program.communicate()
-        except TimeoutError:
-            raise _failed(f"restic did not end within {LIMIT_SECONDS / 3600:g} hours") from None
-        finally:
-            if program.returncode is None:
-                program.kill()
-        if program.returncode:
-            raise _failed(self._explain(errors.decode(errors="replace"), program.returncode))
-        return output
+        return await _start(*_RESTIC, *words, env=self._environment(), **options)
+
+    async def _end_both(self, writer: Process, reader: Process, restic: Process) -> bytes:
+        """Wait for two programs, the one reading what the other writes; returns the output of the reader."""
+        ends = await asyncio.gather(_end(writer), _end(reader))
+        # One that writes to a program that failed is not the cause.
+        failed = [each for each in zip((writer, reader), ends, strict=True) if each[1].code not in (0, -signal.SIGPIPE)]
+        for program, ended in sorted(failed, key=lambda each: each[0] is not restic):
+            raise _failed(self._explain(ended) if program is restic else f"tar failed: {_last(ended.errors)}")
+        return ends[1].output
 
     def _environment(self) -> dict[str, str]:
         """The keys of a cloud are in the environment of the daemon; arguments, which all users see, have no secret."""
@@ -84,13 +120,57 @@ class Restic:
         own = {"RESTIC_REPOSITORY": settings.repository, "RESTIC_PASSWORD_FILE": str(settings.password_file)}
         return {**os.environ, "LC_ALL": "C", **own}
 
-    def _explain(self, errors: str, code: int) -> str:
+    def _explain(self, ended: _Ended) -> str:
         repository = _without_credentials(self._settings.repository)
         for sign, advice in _ADVICE:
-            if sign in errors:
+            if sign in ended.errors:
                 return advice.format(repository=repository, password=self._settings.password_file)
-        lines = [line.strip() for line in errors.splitlines() if line.strip()]
-        return f"restic failed: {_without_credentials(lines[-1])[:300]}" if lines else f"restic failed with {code}"
+        last = _last(ended.errors)
+        return f"restic failed: {_without_credentials(last)}" if last else f"restic failed with {ended.code}"
+
+
+async def _start(*command: str, **options: Any) -> Process:
+    streams = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE, **options}
+    return await asyncio.create_subprocess_exec(*command, **streams)
+
+
+async def _end(program: Process) -> _Ended:
+    """Wait for the end of a program, and end it with the caller."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            output, errors = await program.communicate()
+    except TimeoutError:
+        raise _failed(f"restic did not end within {LIMIT_SECONDS / 3600:g} hours") from None
+    finally:
+        if program.returncode is None:
+            program.kill()
+    return _Ended(program.returncode or 0, output or b"", errors.decode(errors="replace"))
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """The ends of a pipe for two programs."""
+    ends = os.pipe()
+    try:
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _marks(tags: Sequence[str]) -> list[str]:
+    return [word for tag in tags for word in ("--tag", tag)]
+
+
+def _copied(output: bytes) -> str:
+    """The id of the copy that restic reports."""
+    return next((str(each["snapshot_id"]) for each in _documents(output) if "snapshot_id" in each), "")
+
+
+def _last(errors: str) -> str:
+    """The last line of what a program wrote."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
 
 
 def _documents(output: bytes) -> list[dict[str, Any]]:

@@ -9,11 +9,15 @@ from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
-from reconciler.engines.host.volumes.trees import digest_tree, exchange, tree_size
+from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
+from reconciler.engines.volumes import rejection
+from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 
 _TOP_INODE = 256
 """The inode of the top directory of every subvolume."""
+_ID, _PARENT = 1, 5
+"""The words of a line like `ID 257 gen 9 parent 5 top level 5 path volumes/shop/data/0`."""
 
 
 class BtrfsBackend:
@@ -54,6 +58,10 @@ class BtrfsBackend:
         """Whether the subvolume exists."""
         return files.path.is_dir()
 
+    def has_failed(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Never: the disk of the host would have failed."""
+        return False
+
     def is_in_use(self, files: VolumeFiles) -> bool:  # noqa: ARG002
         """Always, while it is locked."""
         return True
@@ -67,7 +75,12 @@ class BtrfsBackend:
         run_program("btrfs", "qgroup", "limit", str(capacity_bytes(record)), files.path)
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
-        """Take a snapshot that is read-only."""
+        """Take a snapshot that is read-only. Raises EngineError for a volume with subvolumes, which it would lack."""
+        if inner := run_program("btrfs", "subvolume", "list", "-o", files.path).splitlines():
+            raise rejection(
+                f"{files} contains {len(inner)} subvolumes of btrfs, which a snapshot of it would lack: make "
+                "directories of them"
+            )
         run_program("btrfs", "subvolume", "snapshot", "-r", files.path, target)
         run_program("sync", "-f", "--", target)
 
@@ -83,14 +96,22 @@ class BtrfsBackend:
         else:
             fresh.rename(files.path)
 
+    def adopt(self, stored: Path) -> None:
+        """Replace a directory with a subvolume."""
+        fresh = stored.with_name("subvolume")
+        run_program("btrfs", "subvolume", "create", fresh)
+        copy_tree(stored, fresh)
+        remove(stored)
+        fresh.rename(stored)
+
     def remove(self, stored: Path) -> None:
-        """Delete a subvolume, or anything else."""
+        """Delete a subvolume with all that are in it, or anything else."""
         try:
             found = os.lstat(stored)
         except FileNotFoundError:
             return
         if found.st_ino == _TOP_INODE and found.st_dev != os.lstat(stored.parent).st_dev:
-            run_program("btrfs", "subvolume", "delete", stored)
+            _delete(stored)
         else:
             remove(stored)
 
@@ -117,3 +138,25 @@ class BtrfsBackend:
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:  # noqa: ARG002
         """Do nothing: every change is one system call."""
         return ()
+
+
+def _delete(stored: Path) -> None:
+    """Delete a subvolume; programs may have made others in it, which prevent that."""
+    try:
+        run_program("btrfs", "subvolume", "delete", stored)
+    except EngineError:
+        inner = _subvolumes_in(stored)
+        if not inner:
+            raise
+        for each in reversed(inner):
+            run_program("btrfs", "subvolume", "delete", "--subvolid", each, stored)
+        run_program("btrfs", "subvolume", "delete", stored)
+
+
+def _subvolumes_in(stored: Path) -> list[str]:
+    """The ids of all subvolumes in a subvolume, each after the one that it is in."""
+    lines = [line.split() for line in run_program("btrfs", "subvolume", "list", "-p", stored).splitlines()]
+    found = [run_program("btrfs", "inspect-internal", "rootid", stored).strip()]
+    for outer in found:
+        found += [words[_ID] for words in lines if words[_PARENT] == outer]
+    return found[1:]

@@ -42,6 +42,10 @@ class DirectoryBackend:
         """Always: only the lock decides."""
         return True
 
+    def has_failed(self, files: VolumeFiles) -> bool:  # noqa: ARG002
+        """Never: the disk of the host would have failed."""
+        return False
+
     def is_in_use(self, files: VolumeFiles) -> bool:  # noqa: ARG002
         """Always, while it is locked."""
         return True
@@ -68,6 +72,9 @@ class DirectoryBackend:
             remove(fresh)
         else:
             fresh.rename(files.path)
+
+    def adopt(self, stored: Path) -> None:
+        """Do nothing."""
 
     def remove(self, stored: Path) -> None:
         """Remove a directory."""

@@ -78,6 +78,8 @@ class ImageBackend:
         """Mount the image, grown to its capacity."""
         if not files.image.exists():
             raise missing_data(files.image)
+        if self.has_failed(files):
+            self.detach(files)
         if not self.is_attached(files):
             if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
                 self._grow_unmounted(files, record)
@@ -114,6 +116,10 @@ class ImageBackend:
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
         return device != 0
+
+    def has_failed(self, files: VolumeFiles) -> bool:
+        """Whether the mounted file system has stopped itself, as XFS does when the disk of the host is full."""
+        return self.is_attached(files) and kernel.has_failed(files.path)
 
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether the image has a loop device."""
@@ -152,6 +158,9 @@ class ImageBackend:
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Rename a copy of ``source`` over the image."""
         self._replace(files, source, _unchanged)
+
+    def adopt(self, stored: Path) -> None:
+        """Do nothing."""
 
     def remove(self, stored: Path) -> None:
         """Remove an image."""
@@ -193,6 +202,8 @@ class ImageBackend:
         kernel.thaw(files.path)
         if not locked or record.state is not VolumeState.READY:
             self.detach(files)
+        elif self.has_failed(files):
+            reports = (*reports, f"the file system of {files} failed: restart its replica, which mounts it again")
         else:
             self.grow(files, record)
         return reports

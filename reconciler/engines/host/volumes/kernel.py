@@ -24,6 +24,8 @@ _LOOPS = Path("/sys/block")
 _DEVICES = Path("/sys/dev/block")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _ATTEMPTS = 100
+_STOPPED = frozenset({"shutdown", "emergency_ro", "ro"})
+"""Options of a file system that stopped itself; volumes are mounted writable."""
 SYS_RESOURCE = 24
 """The capability to grow a mounted ext4."""
 
@@ -47,10 +49,24 @@ def mounted_device(path: Path) -> int:
         return 0
     except OSError:
         # A file system that failed answers nothing, but the kernel has it mounted.
-        point = f"{os.path.realpath(path.parent)}/{path.name}"
-        numbers = [line[2].split(":") for each, line in _mounts("self") if each == point]
+        numbers = [line[2].split(":") for point, line in _mounts("self") if point == _real(path)]
         return os.makedev(*map(int, numbers[-1])) if numbers else 0
     return found if found != above else 0
+
+
+def has_failed(path: Path) -> bool:
+    """Whether the file system that is mounted at ``path`` has stopped itself after an error of its device."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno == errno.EIO
+    options = [line[5].rsplit(" ", 1)[-1].split(",") for point, line in _mounts("self") if point == _real(path)]
+    return bool(options) and not _STOPPED.isdisjoint(options[-1])
+
+
+def _real(path: Path) -> str:
+    """``path`` as the kernel lists it; the top directory of a file system that failed answers nothing."""
+    return f"{os.path.realpath(path.parent)}/{path.name}"
 
 
 def _mounts(pid: str) -> Iterator[tuple[str, list[str]]]:

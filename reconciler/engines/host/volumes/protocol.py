@@ -57,8 +57,8 @@ class StoredVolume(msgspec.Struct, frozen=True):
     """A volume on the disk. ``holder`` is what it is attached to, empty if it is detached.
 
     ``enforced``: the capacity is a limit. ``freezes``: a snapshot can be taken while the volume is attached. ``lost``:
-    it is attached, but its mount vanished; to attach it again mounts it. ``unfinished`` is a command
-    that replaces the data and is not done; until then no replica gets the volume.
+    it is attached, but its mount vanished or its file system failed; to attach it again mounts it. ``unfinished`` is a
+    command that replaces the data and is not done; until then no replica gets the volume.
     """
 
     index: int
@@ -111,6 +111,9 @@ class Backend(Protocol):
     def is_attached(self, files: VolumeFiles) -> bool:
         """Whether the data are available at ``files.path``."""
 
+    def has_failed(self, files: VolumeFiles) -> bool:
+        """Whether the data are attached, but their file system has stopped itself after an error of the disk."""
+
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether anything, in any mount namespace, may use the data of a locked volume."""
 
@@ -125,6 +128,9 @@ class Backend(Protocol):
 
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Replace the data of a detached volume with a copy of ``source``, at once or not at all."""
+
+    def adopt(self, stored: Path) -> None:
+        """Make of a copy that another program wrote one that ``replace`` takes."""
 
     def remove(self, stored: Path) -> None:
         """Remove the data of a detached volume, or a copy, if it exists."""

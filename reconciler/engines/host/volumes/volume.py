@@ -75,10 +75,10 @@ class Volume:
             return None
         backend, unfinished = self.backend(record), self.unfinished()
         found, holder = snapshots.list_snapshots(self.files), self.holder
+        lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
             self.id.index, record.backend, record.file_system, record.capacity, record.state, found, holder,
-            backend.enforced, backend.freezes, lost=bool(holder) and not backend.is_attached(self.files),
-            unfinished=unfinished,
+            backend.enforced, backend.freezes, lost, unfinished,
         )  # fmt: skip
 
     def lock(self, holder: str) -> bool:

@@ -22,6 +22,7 @@ from reconciler.engines.host.decisions.volumes import (
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import EngineEvent
@@ -114,6 +115,8 @@ class VolumeWatcher:
         """Do what is due for a volume; False if that failed."""
         volume = VolumeId(key, stored.index)
         try:
+            if stored.lost:
+                raise _lost(volume, stored.holder)
             async with self._commands.exclusive(volume):
                 for name in expired(stored.snapshots, self._clock.now()):
                     await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
@@ -185,6 +188,16 @@ class VolumeWatcher:
         reason = Reason.HOST_DISK_LOW if low else Reason.VOLUME_CHECK_FAILED
         message = str(error) if low else f"{error.reason}: {error}"
         self._append_event(EngineEvent(volume.volumeset, reason, message))
+
+
+def _lost(volume: VolumeId, holder: str) -> EngineError:
+    """The error for a volume whose file system its replica cannot use."""
+    workload, _ = parse_holder(holder)
+    return EngineError(
+        f"{volume} has lost its file system: it is no longer mounted, or it stopped after an error, such as a full "
+        f"disk of the host. Make room if that is full, then mount it again: reconciler restart {workload}",
+        reason=Reason.VOLUME_UNAVAILABLE,
+    )
 
 
 def _read(path: Path) -> dict[str, ScheduleState]:

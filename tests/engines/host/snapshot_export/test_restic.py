@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,11 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
-from tests.engines.host.volumes.kit import ONE, OURS, SET, VOLUME, Disk
+from tests.engines.host.volumes.kit import IMAGES, ONE, OURS, SET, VOLUME, Disk, mounted_disk
 from tests.support.programs import only_root, tool
 from tests.support.waiting import until
 
+ROOT = only_root("only root mounts disks")
 NEW_HOST, NAME = "elsewhere", "nightly, with a comma"
 
 
@@ -73,22 +76,37 @@ def imported(path: Path, settings: ResticSettings, setting: str = "directory") -
     return Disk(path / NEW_HOST, setting)
 
 
+def assert_holes_stay(disk: Disk, other: Disk) -> None:
+    before, after = (next(each.root.rglob("snapshots/*/data")).stat() for each in (disk, other))
+    assert after.st_size == before.st_size
+    assert after.st_blocks <= before.st_blocks < before.st_size / 512 / 2
+
+
+@pytest.fixture
+def place(tmp_path: Path, setting: str) -> Iterator[Path]:
+    """A folder on a disk where volumes can be stored as ``setting`` says."""
+    with mounted_disk(tmp_path / "disk", "btrfs") if setting == "btrfs" else nullcontext(tmp_path) as place:
+        yield place
+
+
 @pytest.mark.parametrize(
-    "setting", ["directory", pytest.param("image-ext4", marks=[only_root("only root mounts images"), pytest.mark.slow])]
+    "setting", [IMAGES[0], *(pytest.param(name, marks=[ROOT, pytest.mark.slow]) for name in ("directory", "btrfs"))]
 )
 def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
-    tmp_path: Path, repository: ResticSettings, setting: str
+    place: Path, repository: ResticSettings, setting: str
 ) -> None:
-    disk, events = with_snapshot(tmp_path, setting), list[EngineEvent]()
+    disk, events = with_snapshot(place, setting), list[EngineEvent]()
     assert conditions(asyncio.run(export(disk, repository, events))) == []
     [marker] = disk.root.rglob("exported.json")
     before = marker.stat().st_mtime_ns
     asyncio.run(export(disk, repository, events))
     assert (marker.stat().st_mtime_ns, events) == (before, [])
-    with imported(tmp_path, repository, setting) as other:
+    with imported(place, repository, setting) as other:
         [volume] = other.store.list(SET)
         assert (volume.state, volume.backend) == (VolumeState.DELETED, setting)
         assert [(each.name, each.tags) for each in volume.snapshots] == [(NAME, {"team": "shop"})]
+        if setting == "image-ext4":
+            assert_holes_stay(disk, other)
         other.store.restore(VOLUME, NAME, "before")
         assert (other.store.attach(VOLUME, disk.spec, ONE, OURS) / "file").read_text() == "as of the snapshot"
         for name, message in (
@@ -96,7 +114,7 @@ def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
             ("other", "has no snapshot other"),
         ):
             with pytest.raises(EngineError, match=message):
-                asyncio.run(import_snapshot(tmp_path / NEW_HOST, repository, SET, 0, name))
+                asyncio.run(import_snapshot(place / NEW_HOST, repository, SET, 0, name))
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +64,35 @@ def test_deletes_make_room_on_a_full_disk(disk: Disk) -> None:
     fill(disk.root.parent)
     disk.store.drop(SET, keep_final_snapshot=True)
     assert disk.tree() == []
+
+
+@pytest.mark.parametrize("setting", IMAGES[:1])
+def test_a_full_disk_that_stops_the_file_system_of_an_image_is_noticed(tmp_path: Path, setting: str) -> None:
+    with small_disk(tmp_path / "disk", "size=24m") as place, Disk(place / "root", setting) as disk:
+        # Blocks that are all zeros take no room after some ways of copying, and need it later.
+        disk.fill(a="1")
+        subprocess.run(["fallocate", "--dig-holes", disk.root / "volumes/shop/data/0.d/image"], check=True)
+        path = disk.attach()
+        filler = fill(place)
+        with pytest.raises(OSError, match="Read-only"):
+            write_until_stopped(path)
+        assert disk.volume.lost
+        filler.unlink()
+        disk.attach()
+        assert not disk.volume.lost
+        assert (path / "a").read_text() == "1"
+        disk.store.detach(VOLUME, ONE)
+
+
+def write_until_stopped(path: Path) -> None:
+    """Write files until a write fails for another reason than the full disk. Raises OSError."""
+    for number in range(1000):
+        try:
+            (path / str(number)).write_bytes(os.urandom(5000))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+        subprocess.run(["sync", "-f", path], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize("setting", IMAGES[:1])

@@ -143,6 +143,23 @@ def test_a_lost_mount_is_noticed_and_mounted_again(disk: Disk) -> None:
     assert disk.volume.holder == "", "nothing can use it"
 
 
+def test_a_file_system_that_stopped_is_lost_and_mounted_again(disk: Disk) -> None:
+    path = disk.attach()
+    (path / "file").write_text("x")
+    subprocess.run(["sync", "-f", path], check=True)
+    with (path / "file").open():
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", path], check=True)
+        assert disk.volume.lost
+        disk.reopen()
+        assert (disk.volume.lost, disk.volume.holder) == (True, ONE)
+        assert [report for report in disk.reports if "failed: restart its replica" in report]
+        with pytest.raises(EngineError) as caught:
+            disk.attach()
+        refused(caught, Reason.VOLUME_IN_USE, "a process uses")
+    assert disk.attach() == path
+    assert (disk.volume.lost, (path / "file").read_text()) == (False, "x")
+
+
 def test_a_volume_that_a_process_uses_stays_attached(disk: Disk) -> None:
     path = disk.attach()
     with (path / "file").open("w"):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.volumes.space import Reserve
+from reconciler.engines.host.volumes.store import VolumeStore
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, SET, VOLUME, VolumeHost, play
+from tests.support.clock import FakeClock
+from tests.support.programs import only_root
 
 EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
 
@@ -113,3 +119,42 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
         assert await snapshots(host) == []
 
     play_on(lambda: SmallDisk(tmp_path), story)
+
+
+@only_root("only root mounts images")
+def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -> None:
+    class Images(VolumeHost):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            host = msgspec.structs.replace(self._settings.host, volumes="image-ext4")
+            self._settings = msgspec.structs.replace(self._settings, host=host)
+            self.engine = self._made()
+
+    async def story(host: Images) -> None:
+        await begin(host)
+        subprocess.run(["sync", "-f", host.path()], check=True)
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", host.path()], check=True)
+
+        async def reported() -> bool:
+            return "VolumeCheckFailed" in reasons(host)
+
+        await host.eventually(reported, "the failure is reported", pace=3.0)
+        assert await host.lifecycles() == ["repairing"]
+        assert [each.message for each in host.news() if each.reason == "VolumeCheckFailed"] == [
+            "VolumeUnavailable: volume 0 of volumeset/shop/data has lost its file system: it is no longer mounted, or "
+            "it stopped after an error, such as a full disk of the host. Make room if that is full, then mount it "
+            "again: reconciler restart workload/shop/db"
+        ]
+        host.programs.end(ContainerId(DB, "db-0", "main"), 1)
+
+        async def bound() -> bool:
+            await host.time.advance(15.0)
+            return await host.lifecycles() == ["bound"]
+
+        await host.eventually(bound, "the next start mounts it again", pace=3.0)
+        assert len(host.content()["file"]) == 5000
+        assert reasons(host).count("VolumeCheckFailed") == 1
+        store = VolumeStore(host.root, "image-ext4", FakeClock(), Reserve(0, 0))
+        store.detach(VOLUME, store.list(SET)[0].holder)
+
+    play_on(lambda: Images(tmp_path), story)
