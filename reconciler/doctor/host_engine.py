@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity, unreadable
-from reconciler.engines.host.dataplane.choice import HAPROXY, dataplane_of, proxy_directory, unused_program
+from reconciler.engines.host.dataplane.choice import HAPROXY, choose, proxy_directory
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
@@ -23,6 +23,8 @@ from reconciler.settings import Settings
 ABOUT = "host engine"
 FILES, PROCESSES = 1024, 1024
 """Lowest limits of open files and processes that suffice for the daemon."""
+PRIVILEGED = 1024
+"""The first port that a process without privileges may listen at."""
 FULL = 0.9
 """The used part of the ports from which on there is a warning."""
 _OUTGOING = "sys/net/ipv4/ip_local_port_range"
@@ -43,14 +45,18 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
 
 def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
     """Check the HAProxy of the locations that use it, or could."""
-    passed_over = [place for place in places if unused_program(settings, place)]
+    choices = {place: choose(settings, place) for place in places}
+    passed_over = [place for place, each in choices.items() if each.problem and each.name != HAPROXY]
     if passed_over:
-        message = f"{unused_program(settings, passed_over[0])}; at {', '.join(passed_over)} the daemon takes its place"
+        message = f"{choices[passed_over[0]].problem}; at {', '.join(passed_over)} the daemon takes its place"
         yield warning(ABOUT, message, "install a newer one that was built with Lua, or set `dataplane: builtin`")
-    named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
+    named = [place for place, each in choices.items() if each.name == HAPROXY]
     program = find_program() if named else None
     where, oldest = ", ".join(named), ".".join(map(str, OLDEST))
-    if named and (program is None or not program.usable):
+    if program is not None and program.failure:
+        message = f"{program.defect}; the endpoints of {where} stay as they are until it does"
+        yield problem(ABOUT, message, "reinstall haproxy, or set `dataplane: builtin`")
+    elif named and (program is None or not program.usable):
         found = f"HAProxy {program.text} is installed" if program is not None else "HAProxy is not installed"
         message = f"{found}, and the endpoints of {where} need {oldest} or newer"
         yield problem(ABOUT, message, "apt-get install haproxy, or set `dataplane: builtin`")
@@ -58,26 +64,30 @@ def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Ch
         message = f"HAProxy {program.text} lacks Lua: at {where}, no request waits for the first replica"
         yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
     if program is not None and program.usable and who.uid:
-        yield from chain.from_iterable(
-            check_unit(ProxyUnit(place), proxy_directory(settings.state / "host" / place)) for place in named
-        )
+        for place in named:
+            ingress, directory = settings.locations[place].ingress, proxy_directory(settings.state / "host" / place)
+            privileged = ingress is not None and min(ingress.http_port, ingress.https_port) < PRIVILEGED
+            yield from check_unit(ProxyUnit(place), directory, privileged=privileged)
 
 
-def check_unit(unit: ProxyUnit, directory: Path) -> Iterator[Check]:
-    """Check whether the unit of the HAProxy in ``directory`` is enabled, and has started it; only with systemd."""
+def check_unit(unit: ProxyUnit, directory: Path, *, privileged: bool) -> Iterator[Check]:
+    """Check whether the unit of the HAProxy in ``directory`` has started it, if it is enabled; only with systemd.
+
+    It has to be enabled if HAProxy listens at ``privileged`` ports.
+    """
     if unit.is_enabled():
         # Another user may not see it.
         if os.path.exists(directory / CONFIG) and find_master(directory) is None:
             message = f"{unit.service} has not started HAProxy: the endpoints of {unit.location} do not answer"
             yield problem(ABOUT, message, f"see `systemctl status {unit.service}`")
-    elif unit.has_systemd:
+    elif unit.has_systemd and privileged:
         message = f"the daemon starts the HAProxy of {unit.location} itself, which cannot listen at ports below 1024"
         yield warning(ABOUT, message, f"install systemd/reconciler-haproxy@.*, then {unit.advice}")
 
 
 def _served(settings: Settings, places: list[str]) -> str:
     """What serves the endpoints, if it is HAProxy somewhere."""
-    named = [place for place in places if dataplane_of(settings, place) == HAPROXY]
+    named = [place for place in places if choose(settings, place).name == HAPROXY]
     program = find_program() if named else None
     return f"; HAProxy {program.text} serves the endpoints of {', '.join(named)}" if program is not None else ""
 

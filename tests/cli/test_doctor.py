@@ -192,15 +192,20 @@ def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
         (
             "",
             "problem",
-            "HAProxy of an unknown version is installed, and the endpoints of here need 2.6 or newer -> apt",
+            "-vv` printed no version: it ended with code 0; the endpoints of here stay as they are until it ",
         ),
     ):
         program.write_text(f"#!/bin/sh\nprintf '{version}'\n")
         program.chmod(0o755)
         assert expected in reported(desk, "host engine", verdict)
     hosted(desk, dataplane="auto")
-    passed_over = "HAProxy of an unknown version is installed and not used: 2.6 or newer is needed; at here the"
+    passed_over = f"HAProxy of an unknown version is installed and not used: `{program} -vv` printed no version"
     assert passed_over in reported(desk, "host engine", "warning")
+    config = desk.state / "host" / "here" / "dataplane" / "haproxy" / "haproxy.cfg"
+    config.parent.mkdir(parents=True)
+    config.touch()
+    assert "the endpoints of here stay as they are" in reported(desk, "host engine", "problem")
+    config.unlink()
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     monkeypatch.setattr("reconciler.engines.host.dataplane.haproxy.program.SEARCH", "")
     assert reported(desk, "host engine", "problem") == ""

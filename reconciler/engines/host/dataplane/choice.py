@@ -6,8 +6,10 @@ import os
 import pwd
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.haproxy.program import find_program
@@ -27,31 +29,39 @@ _ACCOUNT = "haproxy"
 """The user that the package of HAProxy creates."""
 
 
-def dataplane_of(settings: Settings, location: str) -> str:
-    """The name of the data plane of ``location``."""
+class Choice(NamedTuple):
+    """The data plane of a location, and a problem of the installed HAProxy that ``auto`` found."""
+
+    name: str
+    problem: str = ""
+
+
+def choose(settings: Settings, location: str) -> Choice:
+    """The data plane of ``location``.
+
+    Where a HAProxy serves already, ``auto`` stays with it while the program is installed, even if that fails now.
+    Without the program, or with one that lacks what is needed, the built-in data plane takes over.
+    """
     bound = settings.locations.get(location)
     name = bound.dataplane if bound is not None else BuiltinDataPlane.name
     if name != AUTO:
-        return name
+        return Choice(name)
     program = find_program()
-    return HAPROXY if program is not None and not program.defect else BuiltinDataPlane.name
-
-
-def unused_program(settings: Settings, location: str) -> str:
-    """Why ``auto`` does not use the installed HAProxy at ``location``; "" if it does, or if none is installed."""
-    bound = settings.locations.get(location)
-    program = find_program() if bound is not None and bound.dataplane == AUTO else None
     if program is None or not program.defect:
-        return ""
-    return f"HAProxy {program.text} is installed and not used: {program.defect}"
+        return Choice(HAPROXY if program is not None else BuiltinDataPlane.name)
+    # Its configuration exists until it is retired, also while it is down.
+    if program.failure and os.path.lexists(proxy_directory(settings.state / "host" / location) / CONFIG):
+        return Choice(HAPROXY, f"{program.defect}; HAProxy stays the data plane, and is tried again")
+    return Choice(BuiltinDataPlane.name, f"HAProxy {program.text} is installed and not used: {program.defect}")
 
 
 def make_dataplane(settings: Settings, location: str, root: Path, context: PlaneContext) -> DataPlane:
     """The data plane of ``location``, whose directory is ``root``."""
-    if dataplane_of(settings, location) == HAPROXY:
+    chosen = choose(settings, location)
+    if chosen.problem:
+        log().warning("dataplane_chosen", location=location, name=chosen.name, why=chosen.problem)
+    if chosen.name == HAPROXY:
         return HaproxyDataPlane(proxy_directory(root), Setup(location, _user(settings.host.default_user)), context)
-    if found := unused_program(settings, location):
-        log().warning("the built-in data plane is used", location=location, why=found)
     return BuiltinDataPlane(context)
 
 

@@ -231,7 +231,7 @@ class HaproxyDataPlane:
 
     async def _bring(self) -> None:
         if not self._opened:
-            self._open()
+            self._open(await asyncio.to_thread(usable_program))
         self._master.find()
         if not self._wanted.services and self._context.ingress is None:
             self._proxy.end()
@@ -248,9 +248,8 @@ class HaproxyDataPlane:
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
 
-    def _open(self) -> None:
-        """Find the program, and what an earlier daemon left running. Raises EngineError."""
-        program = usable_program()
+    def _open(self, program: Program) -> None:
+        """Use ``program``, and what an earlier daemon left running. Raises EngineError."""
         user, self._program = self._setup.user, program
         if not program.lua:
             self._wanted.drain_on_hold()

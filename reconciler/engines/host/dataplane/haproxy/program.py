@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
-from functools import cache
 
 import msgspec
 
@@ -37,6 +36,8 @@ class Program(msgspec.Struct, frozen=True):
     text: str
     lua: bool
     tls: bool = True
+    failure: str = ""
+    """Why it printed no version, if it did not."""
 
     @property
     def usable(self) -> bool:
@@ -51,24 +52,41 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def defect(self) -> str:
         """What keeps it from all that the built-in data plane does; "" if nothing does."""
+        if self.failure:
+            return f"`{self.path} -vv` printed no version: {self.failure}"
         if not self.usable:
             return f"{'.'.join(map(str, OLDEST))} or newer is needed"
         return "" if self.lua else "it lacks Lua, so no request waits for the first replica"
 
 
-def find_program() -> Program | None:
-    """The installed HAProxy; None if there is none. One that does not run has version 0.0.
+_programs: dict[tuple[str, int], Program] = {}
+"""What each file was at its last change. A failure is no property of the file, so it is not remembered."""
 
-    Blocks for some milliseconds at the first call for a file.
+
+def find_program() -> Program | None:
+    """The installed HAProxy; None if there is none. One that does not run has version 0.0 and a ``failure``.
+
+    Blocks for some milliseconds at the first call for a file, and again after a failure.
     """
     # An empty entry would be the working directory.
     path = shutil.which("haproxy", path=":".join(filter(None, (os.environ.get("PATH"), SEARCH))))
-    return _inspect(path, os.stat(path).st_mtime_ns) if path else None
+    if path is None:
+        return None
+    with suppress(OSError):
+        place = path, os.stat(path).st_mtime_ns
+        found = _programs.get(place) or _inspect(path)
+        if not found.failure:
+            _programs[place] = found
+        return found
+    return None
 
 
 def usable_program() -> Program:
     """The installed HAProxy. Raises EngineError if there is none that is new enough."""
     program = find_program()
+    if program is not None and program.failure:
+        message = f"{program.defect}; it is tried again, and a HAProxy that runs goes on as it is"
+        raise EngineError(message, reason=Reason.PROXY_FAILED)
     if program is None or not program.usable:
         oldest = ".".join(map(str, OLDEST))
         found = f"only HAProxy {program.text} is" if program is not None else "it is not"
@@ -77,15 +95,18 @@ def usable_program() -> Program:
     return program
 
 
-@cache
-def _inspect(path: str, _changed: int) -> Program:
+def _inspect(path: str) -> Program:
     printed = ""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        words = [path, "-vv"]
-        printed = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False).stdout
+    try:
+        done = subprocess.run([path, "-vv"], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        printed, failure = done.stdout, f"it ended with code {done.returncode}"
+    except OSError as error:
+        failure = os.strerror(error.errno or 0)
+    except subprocess.TimeoutExpired:
+        failure = f"it did not end within {_SECONDS} s"
     match = _VERSION.search(printed)
     if match is None:
-        return Program(path, (0, 0), "of an unknown version", lua=False, tls=False)
+        return Program(path, (0, 0), "of an unknown version", lua=False, tls=False, failure=failure)
     version = (int(match[1]), int(match[2]))
     text, tls = f"{match[1]}.{match[2]}{match[3]}", re.search(r"Built with \S*SSL", printed) is not None
     return Program(path, version, text, "Built with Lua" in printed, tls)

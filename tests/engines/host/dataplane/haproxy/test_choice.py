@@ -12,13 +12,14 @@ from structlog.testing import capture_logs
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
-from reconciler.engines.host.dataplane.choice import dataplane_of, end_former, make_dataplane, unused_program
+from reconciler.engines.host.dataplane.choice import choose, end_former, make_dataplane
 from reconciler.engines.host.dataplane.haproxy import program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
+from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.program import Program, find_program
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.protocol import PlaneContext
+from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
 from reconciler.model.kinds.workload import Retries
 from reconciler.settings import HoldSettings, HostSettings, LocationSettings, Settings
 from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, end, get, play
@@ -70,7 +71,8 @@ def settings_in(path: Path) -> Settings:
         (
             "something else\n",
             "builtin",
-            "HAProxy of an unknown version is installed and not used: 2.6 or newer is needed",
+            "HAProxy of an unknown version is installed and not used: `{path} -vv` printed no version: it ended with "
+            "code 0",
         ),
     ],
 )
@@ -80,8 +82,13 @@ def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
     versioned(install, text)
     settings = settings_in(tmp_path)
     names = ("here", "auto", "haproxy", "builtin")
-    assert [dataplane_of(settings, name) for name in names] == [chosen, chosen, "haproxy", "builtin"]
-    assert [unused_program(settings, name) for name in names] == [why, why, "", ""]
+    why = why.format(path=install)
+    assert [choose(settings, name) for name in names] == [
+        (chosen, why),
+        (chosen, why),
+        ("haproxy", ""),
+        ("builtin", ""),
+    ]
     ports = ServicePorts(tmp_path / "ports.json", settings.host)
     context = PlaneContext(ports, settings.host.hold, SystemClock(), list, list, list)
     with capture_logs() as lines:
@@ -92,16 +99,16 @@ def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
 @pytest.mark.parametrize("broken", ["exit 1", "kill -SEGV $$"])
 def test_auto_passes_over_a_haproxy_that_does_not_run(tmp_path: Path, install: Path, broken: str) -> None:
     script(install, broken)
-    assert dataplane_of(settings_in(tmp_path), "here") == "builtin"
-    assert unused_program(settings_in(tmp_path), "here").startswith("HAProxy of an unknown version is installed")
+    found = choose(settings_in(tmp_path), "here")
+    assert found.name == "builtin"
+    assert found.problem.startswith("HAProxy of an unknown version is installed")
 
 
 def test_auto_without_haproxy_is_the_built_in_data_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(program, "SEARCH", "")
     assert find_program() is None
-    assert dataplane_of(settings_in(tmp_path), "here") == "builtin"
-    assert unused_program(settings_in(tmp_path), "here") == ""
+    assert choose(settings_in(tmp_path), "here") == ("builtin", "")
 
 
 def test_facts_of_the_program_are_read(install: Path) -> None:
@@ -112,7 +119,8 @@ def test_facts_of_the_program_are_read(install: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [(OLD, "only HAProxy 2.4.3 is"), ("", "only HAProxy of an unknown version is installed")]
+    ("text", "why"),
+    [(OLD, "only HAProxy 2.4.3 is"), ("", "-vv` printed no version: it ended with code 0; ")],
 )
 def test_without_a_usable_haproxy_workloads_have_the_reason(tmp_path: Path, install: Path, text: str, why: str) -> None:
     versioned(install, text)
@@ -179,6 +187,56 @@ def test_failures_that_haproxy_does_not_retry_are_reported(changes: dict[str, An
     found = list(haproxy_limitations(msgspec.structs.replace(SERVICE, **changes), program, outside=True))
     expected = f"Requests are not tried again after {named}: HAProxy does not retry these failures."
     assert found == ([expected] if named else [])
+
+
+def test_auto_stays_with_a_haproxy_that_serves_until_its_program_is_removed(
+    tmp_path: Path, install: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, fail = tool("haproxy", "haproxy"), tmp_path / "fail"
+    script(install, f'if [ "$1" = -vv ] && [ -e {fail} ]; then exit 3; fi\nexec {real} "$@"')
+    settings = settings_in(tmp_path)
+    root = tmp_path / "host" / "here"
+    served: list[tuple[str, int | None]] = []
+    failure = f"`{install} -vv` printed no version: it ended with code 3"
+
+    def made() -> DataPlane:
+        """The data plane of a daemon that starts now."""
+        ports = ServicePorts(root / "dataplane" / "ports.json", settings.host)
+        context = PlaneContext(ports, settings.host.hold, SystemClock(), list, list, list)
+        found = make_dataplane(settings, "here", root, context)
+        end_former(found, root)
+        return found
+
+    async def first(plane: Plane) -> None:
+        served.append((await plane.address(SERVICE, await WebReplica("a").start()), find_master(plane.directory)))
+
+    async def again(plane: Plane) -> None:
+        [(address, master)] = served
+        await plane.ready(await WebReplica("b").start())
+        plane.dataplane.publish(SERVICE)
+        await until(lambda: plane.dataplane.error(KEY))
+        assert plane.dataplane.error(KEY) == f"{failure}; it is tried again, and a HAProxy that runs goes on as it is"
+        fail.unlink()
+        await until(lambda: plane.dataplane.address(KEY) == address and not plane.dataplane.error(KEY))
+        assert (await get(address)).body == "b"
+        assert find_master(plane.directory) == master
+
+    try:
+        play(lambda: Plane(root / "dataplane"), first)
+        fail.touch()
+        # A new daemon has not asked the program yet.
+        monkeypatch.setattr(program, "_programs", {})
+        with capture_logs() as lines:
+            assert made().name == "haproxy"
+        assert [each["why"] for each in lines] == [f"{failure}; HAProxy stays the data plane, and is tried again"]
+        play(lambda: Plane(root / "dataplane"), again)
+        # Without the program, the running HAProxy could neither be reloaded nor started again.
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(program, "SEARCH", "")
+        assert made().name == "builtin"
+        asyncio.run(until(lambda: find_master(root / "dataplane" / "haproxy") is None))
+    finally:
+        end(root / "dataplane")
 
 
 def test_an_address_outlasts_a_change_of_the_data_plane(tmp_path: Path) -> None:

@@ -134,18 +134,19 @@ def test_doctor_reports_a_unit_that_is_missing_or_does_nothing(tmp_path: Path) -
     directory, root = tmp_path / "haproxy", tmp_path / "root"
     directory.mkdir()
     unit = ProxyUnit("here", root)
-    assert not [*check_unit(unit, directory)], "without systemd there is nothing to enable"
+    assert not [*check_unit(unit, directory, privileged=True)], "without systemd there is nothing to enable"
     (root / "run/systemd/system").mkdir(parents=True)
-    [missing] = check_unit(unit, directory)
+    assert not [*check_unit(unit, directory, privileged=False)], "the daemon can start it as well"
+    [missing] = check_unit(unit, directory, privileged=True)
     assert "ports below 1024" in missing.message
     assert missing.advice.endswith("systemctl enable --now reconciler-haproxy@here.path")
     (root / "run/systemd/system").rmdir()
     (root / "run/systemd").rmdir()
     (root / "run").rmdir()
     enable(root)
-    assert not [*check_unit(unit, directory)], "nothing is to be served"
+    assert not [*check_unit(unit, directory, privileged=True)], "nothing is to be served"
     (directory / CONFIG).touch()
-    [idle] = check_unit(unit, directory)
+    [idle] = check_unit(unit, directory, privileged=False)
     assert "reconciler-haproxy@here.service has not started HAProxy" in idle.message
     (directory / MASTER_SOCKET).touch()
     assert find_master(directory) is None, "a file is no socket"
