@@ -1,18 +1,28 @@
-"""The certificates of the ingresses of this host: those that expire soon, and orders that failed."""
+"""The certificates of the ingresses of this host, in files and secrets: those that expire, and orders that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from reconciler.clock import Clock
 from reconciler.doctor.check import Check, warning
+from reconciler.doctor.permissions import Identity
+from reconciler.doctor.secrets import readable_records
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
 from reconciler.engines.host.dataplane.acme.renewal import next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.pem import Certificate, CertificateError, read_secret
 from reconciler.engines.host.dataplane.certificates.selection import expires_soon
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.secure_routes import ACME
+from reconciler.errors import EngineError, SourceError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import read_domain
+from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.records.store import Records
+from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 from reconciler.times import iso
 
@@ -22,11 +32,18 @@ LATE_SECONDS = 3600.0
 """Seconds after which an order that is due and was not placed is no longer wanted."""
 
 
-def check_certificates(settings: Settings, now: float) -> Iterator[Check]:
-    """Check the directories of certificates, and the orders of each location; ``now`` is in seconds of the epoch."""
+def check_certificates(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
+    """Check the directories of certificates, the secrets that domains name, and the orders of each location.
+
+    Only ``who``, the daemon's user, can check the secrets.
+    """
+    now = clock.now()
     ingresses = {name: bound.ingress for name, bound in settings.locations.items() if bound.ingress is not None}
     for directory in sorted({each.certificates for each in ingresses.values() if each.certificates is not None}):
         yield from _files(directory, now)
+    if ingresses:
+        with readable_records(settings, who) as records:
+            yield from _secrets(settings, records, clock) if records is not None else ()
     for location, ingress in sorted(ingresses.items()):
         if ingress.acme is not None:
             yield from _orders(settings.state / "host" / location / DATAPLANE / ACME, location, now)
@@ -44,9 +61,49 @@ def _files(directory: Path, now: float) -> Iterator[Check]:
     for each in stored.certificates:
         names = [name for name in each.names if newest[name] is each]
         if names and expires_soon(each, now):
-            verb = "expired" if each.not_after <= now else "expires"
-            message = f"{each.source}: the certificate for {', '.join(names)} {verb} at {iso(each.not_after)}"
-            yield warning(ABOUT, message, "replace the file; the daemon reads it within a minute, or on SIGHUP")
+            advice = "replace the file; the daemon reads it within a minute, or on SIGHUP"
+            yield warning(ABOUT, _expiration(each, names, now), advice)
+
+
+def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
+    """Check the server certificates that domains name."""
+    named: dict[Key, list[str]] = {}
+    for record in records.applied.items(Kind.DOMAIN):
+        links = {each.tls.server_certificate for each in read_domain(record.body).spec.ports}
+        for each in filter(None, links):
+            key = Key(Kind.SECRET, "", each.secret_link.rpartition("/")[2])
+            named.setdefault(key, []).append(record.key.name)
+    store = SecretStore(records, settings)
+    for key, domains in sorted(named.items()):
+        try:
+            _open_secret(store, key, settings, records, clock)
+            found = read_secret(store.read(key), str(key))
+        except (EngineError, CertificateError, SourceError) as error:
+            message = f"{key} is not served for {', '.join(domains)}: {error}"
+            yield warning(ABOUT, message, "correct the secret; the daemon reads it when it is applied")
+            continue
+        if expires_soon(found, clock.now()):
+            yield warning(ABOUT, _expiration(found, found.names, clock.now()), "commit another one to the secret")
+    store.close()
+
+
+def _open_secret(store: SecretStore, key: Key, settings: Settings, records: Records, clock: Clock) -> None:
+    """Read the data of a secret from its source if it is never recorded. Raises SourceError."""
+    with suppress(EngineError):
+        store.read(key)
+        return
+    entry = records.desired.get(str(key))
+    source = next((each for each in settings.sources if entry is not None and each.name == entry.source), None)
+    if source is not None:
+        found = SourcePipeline(settings, source, records, clock).view().bodies.resource(str(key))
+        if found is not None:
+            store.put(found)
+
+
+def _expiration(certificate: Certificate, names: Iterable[str], now: float) -> str:
+    """When a certificate expires, or expired."""
+    verb = "expired" if certificate.not_after <= now else "expires"
+    return f"{certificate.source}: the certificate for {', '.join(names)} {verb} at {iso(certificate.not_after)}"
 
 
 def _orders(directory: Path, location: str, now: float) -> Iterator[Check]:

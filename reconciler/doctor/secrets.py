@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reconciler.clock import Clock
@@ -30,17 +30,23 @@ def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
     """
     if settings.secrets.identity is not None:
         yield _identity(settings.secrets.identity, who)
-    path = settings.state / FILE
-    if who.uid != os.geteuid() or not os.access(path, os.R_OK):
-        return
+    with readable_records(settings, who) as records:
+        if records is not None:
+            yield from _secrets(settings, records, clock)
+
+
+@contextmanager
+def readable_records(settings: Settings, who: Identity) -> Iterator[Records | None]:
+    """The records, for reading; None if this user is not the daemon's, or ``check_records`` reports what is wrong."""
+    path, records = settings.state / FILE, None
+    if who.uid == os.geteuid() and os.access(path, os.R_OK):
+        with suppress(RecordsError):
+            records = Records.open(path, read_only=True)
     try:
-        records = Records.open(path, read_only=True)
-    except RecordsError:  # ``check_records`` reports it
-        return
-    try:
-        yield from _secrets(settings, records, clock)
+        yield records
     finally:
-        records.close()
+        if records is not None:
+            records.close()
 
 
 def _identity(path: Path, who: Identity) -> Check:

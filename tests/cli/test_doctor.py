@@ -179,6 +179,57 @@ def test_doctor_names_certificates_that_expire_and_orders_that_failed(desk: Desk
     ]
 
 
+TLS_SECRET = """kind: secret
+name: {name}
+type: tls
+data: # reconciler: ignore secret-plain-text made up
+  cert: {cert}
+  key: {key}
+"""
+TLS_DOMAIN = """---
+kind: domain
+name: {name}.example
+spec:
+  workloadLink: //gvc/shop/workload/api
+  ports:
+    - number: 443
+      tls: {{serverCertificate: {{secretLink: //secret/{name}}}}}
+"""
+
+
+def test_doctor_reads_the_certificates_in_secrets_of_domains(desk: Desk) -> None:
+    identity, recipient = fresh()
+    private(desk.path / "host" / "age.txt", identity)
+    secrets = "secrets: {identity: host/age.txt, directory: host}\n"
+    desk.settings.write_text(SETTINGS + secrets)
+    files: dict[str, bytes] = {}
+    for name, end in (("soon", 13.0), ("late", 80.0), ("sealed", 5.0), ("broken", 80.0)):
+        found = issue(f"{name}.example", start=-77.0, end=end)
+        cert = found.chain_pem.decode().replace("MII", "AII") if name == "broken" else found.chain_pem.decode()
+        secret = TLS_SECRET.format(name=name, cert=json.dumps(cert), key=json.dumps(found.key_pem.decode())).encode()
+        sealed = encrypt(secret, [recipient], EncryptionRules(), MOMENT) if name == "sealed" else secret
+        files[f"{name}.yaml"] = sealed + TLS_DOMAIN.format(name=name).encode()
+    desk.commit(files)
+    desk.applied()
+    assert reported(desk, "certificates", "warning") == "", "nothing is served here"
+    ingress = "{engine: host, dataplane: haproxy, ingress: {}}"
+    desk.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", f"  here: {ingress}") + secrets)
+    warnings = reported(desk, "certificates", "warning")
+    assert [re.split(" at 20", each)[0] for each in warnings.splitlines()] == [
+        "secret/broken is not served for broken.example: it has no certificate in PEM form, or a damaged one -> "
+        "correct the secret; the daemon reads it when it is applied",
+        "secret/sealed: the certificate for sealed.example expires",
+        "secret/soon: the certificate for soon.example expires",
+    ]
+    (desk.path / "host" / "age.txt").write_text(fresh()[0])
+    found = reported(desk, "certificates", "warning")
+    assert (
+        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)"
+        in found
+    )
+    assert "PRIVATE KEY" not in desk.run("doctor").out
+
+
 def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_rights(settings, settings_file, who)
     yield from check_host(settings)
     yield from check_workloads(settings, who, daemon.pid if daemon else None)
-    yield from check_certificates(settings, clock.now())
+    yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(daemon or ""), clock.now())

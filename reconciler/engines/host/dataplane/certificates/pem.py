@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reconciler.errors import ReconcilerError
+from reconciler.model.kinds.secret import SecretValue
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -64,6 +65,18 @@ def read_certificate(content: bytes, source: str, key: bytes = b"") -> Certifica
     written += private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     start, end = own.not_valid_before_utc.timestamp(), own.not_valid_after_utc.timestamp()
     return Certificate(names, start, end, source, written.decode(), sha256(written).hexdigest()[:32])
+
+
+def read_secret(value: SecretValue, source: str) -> Certificate:
+    """The certificate in a secret of type tls or keypair, named ``source``. Raises CertificateError."""
+    chain, key = secret_parts(value, "cert", "chain"), secret_parts(value, "key")
+    return read_certificate(b"\n".join(chain), source, b"\n".join(key))
+
+
+def secret_parts(value: SecretValue, *names: str) -> list[bytes]:
+    """The texts of a secret, as far as it has them."""
+    content = value.content if isinstance(value.content, dict) else {"payload": value.content}
+    return [each.encode() for name in names if isinstance(each := content.get(name), str)]
 
 
 def read_authorities(content: bytes) -> str:

@@ -15,7 +15,8 @@ from reconciler.engines.host.dataplane.certificates.pem import (
     Certificate,
     CertificateError,
     read_authorities,
-    read_certificate,
+    read_secret,
+    secret_parts,
 )
 from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select
 from reconciler.engines.host.dataplane.routing.table import HTTPS, RouteTable
@@ -206,7 +207,7 @@ class CertificateStore:
         if tls.client_certificate is not None:
             link = tls.client_certificate.secret_link
             try:
-                authorities = read_authorities(b"\n".join(self._parts(link, *_PARTS)))
+                authorities = read_authorities(b"\n".join(secret_parts(self._secret(link), *_PARTS)))
             except CertificateError as error:
                 raise CertificateError(f"the client certificate {link}: {error}") from None
         return TlsOptions(_VERSIONS.get(tls.min_protocol_version, TlsOptions().oldest), ciphers, authorities)
@@ -220,8 +221,7 @@ class CertificateStore:
             return []
         link = tls.server_certificate.secret_link
         try:
-            chain, key = self._parts(link, "cert", "chain"), self._parts(link, "key")
-            found = read_certificate(b"\n".join(chain), link, b"\n".join(key))
+            found = read_secret(self._secret(link), link)
         except (EngineError, CertificateError) as error:
             _add(problems, domains, f"the server certificate {link}: {error}")
             return []
@@ -229,11 +229,9 @@ class CertificateStore:
             _add(problems, domains, f"the server certificate {link} has expired, or is not valid yet")
         return [found]
 
-    def _parts(self, link: str, *names: str) -> list[bytes]:
-        """The texts of a secret. Raises EngineError."""
-        value: SecretValue = self._secrets(Key(Kind.SECRET, "", link.rpartition("/")[2]))
-        content = value.content if isinstance(value.content, dict) else {"payload": value.content}
-        return [each.encode() for name in names if isinstance(each := content.get(name), str)]
+    def _secret(self, link: str) -> SecretValue:
+        """The data of a secret. Raises EngineError."""
+        return self._secrets(Key(Kind.SECRET, "", link.rpartition("/")[2]))
 
 
 def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:
