@@ -29,6 +29,8 @@ LINES = {
     "reason, message.",
     "tasks_abandoned": "An error: tasks did not end in time when their owner closed, and were abandoned. Facts: "
     "owner, tasks (their names).",
+    "dataplane_chosen": "A warning: the installed HAProxy has a problem, so `dataplane: auto` uses the built-in data "
+    "plane, or stays with a HAProxy that serves already. Facts: location, name (the data plane), why.",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it was "
     "terminated. Facts: tasks and threads (that still ran), seconds.",
     "disk": "The disk of the state directory is full (an error), or has free space again. Facts: full, message.",

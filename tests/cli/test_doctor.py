@@ -224,8 +224,7 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(desk: Desk) -> None
     (desk.path / "host" / "age.txt").write_text(fresh()[0])
     found = reported(desk, "certificates", "warning")
     assert (
-        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)"
-        in found
+        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)" in found
     )
     assert "PRIVATE KEY" not in desk.run("doctor").out
 
