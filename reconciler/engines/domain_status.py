@@ -25,11 +25,12 @@ class DomainCondition(msgspec.Struct, frozen=True):
 
 
 class DomainReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A domain as ``location`` serves it."""
+    """A domain as ``location`` serves it. ``ingress``: it takes requests by host name."""
 
     location: str
     endpoints: tuple[DomainEndpoint, ...] = ()
     conditions: tuple[DomainCondition, ...] = ()
+    ingress: bool = True
 
 
 class DomainState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,7 +48,11 @@ def read_domain_state(state: bytes) -> DomainState:
 
 
 def update_domain_state(state: bytes, reports: Iterable[DomainReport], unknown: Collection[str]) -> bytes:
-    """``state`` with ``reports`` in place of the former ones; those of the locations ``unknown`` stay."""
+    """``state`` with ``reports`` in place of the former ones; those of the locations ``unknown`` stay.
+
+    Locations without an ingress count only where none has one.
+    """
     stay = (each for each in read_domain_state(state).locations if each.location in unknown)
     found = sorted([*stay, *reports], key=lambda each: each.location)
-    return msgspec.json.encode(DomainState(tuple(found)))
+    serving = [each for each in found if each.ingress]
+    return msgspec.json.encode(DomainState(tuple(serving or found)))

@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.domain_status import DomainCondition, DomainEndpoint, DomainReport, read_domain_state
+from reconciler.engines.host.dataplane.domains import report_without_ingress
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.key import Key
 from reconciler.model.record import Record
@@ -105,6 +106,16 @@ def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(world: Wo
     world.recorder = ObservationRecorder(world.records, msgspec.structs.replace(SETTINGS, locations={}))
     world.recorder.record({}, world.engines)
     assert world.now.state == b"{}"
+
+
+def test_locations_without_an_ingress_count_only_where_none_has_one(world: World) -> None:
+    nowhere = {name: {KEY: report_without_ingress(name)} for name in ("here", "there")}
+    found = world.report(nowhere)
+    shown = {each.type: each.message for each in conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    assert shown.keys() == {"Ready", "NotServed"}
+    assert shown["NotServed"].startswith("at here, there: no location with its workloads has an ingress")
+    found = world.report({"here": nowhere["here"], "there": served("there", MISSING)})
+    assert [each.location for each in read_domain_state(found.state).locations] == ["there"]
 
 
 def test_a_change_in_git_keeps_the_reports(world: World) -> None:

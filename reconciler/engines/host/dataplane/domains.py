@@ -43,6 +43,16 @@ def report_domains(domains: Iterable[Domain], facts: DomainFacts) -> dict[str, D
     return {each.name: _report(each, hosts.get(each.name, []), facts) for each in wanted}
 
 
+def report_without_ingress(location: str) -> DomainReport:
+    """The report about a domain that leads to workloads at a location without an ingress."""
+    message = (
+        "no location with its workloads has an ingress, which takes requests by host name: set "
+        "`locations.NAME.ingress` in the settings"
+    )
+    condition = DomainCondition(ConditionType.NOT_SERVED, Reason.ROUTE_NOT_SERVED, message)
+    return DomainReport(location, conditions=(condition,), ingress=False)
+
+
 def _report(domain: Domain, hosts: list[tuple[str, Site]], facts: DomainFacts) -> DomainReport:
     found = [each for host, site in hosts if (each := _endpoint(host, site, facts.served)) is not None]
     streams = (each for each in facts.table.streams if each.domain == domain.name)

@@ -16,10 +16,11 @@ from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.certificates.store import Served
 from reconciler.engines.host.dataplane.choice import DATAPLANE, end_former, make_dataplane
-from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains
+from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains, report_without_ingress
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, service_of
+from reconciler.engines.host.dataplane.routing.domains import KnownDomains
 from reconciler.engines.host.dataplane.routing.router import Router, endpoint_without_tls, unserved_ingress
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
@@ -121,6 +122,7 @@ class ServicePublisher:
         self._holds = HoldTimes(site.clock)
         self._no_wake: dict[Key, NoWake] = {}
         self._services: dict[Key, Service] = {}
+        self._domains = KnownDomains(site.records)
         self._splits = Splits(root / DATAPLANE / "splits.json")
         self._clock = site.clock
         self._location = site.location
@@ -146,6 +148,8 @@ class ServicePublisher:
         if self._router is not None:
             self._router.refresh()
             self.dataplane.reroute()
+        else:
+            self._domains.refresh()
 
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs until it is cancelled: the data plane, the events of new holds, and the orders of certificates."""
@@ -215,8 +219,11 @@ class ServicePublisher:
 
     def domains(self) -> dict[Key, DomainReport] | None:
         """What is served of the domains that lead to workloads here; None until the data plane has compared it."""
-        if self._router is None or not self._compared:
-            return {} if self._router is None else None
+        if self._router is None:
+            names = (each.name for each, _ in self._domains.leading_to(self._services.keys()))
+            return {Key(Kind.DOMAIN, "", name): report_without_ingress(self._location) for name in names}
+        if not self._compared:
+            return None
         found = {each.name: (each, keys) for each, keys in self._router.domains()}
         lacking = tuple(unserved_ingress(self.dataplane.name))
         errors = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,11 +11,14 @@ import pytest
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
 from reconciler.engines.host.dataplane.certificates.selection import Match
 from reconciler.engines.host.dataplane.certificates.store import Served
-from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains
+from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains, report_without_ingress
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
+from reconciler.model.record import Health, Record
 from reconciler.times import iso
+from tests.engines.host.kit import Host, played
+from tests.engines.host.test_from_zero import address_of, ask_for
 from tests.support.cases import cases
 from tests.support.clock import START
 
@@ -43,6 +47,23 @@ def test_a_location_reports_what_it_serves_of_a_domain(case: dict[str, Any]) -> 
         url: iso(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
     }
     assert {str(each.type): each.message for each in report.conditions} == case["conditions"]
+
+
+def test_a_domain_at_a_location_without_an_ingress_is_not_served(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await ask_for(host)
+        await address_of(host)
+        assert host.engine.domains() == {}
+        for name, workload in ((NAME, "web"), ("other.example", "other")):
+            spec = {"workloadLink": f"/org/acme/gvc/shop/workload/{workload}"}
+            body = msgspec.json.encode({"kind": "domain", "name": name, "spec": spec})
+            key = Key(Kind.DOMAIN, "", name)
+            host.records.applied.put(Record(key, "", "shop", "1", body, 1, "recorded", Health.HEALTHY))
+        host.engine.refresh()
+        await host.engine.observe()
+        assert host.engine.domains() == {Key(Kind.DOMAIN, "", NAME): report_without_ingress("here")}
+
+    played(tmp_path, story)
 
 
 def _match(host: str, start: float, end: float) -> Match:

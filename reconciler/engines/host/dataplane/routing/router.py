@@ -11,14 +11,13 @@ from reconciler.engines.host.dataplane.routing.build import (
     RoutingInput,
     ServedWorkload,
     build_table,
-    linked_gvc,
-    linked_workload,
 )
+from reconciler.engines.host.dataplane.routing.domains import KnownDomains
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.spec import Type
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.domain import Domain, read_domain
+from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.record import Record
 from reconciler.records.store import Records
@@ -35,18 +34,13 @@ class Router:
         self._endpoint_domain = endpoint_domain
         self._workloads: dict[Key, ServedWorkload] = {}
         self._gvcs: dict[str, GvcRouting] = {}
-        self._domains: dict[Key, tuple[str, Domain]] = {}
+        self._domains = KnownDomains(records)
         self._table: RouteTable | None = None
 
     def refresh(self) -> None:
         """Read the domains again; only changed ones are decoded. Raises RecordsError."""
-        found = {}
-        for record in self._records.applied.items(Kind.DOMAIN):
-            known = self._domains.get(record.key)
-            same = known is not None and known[0] == record.digest
-            found[record.key] = known if known is not None and same else (record.digest, read_domain(record.body))
-        if found != self._domains:
-            self._domains, self._table = found, None
+        if self._domains.refresh():
+            self._table = None
 
     def serve(self, template: ReplicaTemplate) -> None:
         """Lead requests to the workload of ``template`` from now on, if it serves any. Raises RecordsError."""
@@ -69,34 +63,22 @@ class Router:
 
     def domains(self) -> Iterator[tuple[Domain, list[Key]]]:
         """The domains that lead to workloads here, with these."""
-        members: dict[str, list[Key]] = {}
-        for key in self._workloads if self._domains else ():
-            members.setdefault(key.gvc, []).append(key)
-        for _, domain in self._domains.values():
-            linked = members.get(linked_gvc(domain.spec.gvc_link), ())
-            keys = sorted({*linked, *(_linked_workloads(domain) & self._workloads.keys())})
-            if keys:
-                yield domain, keys
+        return self._domains.leading_to(self._workloads.keys())
 
     def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``."""
         if problems:
             for name, texts in problems.items():
-                if self._leads_to(name, key):
+                if self._domains.leads_to(name, key):
                     yield from unserved_routes(name, texts)
-
-    def _leads_to(self, name: str, key: Key) -> bool:
-        _, domain = self._domains.get(Key(Kind.DOMAIN, "", name), ("", None))
-        if domain is None:
-            return False
-        return linked_gvc(domain.spec.gvc_link) == key.gvc or key in _linked_workloads(domain)
 
     def table(self) -> RouteTable:
         """The current table."""
         if self._table is None:
-            domains = tuple(domain for _, domain in self._domains.values())
             workloads = tuple(self._workloads.values())
-            inputs = RoutingInput(self._location, self._endpoint_domain, workloads, dict(self._gvcs), domains)
+            inputs = RoutingInput(
+                self._location, self._endpoint_domain, workloads, dict(self._gvcs), self._domains.all()
+            )
             self._table = build_table(inputs)
         return self._table
 
@@ -107,13 +89,6 @@ class Router:
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
         if self._gvcs.get(name) != found:
             self._gvcs[name], self._table = found, None
-
-
-def _linked_workloads(domain: Domain) -> set[Key]:
-    """The workloads that ``domain`` and its routes name."""
-    spec = domain.spec
-    links = (spec.workload_link, *(route.workload_link for port in spec.ports for route in port.routes))
-    return {linked_workload(each) for each in links if each}
 
 
 def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:
