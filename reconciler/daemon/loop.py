@@ -18,6 +18,7 @@ from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
+from reconciler.daemon.upkeep import Upkeep
 from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
@@ -26,7 +27,6 @@ from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
 from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
@@ -72,7 +72,7 @@ class Daemon:
         self._running: tuple[str, str] | None = None
         self._fetch = BackgroundFetch()
         self._watching: list[asyncio.Task[None]] = []
-        self._upkeep: asyncio.Task[None] | None = None
+        self._upkeep = Upkeep(runner)
         self._disk = DiskMonitor(runner, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -109,8 +109,7 @@ class Daemon:
         for task in self._watching:
             task.cancel()
         await self.runner.close()
-        if self._upkeep is not None:
-            await self._upkeep
+        await self._upkeep.finish()
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -141,7 +140,7 @@ class Daemon:
                 with self._contained("drift"):
                     await self._check_drift(reasons)
             await self._flush()
-            self._start_upkeep()
+            self._upkeep.start()  # after the status, which must not wait for it
             with self._contained("retry"):
                 self._next_attempt(began)
         except RecordsError as error:
@@ -270,12 +269,6 @@ class Daemon:
                     due = writer.next_due()
                 if due is not None:
                     self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
-
-    def _start_upkeep(self) -> None:
-        """Start what is due of upkeep in the background, now that the status is written."""
-        if self._upkeep is None or self._upkeep.done():
-            due = list(due_upkeep(self.runner))
-            self._upkeep = asyncio.create_task(asyncio.to_thread(run_upkeep, due)) if due else None
 
     def _next_attempt(self, began: float) -> None:
         """Set the timer for the next attempt of a failed step; a newer revision does not wait for it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from reconciler import logs
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
+from reconciler.daemon.allocator import fix_mmap_threshold
 from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
@@ -31,10 +31,6 @@ from reconciler.settings import Settings
 
 STATE_CHECK_SECONDS = 1.0
 """Seconds between checks that the state directory still exists; each round of the loop checks too."""
-
-MMAP_THRESHOLD = 128 * 1024
-"""Bytes from which malloc maps a block on its own, and unmaps it when it is freed: the value that glibc starts with."""
-_M_MMAP_THRESHOLD = -3
 
 
 class Service:
@@ -170,19 +166,6 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
             socket.close()
             records.close()
         log().info("stopped")
-
-
-def fix_mmap_threshold() -> None:
-    """Keep large blocks out of malloc's heap, so that a daemon's memory levels off; other C libraries ignore it.
-
-    By default, the first free of a large block makes glibc take blocks of that size from the heap. Python replaces its
-    table of interned strings (2 MB) every few thousand paths. In the heap, small blocks soon occupy the hole of the old
-    table, so that the next table extends the heap: by 2 MB every five minutes of commits. asyncio's buffers for reads
-    (256 KB) leave smaller holes.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

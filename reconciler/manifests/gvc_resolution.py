@@ -34,7 +34,7 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
 
 @lru_cache(maxsize=256)
 def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
-    """Cached: resources of one directory mostly have the same references, and share them."""
+    """Cached, as each of them: resources of one directory mostly have the same references, and share them."""
     return tuple([reference_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
 
 
@@ -43,11 +43,13 @@ def _all_asked_in_gvc(questions: tuple[LookupRequest, ...], gvc: str) -> tuple[L
     return tuple([request_in_gvc(each, gvc) for each in questions])
 
 
+@lru_cache(maxsize=1024)
 def reference_in_gvc(reference: Reference, gvc: str) -> Reference:
     """``reference`` with its open GVC filled in."""
     return Reference(reference.target.replace(GVC_PLACEHOLDER, gvc), reference.pointer, reference.bond)
 
 
+@lru_cache(maxsize=1024)
 def request_in_gvc(question: LookupRequest, gvc: str) -> LookupRequest:
     """``question`` with its open GVC filled in."""
     if GVC_PLACEHOLDER not in question.target and GVC_PLACEHOLDER not in question.detail:

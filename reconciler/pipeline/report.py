@@ -21,6 +21,7 @@ from reconciler.render.plan.summary import sentence
 from reconciler.times import iso
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
+_SEVERITY = {Result.APPLIED: 0, Result.SKIPPED: 1, Result.WAITING: 2, Result.FAILED: 3}
 MOST_LINES = 50
 """The most findings and failures listed; the rest is only counted."""
 
@@ -64,16 +65,13 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
     """Resources by result, counted as in plans: a resource is done when all its steps are."""
-    results: dict[tuple[Action, Key], set[Result]] = {}
+    worst: dict[tuple[Action, Key], Result] = {}
     for step, outcome in zip(plan.steps, outcomes, strict=True):
-        results.setdefault((step.action, step.key), set()).add(outcome.result)
-    words = Counter(_word(action, found) for (action, _), found in results.items())
+        known = worst.setdefault((step.action, step.key), outcome.result)
+        if _SEVERITY[outcome.result] > _SEVERITY[known]:
+            worst[step.action, step.key] = outcome.result
+    words = Counter(DONE[action] if each is Result.APPLIED else str(each) for (action, _), each in worst.items())
     return dict(sorted(words.items()))
-
-
-def _word(action: Action, results: set[Result]) -> str:
-    left = next((each for each in (Result.FAILED, Result.WAITING, Result.SKIPPED) if each in results), None)
-    return DONE[action] if left is None else str(left)
 
 
 def merge_reports(before: list[Report], after: list[Report]) -> list[Report]:

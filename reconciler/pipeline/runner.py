@@ -214,12 +214,11 @@ class Runner:
         """
         delta, plan = prepared.loaded.change_set, prepared.plan
         done = ended.steps > 0
-        if plan is None or not (done or delta.added or delta.previous):
+        others = [(other, state) for other, state in self.states.items() if other != name]
+        if plan is None or not others or not (done or delta.added or delta.previous):
             return
         moved = moved_members(self.records, plan.steps if done else ())
-        for other, state in self.states.items():
-            if other == name:
-                continue
+        for other, state in others:
             after = (
                 state.with_all_pending() if moved is None else state.with_more_pending(moved.get(other, frozenset()))
             )

@@ -279,8 +279,9 @@ class SourcePipeline:
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
                 self.records.secret_data.sweep()
-            gone = [one.id.key for one in outcomes if one.result is Result.APPLIED and one.seen is None]
-            for key in gone:
+            deleted = {step.id for step in plan.steps if step.action is Action.DELETE}
+            gone = {one.id.key for one in outcomes if one.result is Result.APPLIED and one.id in deleted}
+            for key in sorted(gone):
                 self.records.conditions.forget(str(key))
             if gone:
                 self.records.restarts.sweep()

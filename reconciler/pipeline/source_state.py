@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -75,7 +75,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
     def before_steps(self, plan: Plan) -> SourceState:
         """The state until the outcomes of ``plan`` are known: the run may end between any two steps."""
-        pending = None if self.pending_keys is None else self.pending_keys | _planned(plan)
+        pending = None if self.pending_keys is None else self.pending_keys.union(_planned(plan))
         return msgspec.structs.replace(self, pending_keys=pending, must_repoll=True, hold_ends=_hold_ends(plan))
 
     def after_steps(self, plan: Plan, outcomes: Sequence[Outcome]) -> SourceState:
@@ -100,8 +100,9 @@ class SourceState(msgspec.Struct, frozen=True):
         return bool(self.hold_ends) and not iso(now) < self.hold_ends <= iso(now + HOUR + 1)
 
 
-def _planned(plan: Plan) -> set[str]:
-    return {str(retained.key) for retained in plan.retained} | {str(step.key) for step in plan.steps}
+def _planned(plan: Plan) -> Iterator[str]:
+    yield from (str(retained.key) for retained in plan.retained)
+    yield from (str(step.key) for step in plan.steps)
 
 
 def _hold_ends(plan: Plan) -> str:

@@ -8,11 +8,11 @@ from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 
-Upkeep = Callable[[], object]
+Work = Callable[[], object]
 """A piece of work that any thread may do while the runner goes on."""
 
 
-def due_upkeep(runner: Runner) -> Iterator[Upkeep]:
+def due_upkeep(runner: Runner) -> Iterator[Work]:
     """What is due: the records' checkpoint, the sweep of their cache, and the packing of status branches."""
     if runner.records.needs_checkpoint():
         yield runner.records.checkpoint
@@ -23,7 +23,7 @@ def due_upkeep(runner: Runner) -> Iterator[Upkeep]:
             yield writer.pack
 
 
-def run_upkeep(due: Iterable[Upkeep]) -> None:
+def run_upkeep(due: Iterable[Work]) -> None:
     """Do what is ``due``. What fails changes nothing, and is due again later."""
     for work in due:
         try:

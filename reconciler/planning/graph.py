@@ -27,10 +27,8 @@ def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
     Apply order, key and location break ties, so the same input always gives the same order.
     """
     by_rank = sorted(steps, key=_rank)
-    by_key: dict[str, list[int]] = defaultdict(list)
-    for index, step in enumerate(by_rank):
-        by_key[str(step.key)].append(index)
     references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in by_rank]
+    by_key = _awaitable(references, by_rank)
     edges = _forward(references, by_rank, by_key)
     if any(step.action is not Action.CREATE for step in by_rank):
         sets = [set(awaited) for awaited in edges]
@@ -39,6 +37,17 @@ def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
         edges = [frozenset(awaited) for awaited in sets]
     bound = _bound(scope, references, by_rank, edges)
     return tuple([bound[index] for index in _sorted(edges)])
+
+
+def _awaitable(references: list[References], steps: list[Step]) -> dict[str, list[int]]:
+    """The steps of each key that others may wait for: few of 100,000, of which an index would take 25 MB."""
+    targets = {each.target for refs in {id(refs): refs for refs in references}.values() for each in refs}
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for index, step in enumerate(steps):
+        name = str(step.key)
+        if name in targets or step.action is Action.DELETE:
+            by_key[name].append(index)
+    return by_key
 
 
 def _bound(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
@@ -163,7 +172,7 @@ def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
 def _sorted(edges: Edges) -> Iterator[int]:
     """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) come last, by rank."""
     waiting = [len(awaited) for awaited in edges]
-    followers: list[list[int]] = [[] for _ in edges]
+    followers: dict[int, list[int]] = defaultdict(list)
     for index, awaited in enumerate(edges):
         for other in awaited:
             followers[other].append(index)
@@ -171,7 +180,7 @@ def _sorted(edges: Edges) -> Iterator[int]:
     while ready:
         index = heapq.heappop(ready)
         yield index
-        for follower in followers[index]:
+        for follower in followers.get(index, ()):
             waiting[follower] -= 1
             if not waiting[follower]:
                 heapq.heappush(ready, follower)

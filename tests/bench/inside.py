@@ -77,9 +77,7 @@ def restart(settings: str) -> dict[str, float]:
     asyncio.run(start())
     seconds = time.perf_counter() - BEGAN
     gc.collect()
-    status = Path("/proc/self/status").read_text()
-    resident = int(status.partition("VmRSS:")[2].split()[0]) / 1024
-    return {"seconds": seconds, "resident": resident, "collector": pauses.collector, "loop": pauses.loop}
+    return {"seconds": seconds, "resident": _resident(), "collector": pauses.collector, "loop": pauses.loop}
 
 
 def poll(settings: str, times: int) -> list[float]:
@@ -114,12 +112,16 @@ def paths(settings: str, times: int) -> list[float]:
 
 
 class Followed(NamedTuple):
-    """One commit followed: seconds of the run and of writing the status, CPU seconds of both, steps performed."""
+    """One commit followed: seconds of the run and of writing the status, CPU seconds of both, steps performed.
+
+    ``resident`` are the megabytes of the process after it, of the last commit after the upkeep too.
+    """
 
     run: float
     status: float
     cpu: float
     steps: int
+    resident: float
 
     @property
     def seconds(self) -> float:
@@ -146,27 +148,31 @@ def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]
 def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
     """Every commit that ``make`` adds to the repository but the first, as a daemon follows it."""
 
-    from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
+    from reconciler.daemon.allocator import fix_mmap_threshold
+    from reconciler.daemon.upkeep import Upkeep
 
     async def follow() -> list[Followed]:
+        fix_mmap_threshold()
         runner = opened(settings)
+        upkeep = Upkeep(runner)
         repository = runner.lines["main"].source.settings.url
         ids = make(repository)
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
-        found, settling = [], []
+        found: list[Followed] = []
         for commit in ids[1:]:
             used = _cpu()
             run, ended = await step(repository, commit, lambda: runner.poll("main"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)
-            found.append(Followed(run, time.perf_counter() - began, _cpu() - used, ended.steps))
-            if due := list(due_upkeep(runner)):  # as the daemon does
-                settling.append(asyncio.create_task(asyncio.to_thread(run_upkeep, due)))
-        await asyncio.gather(*settling)
-        return found
+            found.append(Followed(run, time.perf_counter() - began, _cpu() - used, ended.steps, _resident()))
+            upkeep.start()
+        await upkeep.finish()
+        upkeep.start()  # what became due during the last one
+        await upkeep.finish()
+        return [*found[:-1], found[-1]._replace(resident=_resident())]
 
     return asyncio.run(follow())
 
@@ -189,6 +195,12 @@ def _cpu() -> float:
     """CPU seconds of this process and of those that it waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+def _resident() -> float:
+    """The megabytes of this process that are in memory."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def ingest(directory: str, lines: int) -> dict[str, float]:

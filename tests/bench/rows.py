@@ -34,6 +34,7 @@ def first(ground: Ground) -> Iterator[Row]:
     """The first apply of everything, as a whole process."""
     taken = [ground.first_apply(ground.count) for _ in range(ground.often(SAMPLES))]
     yield _whole(f"first apply of {ground.count:,}, durable", middle_of(taken), 60, cores=2, note=_range(taken))
+    yield Row("  its most resident memory", max(each.peak for each in taken), 400, "MB")
 
 
 def cold(ground: Ground) -> Iterator[Row]:
@@ -88,6 +89,13 @@ def commit(ground: Ground) -> Iterator[Row]:
     yield Row(f"  {ground.count:,} manifests against {SMALL:,}", times, 1.5, "times", note=f"CPU {cpu:.2f} times")
 
 
+def many(ground: Ground) -> Iterator[Row]:
+    """A daemon after many commits."""
+    found = _commits(ground, SMALL, 1, 2000, 5000)
+    note = f"after the first one {found[0].resident:.0f} MB"
+    yield Row(f"resident memory after {len(found):,} one-file commits", found[-1].resident, 100, "MB", note=note)
+
+
 def large(ground: Ground) -> Iterator[Row]:
     """A commit that changes a thousand files."""
     files = min(1000, ground.count // 2)
@@ -122,16 +130,18 @@ def members(ground: Ground) -> Iterator[Row]:
     site = ground.applied(ground.count, "crowd")
     name = f"a GVC of {ground.count:,} workloads"
     member = crowd.workload_file(ground.count // 2)
-    yield _change(ground, site, f"{name}: change of one of them", member, r"image: \S+:\d+\.\d+\.")
-    yield _change(ground, site, f"{name}: change of its description", crowd.GVC_FILE, "description: Release ")
+    yield from _change(ground, site, f"{name}: change of one of them", member, r"image: \S+:\d+\.\d+\.")
+    yield from _change(ground, site, f"{name}: change of its description", crowd.GVC_FILE, "description: Release ")
 
 
 def shared(ground: Ground) -> Iterator[Row]:
     """Changes of what many workloads read."""
     count = min(USERS, ground.count)
     site = ground.applied(count, "crowd")
-    yield _change(ground, site, f"a variable of a GVC of {count:,} workloads", crowd.GVC_FILE, "value: release-")
-    yield _change(ground, site, f"a secret that {count:,} workloads use", crowd.SECRET_FILE, "not-a-real-password-")
+    yield from _change(ground, site, f"a variable of a GVC of {count:,} workloads", crowd.GVC_FILE, "value: release-")
+    yield from _change(
+        ground, site, f"a secret that {count:,} workloads use", crowd.SECRET_FILE, "not-a-real-password-"
+    )
 
 
 def documents(ground: Ground) -> Iterator[Row]:
@@ -140,7 +150,7 @@ def documents(ground: Ground) -> Iterator[Row]:
     site = ground.applied(count, "documents")
     name = crowd.workload_name(count // 2)
     pattern = rf"name: {name}\n(?:.*\n)*?      image: \S+:\d+\.\d+\."
-    yield _change(ground, site, f"a file of {count:,} documents: change of one", crowd.DOCUMENTS, pattern)
+    yield from _change(ground, site, f"a file of {count:,} documents: change of one", crowd.DOCUMENTS, pattern)
 
 
 def validate(ground: Ground) -> Iterator[Row]:
@@ -181,7 +191,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, push, large, thousands, members, shared, documents, growth, validate,
+    first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth,
+    validate,
     commands, logs, host, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
@@ -193,14 +204,17 @@ def _commits(ground: Ground, count: int, files: int, times: int, seed: int = 0) 
     return [Followed(*each) for each in found]
 
 
-def _change(ground: Ground, site: Site, what: str, file: str, pattern: str) -> Row:
-    """Commits that count up the number behind ``pattern``; there is no budget for it."""
+def _change(ground: Ground, site: Site, what: str, file: str, pattern: str) -> Iterator[Row]:
+    """Commits that count up the number behind ``pattern``, and the memory that stays; there is no budget for them."""
     found, _ = inside("counts", settings=site.settings, times=ground.often(20), file=file, pattern=pattern)
-    return _followed(what, [Followed(*each) for each in found])
+    followed = [Followed(*each) for each in found]
+    yield _followed(what, followed)
+    most = max(each.resident for each in followed)
+    yield Row("  resident memory after it", followed[-1].resident, 0, "MB", note=f"at most {most:.0f} MB")
 
 
 def _followed(what: str, found: list[Followed], limit: float = 0) -> Row:
-    run, status, cpu, steps = (median(part) for part in zip(*found, strict=True))
+    run, status, cpu, steps, _ = (median(part) for part in zip(*found, strict=True))
     note = f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms, {steps:,.0f} steps"
     return Row(what, median(each.seconds for each in found), limit, cpu=cpu, note=note)
 

@@ -59,7 +59,10 @@ class PlanRun:
             self._record_outcome(position, messages.hold_outcome(step, digest, volumes))
 
     async def run(self) -> list[Outcome]:
-        """Returns one outcome for each job, in their order. Raises RecordsError once no step is in flight."""
+        """Returns one outcome for each job, in their order; what they observed is in the records.
+
+        Raises RecordsError once no step is in flight.
+        """
         try:
             while True:
                 began = self._commit()
@@ -90,12 +93,18 @@ class PlanRun:
         with recorder.transaction():
             recorder.write([(self._jobs[position], self._outcome(position)) for position in self._fresh])
             recorder.end([row for position in self._fresh for row in self._rows.pop(position, ())])
-            self._fresh.clear()
+            self._forget_observations()
             began = self._take() if ready else []
             new = [position for position in began if position not in self._rows]
             rows = recorder.begin([self._jobs[position] for position in new])
         self._rows.update((position, (row,)) for position, row in zip(new, rows, strict=True))
         return began
+
+    def _forget_observations(self) -> None:
+        """Drop what was recorded: the states of 100,000 resources are not in memory until the last step has ended."""
+        for position in self._fresh:
+            self._outcomes[position] = msgspec.structs.replace(self._outcome(position), seen=None, also=())
+        self._fresh.clear()
 
     def _take(self) -> list[int]:
         began: list[int] = []
