@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from reconciler.manifests.change_set import ChangeSet
@@ -89,7 +89,7 @@ class RecordsIndex:
         self.removed = frozenset(self.changes.removed())
         self.prefetched = Prefetch(records)
         self._new_members: defaultdict[str, list[str]] = defaultdict(list)
-        self._new_users: defaultdict[str, list[str]] | None = None
+        self._new_users: dict[Kind, defaultdict[str, list[str]]] = {}
         self._users: dict[tuple[str, str], list[str]] = {}
         for key, resource in self.changes.added.items():
             self._new_members[resource.key.gvc].append(key)
@@ -153,15 +153,21 @@ class RecordsIndex:
 
     def users(self, key: str, kind: Kind) -> list[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""
-        if self._new_users is None:
-            self._new_users = defaultdict(list)
-            for user, resource in self.changes.added.items():
-                for target in {reference.target for reference in resource.references}:
-                    self._new_users[target].append(user)
         if (key, kind) not in self._users:
-            fresh = (user for user in self._new_users.get(key, ()) if user.startswith(f"{kind}/"))
-            self._users[key, kind] = sorted([*fresh, *self.referrers(key, kind)])
+            known = () if self.is_first_load() else self.referrers(key, kind)
+            self._users[key, kind] = sorted([*self._new_users_of(kind).get(key, ()), *known])
         return self._users[key, kind]
+
+    def _new_users_of(self, kind: Kind) -> Mapping[str, list[str]]:
+        """The changed resources of ``kind`` by the keys that they refer to."""
+        found = self._new_users.get(kind)
+        if found is None:
+            found = self._new_users[kind] = defaultdict(list)
+            changed = ((key, resource) for key, resource in self.changes.added.items() if resource.key.kind is kind)
+            for user, resource in changed:
+                for target in {reference.target for reference in resource.references}:
+                    found[target].append(user)
+        return found
 
     def references(self, key: str) -> Sequence[Reference]:
         """References of ``key``."""
