@@ -17,39 +17,69 @@ class QueryBudget:
     def __init__(self, left: int = MOST_COMPARISONS) -> None:
         self._left = left
 
-    def take(self, query: Body, resources: int) -> bool:
-        """Whether the budget is enough to compare ``query`` with so many resources; if so, reduces it."""
-        count = len((query.get("spec") or {}).get("terms", ())) * resources
+    def take(self, terms: int, resources: int) -> bool:
+        """Whether the budget is enough to compare so many terms with so many resources; if so, reduces it."""
+        count = terms * resources
         if count > self._left:
             return False
         self._left -= count
         return True
 
 
+Selector = Callable[[Body], bool]
+
+
+def term_count(query: Body) -> int:
+    """The number of terms of ``query``."""
+    return len((query.get("spec") or {}).get("terms", ()))
+
+
 def matches(query: Body, body: Body) -> bool:
     """Whether the query selects the resource ``body``."""
+    return selector(query)(body)
+
+
+def selector(query: Body) -> Selector:
+    """Reads the query once, for comparisons with many resources: returns whether it selects one."""
     spec = query.get("spec") or {}
-    verdicts = [_holds(term, body) for term in spec.get("terms", ())]
+    terms = [_term(term) for term in spec.get("terms", ())]
     match = spec.get("match", "all")
     if match == "any":
-        return any(verdicts)
-    return not any(verdicts) if match == "none" else all(verdicts)
+        return lambda body: any(holds(body) for holds in terms)
+    if match == "none":
+        return lambda body: not any(holds(body) for holds in terms)
+    return terms[0] if len(terms) == 1 else lambda body: all(holds(body) for holds in terms)
 
 
-def _holds(term: Body, body: Body) -> bool:
-    found = (body.get("tags") or {}).get(term["tag"]) if "tag" in term else _property(term.get("property", ""), body)
+def _term(term: Body) -> Selector:
+    read = _tag(term["tag"]) if "tag" in term else _property(term.get("property", ""))
     op = term.get("op", "=")
     if op in ("exists", "!exists"):
-        return (found is not None) is (op == "exists")
-    if found is None:
-        return bool(op == "!=")
-    return bool(_COMPARE[op](_text(found), _text(term.get("value", ""))))
+        return lambda body: (read(body) is not None) is (op == "exists")
+    compare = _COMPARE[op](_text(term.get("value", "")))
+
+    def holds(body: Body) -> bool:
+        found = read(body)
+        return op == "!=" if found is None else compare(_text(found))
+
+    return holds
 
 
-def _property(path: str, body: Any) -> Any:
-    for part in path.split("."):
-        body = body.get(part) if isinstance(body, Mapping) else None
-    return body
+def _tag(name: str) -> Callable[[Body], Any]:
+    return lambda body: (body.get("tags") or {}).get(name)
+
+
+def _property(path: str) -> Callable[[Body], Any]:
+    first, *parts = path.split(".")
+    if not parts:
+        return lambda body: body.get(first)
+
+    def read(body: Any) -> Any:
+        for part in (first, *parts):
+            body = body.get(part) if isinstance(body, Mapping) else None
+        return body
+
+    return read
 
 
 def _text(value: Any) -> str:
@@ -81,12 +111,18 @@ def _fits(text: str, parts: list[str]) -> bool:
     return True
 
 
-_COMPARE: dict[str, Callable[[str, str], bool]] = {
-    "=": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    ">": lambda left, right: _ordered(left, right) > 0,
-    ">=": lambda left, right: _ordered(left, right) >= 0,
-    "<": lambda left, right: _ordered(left, right) < 0,
-    "<=": lambda left, right: _ordered(left, right) <= 0,
-    "~": lambda left, right: _fits(left, right.split("*")) or right in left,
+def _like(pattern: str) -> Callable[[str], bool]:
+    parts = pattern.split("*")
+    return lambda text: _fits(text, parts) or pattern in text
+
+
+_COMPARE: dict[str, Callable[[str], Callable[[str], bool]]] = {
+    "=": lambda right: lambda left: left == right,
+    "!=": lambda right: lambda left: left != right,
+    ">": lambda right: lambda left: _ordered(left, right) > 0,
+    ">=": lambda right: lambda left: _ordered(left, right) >= 0,
+    "<": lambda right: lambda left: _ordered(left, right) < 0,
+    "<=": lambda right: lambda left: _ordered(left, right) <= 0,
+    "~": _like,
 }
+"""For each operator and value, the function that compares a text with it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.model.key import Kind
-from reconciler.model.query_match import QueryBudget
+from reconciler.model.query_match import QueryBudget, term_count
 from reconciler.planning.placement import locations_of
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
@@ -52,7 +52,7 @@ class GvcLocations:
         if gvc not in self._by_gvc and gvc not in self._open:
             placement = (self._body(f"{Kind.GVC}/{gvc}") or {}).get("spec", {}).get("staticPlacement") or {}
             query = placement.get("locationQuery")
-            if query is not None and not budget.take(query, len(self._locations())):
+            if query is not None and not budget.take(term_count(query), len(self._locations())):
                 self._open.add(gvc)
         return None if gvc in self._open else self.of(gvc)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.model.query_match import matches
+from reconciler.model.query_match import selector
 
 Body = Mapping[str, Any]
 
@@ -16,5 +16,5 @@ def locations_of(gvc: Body, known: Callable[[], Sequence[Body]]) -> tuple[str, .
     names = {link.rpartition("/")[2] for link in placement.get("locationLinks", ())}
     query = placement.get("locationQuery")
     if query is not None:
-        names.update(body["name"] for body in known() if matches(query, body))
+        names.update(body["name"] for body in filter(selector(query), known()))
     return tuple(sorted(names))

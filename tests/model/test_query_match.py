@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.query_match import QueryBudget, matches
+from reconciler.model.query_match import QueryBudget, matches, selector, term_count
 from tests.support.pace import in_time
 
 
@@ -26,6 +26,55 @@ def test_a_star_stands_for_any_text(value: str, text: str) -> None:
     assert takes(value, text) is (re.fullmatch(pattern, text) is not None or value in text)
 
 
+TEXTS = st.sampled_from(["", "1", "1.0", "2", "10", "a", "ab", "b", "true"])
+VALUES = st.one_of(TEXTS, st.booleans(), st.integers(0, 10), st.none())
+BODIES = st.fixed_dictionaries(
+    {}, optional={"name": TEXTS, "tags": st.dictionaries(st.sampled_from("tu"), VALUES, max_size=2), "a": st.one_of(
+        VALUES, st.fixed_dictionaries({"b": VALUES}),
+    )}
+)  # fmt: skip
+TERMS = st.fixed_dictionaries(
+    {"op": st.sampled_from(["=", "!=", ">", ">=", "<", "<=", "~", "exists", "!exists"]), "value": VALUES}
+).flatmap(lambda term: st.sampled_from([
+    {**term, "tag": "t"}, {**term, "property": "name"}, {**term, "property": "a.b"}, {**term, "tag": "u"},
+]))  # fmt: skip
+QUERIES = st.fixed_dictionaries(
+    {"match": st.sampled_from(["all", "any", "none"]), "terms": st.lists(TERMS, max_size=3)}
+).map(lambda spec: {"spec": spec})
+
+
+def holds(term: dict[str, Any], body: dict[str, Any]) -> bool:
+    """Whether ``term`` is true of ``body``, as the page of queries defines it."""
+    inner = body.get("a")
+    found = {
+        "t": body.get("tags", {}).get("t"), "u": body.get("tags", {}).get("u"), "name": body.get("name"),
+        "a.b": inner.get("b") if isinstance(inner, dict) else None,
+    }[term.get("tag") or term["property"]]  # fmt: skip
+    if term["op"] in ("exists", "!exists"):
+        return (found is None) == (term["op"] == "!exists")
+    if found is None:
+        return bool(term["op"] == "!=")
+    left, right = (str(each).lower() if isinstance(each, bool) else str(each) for each in (found, term["value"]))
+    if term["op"] == "~":
+        return right in left
+    if term["op"] in ("=", "!="):
+        return (left == right) == (term["op"] == "=")
+    try:
+        below, above = float(left) < float(right), float(left) > float(right)
+    except ValueError:
+        below, above = left < right, left > right
+    return {">": above, ">=": not below, "<": below, "<=": not above}[term["op"]]
+
+
+@given(QUERIES, st.lists(BODIES, max_size=4))
+def test_a_selector_takes_what_its_terms_ask_for(query: dict[str, Any], bodies: list[dict[str, Any]]) -> None:
+    select = selector(query)
+    for body in bodies:
+        verdicts = [holds(term, body) for term in query["spec"]["terms"]]
+        match = query["spec"]["match"]
+        assert select(body) is {"all": all(verdicts), "any": any(verdicts), "none": not any(verdicts)}[match]
+
+
 def test_many_stars_take_no_time() -> None:
     assert in_time(lambda: takes("*a" * 40 + "*b", "a" * 250), 1.0)[0] is False
     assert in_time(lambda: takes("*a" * 40 + "*b", "a" * 249 + "b"), 1.0)[0] is True
@@ -33,7 +82,7 @@ def test_many_stars_take_no_time() -> None:
 
 def test_comparisons_are_taken_until_none_is_left() -> None:
     left = QueryBudget(5)
-    assert left.take(query("a", "b"), 2)
-    assert not left.take(query("a", "b"), 1)
-    assert left.take(query("a"), 1)
-    assert left.take({}, 100)
+    assert left.take(term_count(query("a", "b")), 2)
+    assert not left.take(term_count(query("a", "b")), 1)
+    assert left.take(term_count(query("a")), 1)
+    assert left.take(term_count({}), 100)

@@ -19,7 +19,7 @@ from reconciler.api.table import Operation
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.query import UNARY
-from reconciler.model.query_match import matches
+from reconciler.model.query_match import selector
 
 PAGE = 50
 MOST_ITEMS = 500
@@ -90,7 +90,7 @@ async def query_resources(call: Call) -> Response:
     query = await call.body()
     if (found := read_as(query, QueryBody).kind) not in ("", kind):
         raise Problem(400, f"the query is for kind {found[:40]!r}, and this is the collection of {kind}")
-    return _page(call, kind, lambda body: matches(query, body), {"query": query})
+    return _page(call, kind, selector(query), {"query": query})
 
 
 async def list_permissions(call: Call) -> Response:

@@ -20,7 +20,7 @@ from reconciler.model.kinds.secret import Secret
 from reconciler.model.kinds.table import expanded
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.platform import SECRET_URI
-from reconciler.model.query_match import matches
+from reconciler.model.query_match import Selector, selector, term_count
 from reconciler.model.resource import LookupRequest
 
 
@@ -109,9 +109,10 @@ def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
     )
     grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
     left = frozenset() if grants.everything else known.difference(*grants.named)
-    if not left or not all(world.query_budget.take(_query(key, world), len(left)) for key in grants.queries):
+    if not left or not all(world.query_budget.take(query.terms, len(left)) for query in grants.queries):
         return frozenset()
-    return frozenset(each for each in left if not any(_takes(key, each, world) for key in grants.queries))
+    bodies = {each: _without_data(each, world) for each in left if grants.queries}
+    return frozenset(each for each in left if not any(query.selects(bodies[each]) for query in grants.queries))
 
 
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
@@ -130,12 +131,19 @@ def _may(identity: str, secret: str, world: RuleContext) -> bool:
     return world.memoized(("reveal", identity, secret), lambda: _found(identity, secret, world))
 
 
+class _Query(NamedTuple):
+    """A query for secrets; ``terms`` is the number of its terms."""
+
+    terms: int
+    selects: Selector
+
+
 class _Grants(NamedTuple):
     """The secrets that policies which name an identity let it reveal: ``named`` has sets of their keys."""
 
     everything: bool
     named: tuple[frozenset[str], ...]
-    queries: tuple[str, ...]
+    queries: tuple[_Query, ...]
 
 
 def _found(identity: str, secret: str, world: RuleContext) -> bool:
@@ -144,9 +152,8 @@ def _found(identity: str, secret: str, world: RuleContext) -> bool:
     grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
     if grants.everything or any(secret in keys for keys in grants.named):
         return True
-    return any(
-        not world.query_budget.take(_query(key, world), 1) or _takes(key, secret, world) for key in grants.queries
-    )
+    body = _without_data(secret, world)
+    return any(not world.query_budget.take(query.terms, 1) or query.selects(body) for query in grants.queries)
 
 
 def _grants(identity: str, world: RuleContext) -> _Grants:
@@ -154,8 +161,8 @@ def _grants(identity: str, world: RuleContext) -> _Grants:
     known = [_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
     unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.unresolved(Kind.POLICY)))
     grants = [each for each in known if each is not None]
-    named = (*(keys for each in grants for keys in each.named), *unknown.secrets_beside(identity))
-    queries = tuple(key for each in grants for key in each.queries)
+    named = (*(keys for each in grants for keys in each.named if keys), *unknown.secrets_beside(identity))
+    queries = tuple(query for each in grants for query in each.queries)
     return _Grants(unknown.may_open_all(identity) or any(each.everything for each in grants), named, queries)
 
 
@@ -168,7 +175,7 @@ def _grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
         return None
     query = policy.target_query
     everything = policy.target == "all" or (query is not None and any(term.rel for term in query.spec.terms))
-    return _Grants(everything, (_targets(key, policy, world),), (key,) if query is not None else ())
+    return _Grants(everything, (_targets(key, policy, world),), (_query(key, world),) if query is not None else ())
 
 
 def _name_of(identity: str) -> str:
@@ -192,17 +199,21 @@ def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     return world.memoized(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
 
 
-def _takes(key: str, secret: str, world: RuleContext) -> bool:
-    """Whether the query of the policy ``key`` matches ``secret``. A query cannot ask for the values of secrets."""
+def _without_data(secret: str, world: RuleContext) -> dict[str, Any]:
+    """The body of ``secret`` as queries see it: they cannot ask for the values of secrets."""
     body: dict[str, Any] = world.bodies.typed(secret, dict) or {}
-    return matches(_query(key, world), {name: value for name, value in body.items() if name != "data"})
+    return {name: value for name, value in body.items() if name != "data"}
 
 
-def _query(key: str, world: RuleContext) -> dict[str, Any]:
-    """The query of the policy ``key`` for secrets."""
-    body: dict[str, Any] = world.bodies.typed(key, dict) or {}
-    query: dict[str, Any] = body.get("targetQuery", {})
-    return query
+def _query(key: str, world: RuleContext) -> _Query:
+    """The query of the policy ``key``, which all identities that it binds share."""
+
+    def read() -> _Query:
+        body: dict[str, Any] = world.bodies.typed(key, dict) or {}
+        query: dict[str, Any] = body.get("targetQuery", {})
+        return _Query(term_count(query), selector(query))
+
+    return world.memoized(("policy query", key), read)
 
 
 class _Unresolved:
