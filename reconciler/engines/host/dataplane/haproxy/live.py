@@ -21,6 +21,7 @@ since the time of a lower limit.
 SHOW_FACTS = f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show table {COUNTED};show proc"
 
 _UNPUBLISHED = "UNPUB"
+_NO_BACKEND = "No such proxy."
 _READY = ("UP", "no check")
 _COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "weight", "addr")
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
@@ -126,7 +127,7 @@ class StatReader:
         """
         lines = text.splitlines()
         columns = next((line for line in lines if line.startswith("# ")), "")[2:].split(",")
-        if not text.strip():
+        if not text.replace(_NO_BACKEND, "").strip():
             return {}
         if not set(_COLUMNS) <= set(columns):
             raise EngineError("HAProxy shows its state in an unknown form", reason=Reason.PROXY_FAILED)

@@ -1,4 +1,7 @@
-"""Backends that come and go while HAProxy runs, from version 3.4 on: what needs no reload, and the commands for it."""
+"""Backends that come and go while HAProxy runs, from version 3.4 on: what needs no reload, and the commands for it.
+
+Those of tcp ports leave like that, but come by a reload: they have lines of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, commands, take_out
-from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profiles
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profile
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded, Shape, shape_of
 
-SPARE = {HTTP: 16, TCP: 4}
+SPARE = 16
 """The least number of ports without a workload at which HAProxy listens after a reload, for workloads to come."""
 SHARE = 4
 """With many workloads it is this part of their number, so that reloads become rarer."""
-_EXPERIMENT = "experimental-mode on;@1 "
-"""Before a command that version 3.4 has for tests only."""
 
 Shapes = Mapping[str, Shape]
 FindPorts = Callable[[int, Collection[int]], list[int]]
@@ -56,13 +57,11 @@ def next_load(options: ProxyOptions, loaded: Loaded, needs: Needs, find: FindPor
     """What to load so that ``needs`` can be served, and more workloads like them."""
     if not options.runtime:
         return Loaded(needs.ports, needs.profiles)
-    profiles = dict(usual_profiles(options)) | dict(needs.profiles)
-    ports, taken = dict(needs.ports), frozenset().union(*needs.ports.values())
-    for mode, wanted in needs.ports.items():
-        usable = loaded.ports.get(mode, frozenset()) - taken
-        spare = frozenset(find(max(SPARE[mode], len(wanted) // SHARE), usable)) - taken
-        ports[mode], taken = wanted | spare, taken | spare
-    return Loaded(ports, profiles, loaded.count + 1)
+    profiles = dict([usual_profile(options)]) | dict(needs.profiles)
+    wanted, taken = needs.ports[HTTP], frozenset().union(*needs.ports.values())
+    usable = loaded.ports.get(HTTP, frozenset()) - taken
+    spare = frozenset(find(max(SPARE, len(wanted) // SHARE), usable)) - taken
+    return Loaded({**needs.ports, HTTP: wanted | spare}, profiles, loaded.count + 1)
 
 
 def additions(
@@ -73,7 +72,7 @@ def additions(
         name, shape = each.name, shape_of(options, each)
         known = shape.profile in loaded.profiles and each.port in loaded.ports.get(each.mode, ())
         if name not in live and known and not shape.lines:
-            yield f"{_EXPERIMENT}add backend {name} from {shape.profile}"
+            yield f"add backend {name} from {shape.profile}"
             yield from commands((each,), {name: LiveBackend(0, 0, 0, {}, published=False)})
 
 
@@ -84,7 +83,7 @@ def removals(name: str, live: LiveBackend) -> Iterator[str]:
     for server, each in sorted(live.servers.items()):
         yield from take_out(f"{name}/{server}", each)
     if not live.open:
-        yield f"{_EXPERIMENT}del backend {name}"
+        yield f"del backend {name}"
 
 
 def _same(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:

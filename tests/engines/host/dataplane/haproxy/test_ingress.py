@@ -441,7 +441,8 @@ def test_ambiguous_requests_are_refused_or_read_in_one_way(path: Path) -> None:
         ):
             count = len(outside.web.heads) + len(outside.api.heads)
             answer = await outside.send(request)
-            assert (answer.status in (400, 404, 0), request[:80]) == (True, request[:80])
+            # HAProxy 3.4 names a request that is too long; before that it is a bad one.
+            assert (answer.status in (400, 404, 431, 0), request[:80]) == (True, request[:80])
             assert len(outside.web.heads) + len(outside.api.heads) == count
         # A replica that knew h2c would take requests behind the proxy's back.
         upgrade = ("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", "Connection: Upgrade, HTTP2-Settings")

@@ -64,6 +64,7 @@ def test_the_state_is_read() -> None:
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(EngineError, match="unknown form"):
         StatReader().read("# something,else\n")
+    assert StatReader().read("No such proxy.\n\n") == {}
 
 
 def test_workers_that_take_no_new_connections_are_counted() -> None:

@@ -29,6 +29,7 @@ from tests.engines.host.dataplane.haproxy.kit import (
     Browser,
     Plane,
     WebReplica,
+    end,
     get,
     play,
 )
@@ -280,10 +281,12 @@ def test_connections_of_a_tcp_port_wait_and_are_refused_without_words(path: Path
     async def story(plane: Plane) -> None:
         address = await plane.address(service)
         client = await Client.to(address)
-        client.send()
-        await plane.waiting(1)
-        beyond = await Client.to(address)
-        assert await beyond.answer() == ""
+        # Each part wakes it, and it waits on.
+        for part in (b"he", b"ll", b"o\n"):
+            client.send(part)
+            await plane.waiting(1)
+            beyond = await Client.to(address)
+            assert await beyond.answer() == ""
         replica = await Replica("a").start()
         plane.dataplane.update(KEY, (replica.endpoint,))
         assert await client.answer() == "a hello"
@@ -437,6 +440,8 @@ def test_a_port_that_another_program_took_is_reported_and_taken_back(path: Path)
 
     play(lambda: Plane(path), remember)
     [address] = addresses
+    # From version 3.4 on it has the port until then, since it reloads for no workload that leaves.
+    end(path)
 
     async def story(plane: Plane) -> None:
         other = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER), await WebReplica("b").start())

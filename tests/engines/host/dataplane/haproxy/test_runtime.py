@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.haproxy import runtime
 from reconciler.engines.host.dataplane.haproxy.config import (
     HTTP,
     SELF,
@@ -27,6 +26,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, commands
+from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded
 from reconciler.engines.host.dataplane.haproxy.runtime import (
@@ -46,13 +46,10 @@ from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane,
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.support.cases import cases
 
-FREE = {True: [18_001, 18_002, 18_003], False: [18_010, 18_011]}
-"""Ports for workloads to come: for requests, and for connections only."""
 
-
-def find_free(count: int, _bound: Collection[int]) -> list[int]:
-    """As ServicePorts.spare: many for the mode http."""
-    return FREE[count > 4]
+def find_free(_count: int, _bound: Collection[int]) -> list[int]:
+    """As ServicePorts.spare."""
+    return [18_001, 18_002, 18_003]
 
 
 def backends_of(found: dict[str, dict[str, Any]]) -> list[Backend]:
@@ -114,7 +111,7 @@ def test_many_workloads_have_more_ports_for_others() -> None:
 
     many = [Backend(Service(Key(Kind.WORKLOAD, "shop", f"w{each}"), PORT), 18_000 + each) for each in range(400)]
     loaded = next_load(options, Loaded(), needs_of(options, many), find)
-    assert counts == [400 // SHARE, 4]
+    assert counts == [400 // SHARE]
     assert len(loaded.ports[HTTP]) == 400
 
 
@@ -163,6 +160,7 @@ def test_workloads_come_and_go(path: Path) -> None:
             while f"{backend_name(OTHER)}," in await plane.command("show stat -1 6 -1"):
                 plane.dataplane.reroute()
                 await plane.dataplane.traffic()
+                assert plane.dataplane.error(KEY) == ""
         assert (plane.worker == worker) is without_reload()
 
     play(lambda: Plane(path), story)
@@ -212,7 +210,7 @@ def test_a_backend_that_was_not_added_by_the_daemon_is_replaced(path: Path) -> N
     async def story(plane: Plane) -> None:
         await plane.address(SERVICE, await WebReplica("a").start())
         # Before version 3.4 there is no such command.
-        await plane.command(f"experimental-mode on;@1 add backend {backend_name(OTHER)} from http-no-route")
+        await plane.command(f"add backend {backend_name(OTHER)} from http-no-route")
         address = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER), await WebReplica("b").start())
         async with asyncio.timeout(PATIENCE):
             while (await get(address)).body != "b":
@@ -222,8 +220,13 @@ def test_a_backend_that_was_not_added_by_the_daemon_is_replaced(path: Path) -> N
 
 
 def test_a_refused_addition_becomes_a_reload(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # HAProxy refuses it outside this mode.
-    monkeypatch.setattr(runtime, "_EXPERIMENT", "")
+    send = Master.send
+
+    async def without_profile(self: Master, commands: Iterable[str]) -> None:
+        """HAProxy refuses a backend without a profile."""
+        await send(self, (re.sub("^(add backend .*) from .*", r"\1", each) for each in commands))
+
+    monkeypatch.setattr(Master, "send", without_profile)
 
     async def story(plane: Plane) -> None:
         await plane.address(SERVICE, await WebReplica("a").start())

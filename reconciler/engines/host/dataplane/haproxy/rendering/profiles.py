@@ -62,9 +62,9 @@ def profile_of(options: ProxyOptions, service: Service) -> Profile:
     return _profile(options, bare)
 
 
-def usual_profiles(options: ProxyOptions) -> list[Profile]:
-    """The profiles of workloads that declare no options."""
-    return [profile_of(options, Service(_ANY, 0, protocol)) for protocol in (HTTP, TCP)]
+def usual_profile(options: ProxyOptions) -> Profile:
+    """The profile of workloads that declare no options."""
+    return profile_of(options, Service(_ANY, 0))
 
 
 @lru_cache(maxsize=8192)
@@ -103,17 +103,29 @@ def _http_lines(options: ProxyOptions, service: Service) -> list[str]:
 
 
 def _tcp_lines(options: ProxyOptions) -> list[str]:
-    hold = options.hold
-    lines = [
+    return [
         *_common_lines(options, TCP),
         f"timeout server {TUNNEL}",
         "retries 2",
-        f"tcp-request inspect-delay {round(1000 * hold.seconds) + 1000}ms",
-        f"tcp-request content reject {_STILL} {{ be_conn gt {hold.requests} }}",
-        f"tcp-request content reject if {{ queue ge {max(hold.requests, 1)} }}",
+        f"tcp-request inspect-delay {round(1000 * options.hold.seconds) + 1000}ms",
     ]
-    wait = [f"tcp-request content {_wait(hold)}", f"tcp-request content reject {_STILL}"]
-    return [*lines, *(wait if options.lua else []), *_relieve("tcp-request content", options)]
+
+
+def connection_lines(options: ProxyOptions) -> list[str]:
+    """What lets connections of a tcp port wait for a replica, within limits.
+
+    These lines are in the backend itself: when a rule of a profile waits for the second time, HAProxy 3.4 goes on with
+    the rules of the backend. It evaluates those again from the first one, so a connection that waits already is marked.
+    """
+    hold = options.hold
+    first = "!{ var(txn.waits) -m bool }"
+    lines = [
+        f"content reject {_STILL} {{ be_conn gt {hold.requests} }} {first}",
+        f"content reject if {{ queue ge {max(hold.requests, 1)} }} {first}",
+        "content set-var(txn.waits) bool(true)",
+        *([f"content {_wait(hold)}", f"content reject {_STILL}"] if options.lua else []),
+    ]
+    return [*(f"tcp-request {each}" for each in lines), *_relieve("tcp-request content", options)]
 
 
 def _wait(hold: HoldSettings) -> str:

@@ -38,7 +38,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
-from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import connection_lines, profile_of
 from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
 
@@ -147,11 +147,13 @@ def read_ports(config: str) -> dict[str, int]:
 
 def shape_of(options: ProxyOptions, backend: Backend) -> Shape:
     """The shape of ``backend``."""
-    return Shape(profile_of(options, backend.service).name, add_self(backend), "".join(_own_lines(backend)))
+    return Shape(profile_of(options, backend.service).name, add_self(backend), "".join(_own_lines(options, backend)))
 
 
-def _own_lines(backend: Backend) -> Iterator[str]:
+def _own_lines(options: ProxyOptions, backend: Backend) -> Iterator[str]:
     """What a backend has beside its profile, which only a reload brings: a split by version names the backend."""
+    if backend.mode == TCP:
+        yield from (f"  {line}\n" for line in connection_lines(options))
     if backend.split:
         # The least connections would give idle servers the same number, whatever their weights.
         yield "  balance roundrobin\n"
