@@ -1,0 +1,59 @@
+"""Controls the volumes of a location: its volume sets, commands on them, and what happens to them by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.snapshot_export.exporter import SnapshotExporter
+from reconciler.engines.host.volumes.space import reserve_of
+from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.releases import Releases
+from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.host.volumesets.watcher import VolumeWatcher
+from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.volume_claims import VolumeClaims
+
+
+class VolumeCallbacks(msgspec.Struct, frozen=True):
+    """``changed`` is called after a change, ``released`` when a replica that was refused a volume may get it.
+
+    ``stop`` is called with the holder of a volume, which has to end and starts again, and ``append_event`` with events.
+    """
+
+    changed: Callable[[], None]
+    released: Callable[[], None]
+    stop: Callable[[str], bool]
+    append_event: Callable[[EngineEvent], None]
+
+
+class VolumeController:
+    """``sets`` are the volume sets of the location, whose files are below ``root``; ``commands`` change volumes."""
+
+    def __init__(self, site: EngineContext, root: Path, claims: VolumeClaims, callbacks: VolumeCallbacks) -> None:
+        settings, clock, append_event = site.settings, site.clock, callbacks.append_event
+        store = VolumeStore(root, settings.host.volumes, clock, reserve_of(settings.host.disk_reserve))
+        self.sets = VolumeSets(
+            claims,
+            Releases(root, store, clock),
+            callbacks.changed,
+            callbacks.released,
+            callbacks.stop,
+            append_event,
+        )
+        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open)
+        self._exporter = SnapshotExporter(root, settings.snapshots.export.restic, clock, append_event)
+        self._watcher = VolumeWatcher(root, self.sets, self.commands, clock, append_event)
+
+    def observations(self) -> Iterator[Observation]:
+        """All volume sets."""
+        return map(self._exporter.with_condition, self.sets.observations())
+
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What has to run for as long as the engine is open."""
+        return self._watcher.run(), self._exporter.run()

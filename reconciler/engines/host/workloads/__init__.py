@@ -1,0 +1,1 @@
+"""The workloads of a location: what is wanted of them, and what is observed."""
