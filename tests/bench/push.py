@@ -12,7 +12,7 @@ from statistics import median
 import pygit2
 
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground
+from tests.bench.ground import Ground, Site
 from tests.bench.hostsite import PATIENCE, share, used
 from tests.bench.measure import BIN, Failed, percentile
 from tests.bench.table import Row
@@ -27,24 +27,24 @@ REST = 3.0
 def push(ground: Ground) -> Iterator[Row]:
     """From the moved ref to the status commit that names it, and the daemon at rest between them."""
     name = f"push to status commit, daemon of {ground.count:,}"
-    with _daemon(ground, "0s") as (repository, daemon):
+    site = ground.applied(ground.count)
+    with daemon_on(ground, site, "0s") as daemon:
         before = used(daemon.pid).cpu
-        found = _measured(repository, ground.often(100), 0.1)
+        found = _measured(site.repository, ground.often(100), 0.1)
         cpu = (used(daemon.pid).cpu - before) / len(found)
         yield Row(f"{name}, p50", median(found), 0.015, cpu=cpu)
         yield Row("  the same, p99", percentile(found, 0.99), 0.04, note=f"the slowest {1000 * max(found):.1f} ms")
         time.sleep(REST)
         busy, resident = share(daemon.pid, 4.0 if ground.quick else 30.0)
         yield Row("  the daemon at rest after them: of one core", busy, 0.1, "%", note=f"{resident:.0f} MB")
-    with _daemon(ground, f"{INTERVAL}s") as (repository, _):
-        found = _measured(repository, ground.often(5), INTERVAL + 1.0)
+    with daemon_on(ground, site, f"{INTERVAL}s"):
+        found = _measured(site.repository, ground.often(5), INTERVAL + 1.0)
         yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(found), 0.015)
 
 
 @contextmanager
-def _daemon(ground: Ground, interval: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+def daemon_on(ground: Ground, site: Site, interval: str) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon at rest on an applied repository; status is written at most once in ``interval``."""
-    site = ground.applied(ground.count)
     settings = ground.with_status_interval(site, interval)
     before = _target(site.repository)
     commit_change(site.repository, 1, 1_000_000 + int(time.time()))
@@ -55,22 +55,33 @@ def _daemon(ground: Ground, interval: str) -> Iterator[tuple[Path, subprocess.Po
         try:
             _wait(site.repository, before)
             time.sleep(REST)
-            yield site.repository, daemon
+            yield daemon
         finally:
             daemon.terminate()
 
 
 def _measured(repository: Path, times: int, pause: float) -> list[float]:
     """Seconds from each of ``times`` moves of the branch, ``pause`` seconds apart, to the status commit."""
-    git, found = pygit2.Repository(str(repository)), []
+    found = []
     for seed in range(times):
-        git.references.create("refs/heads/next", git.references["refs/heads/main"].target, force=True)
+        restart_next(repository)
         commit = commit_change(repository, 1, 2_000_000 + seed, "next")
         time.sleep(pause)
-        before, began = _target(repository), time.perf_counter()
-        git.references["refs/heads/main"].set_target(commit)
-        found.append(_wait(repository, before) - began)
+        found.append(move(repository, commit))
     return found
+
+
+def restart_next(repository: Path) -> None:
+    """Let the branch ``next``, on which commits are prepared, start at the branch that the daemon follows."""
+    git = pygit2.Repository(str(repository))
+    git.references.create("refs/heads/next", git.references["refs/heads/main"].target, force=True)
+
+
+def move(repository: Path, commit: str) -> float:
+    """Move the branch to ``commit``; the seconds to the status commit that follows."""
+    before, began = _target(repository), time.perf_counter()
+    pygit2.Repository(str(repository)).references["refs/heads/main"].set_target(commit)
+    return _wait(repository, before) - began
 
 
 def _wait(repository: Path, before: str) -> float:

@@ -16,6 +16,7 @@ from tests.bench.hostrows import host
 from tests.bench.inside import Followed
 from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
 from tests.bench.push import push
+from tests.bench.series import series
 from tests.bench.table import Row
 
 RECONCILER = BIN / "reconciler"
@@ -191,9 +192,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth,
-    validate,
-    commands, logs, host, cron, containers, dataplane,
+    first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
+    validate, commands, logs, host, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
