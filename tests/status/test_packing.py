@@ -51,6 +51,22 @@ def test_only_objects_of_the_branch_are_packed_in_a_repository_of_others(repo: G
     repo.git("fsck", "--strict")
 
 
+def test_the_end_of_a_former_history_is_packed_too(repo: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branches, "HISTORY", 4)
+    branch = StatusBranch(repo.path, BRANCH)
+    theirs = loose(branch)
+    write(branch, 0, 2)
+    branch.pack()
+    write(branch, 2, 3)
+    branch.pack()
+    assert repo.git("rev-list", "--count", BRANCH) == "1"
+    assert loose(branch) == theirs
+    write(branch, 5, 8)  # more than one history
+    branch.pack()
+    assert loose(branch) == theirs
+    repo.git("fsck", "--strict")
+
+
 def test_packing_is_due_after_a_number_of_commits(repo: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branches, "EVERY", 5)
     write(StatusBranch(repo.path, BRANCH), 0, 3)

@@ -48,6 +48,8 @@ class StatusBranch:
         self._own = own
         self._packing_due = False
         self._newest = self._packed = ""
+        self._ended: list[str] = []
+        """The last commits of former histories, if they are not packed yet."""
         self.ref = f"refs/heads/{name}"
         if not pygit2.reference_is_valid_name(self.ref):
             raise SourceError(f"{name!r} cannot be the name of a branch; change status.branch in the settings")
@@ -103,12 +105,13 @@ class StatusBranch:
     def pack(self) -> None:
         """Pack the objects of the new commits, in any thread, also while another one commits. Raises SourceError."""
         newest, former = self._newest, self._packed
+        ended = [self._ended.pop() for _ in range(len(self._ended))]
         # After a failure, all commits are packed next time: the last one packed may no longer exist.
         self._packing_due, self._packed = False, ""
         if self._own:
             pack_own(self.gitdir)
         else:
-            pack_commits(self.gitdir, newest, former)
+            pack_commits(self.gitdir, [newest, *ended], former)
             self._packed = newest
 
     def reset(self, commit: str) -> None:
@@ -152,6 +155,9 @@ class StatusBranch:
         count = self._count(parent) if parent is not None else 0
         parent_ids = [parent.id] if parent is not None and count < HISTORY else []
         number = count + 1 if parent_ids else 1
+        if parent is not None and not parent_ids:
+            # A repository of others never loses these commits: without a pack, each would leave its files for ever.
+            self._ended.append(tip)
         self._packing_due |= number % EVERY == 0
         text = f"{message} [skip ci]\n\n{_TRAILER}: {number}\n"
         who = f"reconciler <reconciler@localhost> {at} +0000"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -24,8 +25,8 @@ def pack_own(repository: Path) -> None:
     _git(repository, ["gc", "--quiet", f"--prune={_UNREACHABLE}"], clean_environment() | {"GIT_DIR": str(repository)})
 
 
-def pack_commits(repository: Path, newest: str, former: str) -> None:
-    """Pack the objects of the commits from ``former`` ("": from the first) to ``newest``; all others stay as they are.
+def pack_commits(repository: Path, tips: Sequence[str], former: str) -> None:
+    """Pack the objects of the commits from ``former`` ("": from the first) to ``tips``; all others stay as they are.
 
     The repository is somebody else's: what nothing refers to is left to the garbage collection of its owner. Raises
     SourceError.
@@ -34,7 +35,7 @@ def pack_commits(repository: Path, newest: str, former: str) -> None:
     with ExitStack() as scratch:
         with file_access_of(repository):
             environment = scratch.enter_context(borrowed_objects(objects))
-        wanted = f"{newest}\n^{former}\n" if former else f"{newest}\n"
+        wanted = "".join(f"{tip}\n" for tip in tips) + (f"^{former}\n" if former else "")
         command = ["pack-objects", "--revs", "--quiet", "--non-empty", "--threads=1", str(objects / "pack" / "pack")]
         name = _git(repository, command, environment, wanted.encode()).strip().decode()
         if not name:
