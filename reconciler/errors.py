@@ -5,7 +5,8 @@ ReconcilerError
 │   ├── SettingsError       the settings have faults, each with its place (settings/loader.py)
 │   └── StateLostError      the state directory was deleted or replaced under the process that holds it
 ├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
-│   └── NotFoundError       no such source, resource, GVC or rule (exit 1)
+│   ├── NotFoundError       no such source, resource, GVC or rule (exit 1)
+│   └── EditConflictError   others changed the same field meanwhile (operations/manifest_edits.py)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
 │   ├── DiskFull            the disk of the records is full; work continues when it has room

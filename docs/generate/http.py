@@ -28,6 +28,14 @@ body `{"token": …}` exchanges it, once, for a session of a superuser that last
 service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
 longer each time.
 
+A change of a resource becomes a commit. It is made in the file that declares the resource: comments, order and fields
+that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would
+result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer
+`Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
+new branch for a review. If others pushed meanwhile, the change is made again on their commit; if they changed the same
+field, the answer is 409 with both versions. With the header `Idempotency-Key`, a repeated request changes nothing
+again.
+
 Every change, every login and every refusal is in the audit log: who, by which credential, from where, what, the
 request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry
 shows. Reading it takes `readAudit` on the audit context `platform`.

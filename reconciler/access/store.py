@@ -20,6 +20,8 @@ KEY_PREFIX = "rk_"
 SESSION_PREFIX = "rs_"
 """How credentials of this program begin, so that scanners find them where they do not belong."""
 SECRET_BYTES = 32
+ANSWER_SECONDS = 86_400.0
+"""How long the answer to a request with an idempotency key is remembered."""
 USE_SECONDS = 60.0
 """The last use of a key is recorded once within this time."""
 
@@ -30,6 +32,8 @@ _GROUND = (
     """CREATE TABLE sessions (hash BLOB PRIMARY KEY, principal TEXT NOT NULL, groups BLOB NOT NULL,
         created REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID""",
     """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT NOT NULL, hash BLOB NOT NULL)""",
+    """CREATE TABLE answers (caller TEXT, key TEXT, digest BLOB NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
+        status INTEGER, body BLOB, PRIMARY KEY (caller, key)) WITHOUT ROWID""",
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
 MIGRATIONS = (_GROUND,)
@@ -76,6 +80,15 @@ class AuditRow(NamedTuple):
     number: int
     entry: AuditEntry
     hash: str
+
+
+class Answer(NamedTuple):
+    """The answer to a request with an idempotency key; ``status`` is None while it is being made, or after a crash."""
+
+    digest: bytes
+    request_id: str
+    status: int | None
+    body: bytes | None
 
 
 class AccessStore:
@@ -158,6 +171,25 @@ class AccessStore:
         """Whether ``text`` is the bootstrap token; it is void from then on."""
         sql = "UPDATE facts SET value = ? WHERE name = ? AND value = ?"
         return self._db.write(sql, (_USED, _BOOTSTRAP, _hash(text))).rowcount > 0
+
+    def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> Answer | None:
+        """The answer to the earlier request of ``caller`` with ``key``; None if this is the first, which begins now."""
+        now = self._now()
+        with self._db.transaction():
+            self._db.write("DELETE FROM answers WHERE at < ?", (now - ANSWER_SECONDS,))
+            row = self._db.one(
+                "SELECT digest, request_id, status, body FROM answers WHERE caller = ? AND key = ?", (caller, key)
+            )
+            if row is not None:
+                return Answer(*row)
+            values = (caller, key, digest, request_id, now)
+            self._db.write("INSERT INTO answers VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
+        return None
+
+    def end_answer(self, caller: str, key: str, status: int, body: bytes) -> None:
+        """Record the answer to the request of ``caller`` with ``key``."""
+        sql = "UPDATE answers SET status = ?, body = ? WHERE caller = ? AND key = ?"
+        self._db.write(sql, (status, body, caller, key))
 
     def append_audit(self, entry: AuditEntry) -> None:
         """Append ``entry``; its hash covers the hash of the entry before."""

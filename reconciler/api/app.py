@@ -17,7 +17,7 @@ from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem, problem_of, problem_response
-from reconciler.api.routes import commands, credentials, health, operator, reports, resources
+from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources
 from reconciler.api.service import Api
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.bugs import internal_error
@@ -30,6 +30,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *operator.OPERATIONS,
     *commands.OPERATIONS,
     *reports.OPERATIONS,
+    *changes.OPERATIONS,
     *resources.OPERATIONS,
 )
 """Every operation; where two paths match a request, the first counts."""

@@ -32,6 +32,7 @@ class Call:
         self.api = api
         self.caller = caller
         self.reader = api.reader
+        self._body: bytes | None = None
 
     @property
     def org(self) -> str:
@@ -99,6 +100,23 @@ class Call:
             raise Problem(400, f"{name} is a number from 1 to {most}, not {text[:20]!r}")
         return int(text)
 
+    @property
+    def request_id(self) -> str:
+        """The id of the request, as in its answer."""
+        return str(self.request.scope["request_id"])
+
+    async def raw_body(self) -> bytes:
+        """The bytes of the body, within the limit; the same at each call."""
+        if self._body is None:
+            parts, size = [], 0
+            async for part in self.request.stream():
+                size += len(part)
+                if size > MOST_BODY:
+                    raise Problem(413, f"the body has more than {MOST_BODY} bytes")
+                parts.append(part)
+            self._body = b"".join(parts)
+        return self._body
+
     async def body(self, *, optional: bool = False) -> Any:
         """The body, as JSON within the limits of size and of media types; {} for none where it is ``optional``."""
         kind = self.request.headers.get("content-type", JSON).partition(";")[0].strip()
@@ -106,16 +124,11 @@ class Call:
             raise Problem(415, f"the body has the type {kind[:60]!r}; send {JSON}")
         if self.request.headers.get("content-encoding", "identity") != "identity":
             raise Problem(415, "the body is compressed; send it as it is")
-        parts, size = [], 0
-        async for part in self.request.stream():
-            size += len(part)
-            if size > MOST_BODY:
-                raise Problem(413, f"the body has more than {MOST_BODY} bytes")
-            parts.append(part)
-        if optional and not size:
+        content = await self.raw_body()
+        if optional and not content:
             return {}
         try:
-            return msgspec.json.decode(b"".join(parts))
+            return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from reconciler.access.store import AccessStore
@@ -21,7 +22,12 @@ class Api:
         self.reader = Reader(settings, clock.now)
         self.store = AccessStore.open(settings.state, clock.now)
         write_bootstrap(self.store, settings.state)
+        self._write_locks: dict[str, asyncio.Lock] = {}
         self.authenticator = Authenticator(self.store, self.reader.records.applied.exists, clock.monotonic)
+
+    def write_lock(self, source: str) -> asyncio.Lock:
+        """Lets one change at a time be made in ``source``, so that those of this server never conflict."""
+        return self._write_locks.setdefault(source, asyncio.Lock())
 
     def close(self) -> None:
         """Close what is open."""

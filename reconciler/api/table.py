@@ -36,6 +36,9 @@ PARAMETERS: Mapping[str, str] = {
     "limit": "The most items of the page.",
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
     "after": "The number of an entry; only those after it.",
+    "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
+    "force": "With `true`, volume sets of a GVC are deleted with it.",
+    "source": "The source for the new manifest, if there are several.",
     "last": "The number of entries, the newest ones.",
 }
 """Query parameter → its description."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,16 @@ class ApiClient:
         async def ask() -> httpx2.Response:
             async with httpx2.AsyncClient(transport=self._transport, base_url="http://api") as client:
                 return await client.request(method, path, **more)
+
+        return asyncio.run(ask())
+
+    def request_all(self, requests: Sequence[tuple[str, str, Any]]) -> list[httpx2.Response]:
+        """The responses to requests (method, path, JSON) that are made at once."""
+
+        async def ask() -> list[httpx2.Response]:
+            async with httpx2.AsyncClient(transport=self._transport, base_url="http://api") as client:
+                asked = (client.request(method, path, json=body) for method, path, body in requests)
+                return await asyncio.gather(*asked)
 
         return asyncio.run(ask())
 

@@ -219,10 +219,7 @@ class StatusBranch:
 
     def _refuse_checked_out(self) -> None:
         try:
-            heads = [*list_paths(self.gitdir, "worktrees/*/HEAD")]
-            if not self._git.is_bare:
-                heads.append(self.gitdir / "HEAD")
-            taken = any(_read_head(head) == f"ref: {self.ref}" for head in heads)
+            taken = is_checked_out(self._git, self.ref)
         except OSError as fault:
             raise self._broken(fault) from None
         if taken:
@@ -235,6 +232,15 @@ class StatusBranch:
         denied = "ermission denied" in str(fault)
         advice = "; allow its user to write there, or set readOnly for the source" if denied else ""
         return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
+
+
+def is_checked_out(git: pygit2.Repository, ref: str) -> bool:
+    """Whether a work tree of ``git`` has the branch ``ref`` checked out: its files would not follow. Raises OSError."""
+    gitdir = Path(git.path)
+    heads = [*list_paths(gitdir, "worktrees/*/HEAD")]
+    if not git.is_bare:
+        heads.append(gitdir / "HEAD")
+    return any(_read_head(head) == f"ref: {ref}" for head in heads)
 
 
 def _read_head(path: Path) -> str:

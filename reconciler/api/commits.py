@@ -1,0 +1,131 @@
+"""Makes the commit of a change: checked before it reaches a branch, and made anew on each newer commit of others."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from reconciler.api.call import Call
+from reconciler.api.problems import Problem
+from reconciler.errors import PushConflict
+from reconciler.model.finding import Severity
+from reconciler.model.key import Kind
+from reconciler.operations.commands import open_existing
+from reconciler.operations.manifest_commits import REQUEST_TRAILER, Author, Commit, SourceWriter
+from reconciler.operations.manifest_edits import EditConflictError, ResourceEdit, check_conflict, edited_files
+from reconciler.pipeline.source_pipeline import PlannedRevision
+from reconciler.render.findings import findings_document
+from reconciler.render.plan.json import document as plan_document
+from reconciler.settings import SourceSettings
+
+TRIES = 10
+"""How often a change is made anew on a newer commit."""
+PAUSE = 0.05
+"""Seconds of the longest pause before the second try; it grows with each."""
+IMMUTABLE_RULE = "immutable-field"
+
+
+class Change(NamedTuple):
+    """A checked change: the files before and after, the commit, and what the daemon would do with it."""
+
+    before: Mapping[str, str | None]
+    after: Mapping[str, str | None]
+    commit: Commit
+    planned: PlannedRevision
+    branch: str
+
+
+def write_change(
+    call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, mode: str, dry: bool
+) -> Change | None:
+    """Commit ``edits``, made anew on each newer commit of others; None if there is nothing to change."""
+    with open_existing(call.api.settings, call.api.clock) as records:
+        writer = SourceWriter(call.api.settings, source, records, call.api.clock)
+        first = ""
+        for attempt in range(TRIES):
+            tip = writer.tip()
+            before = {edit.path: writer.read(tip, edit.path) for edit in edits}
+            if first and first != tip:
+                for edit in edits:
+                    _refuse_conflict(edit, writer.read(first, edit.path), before[edit.path])
+            first = first or tip
+            after = edited_files(edits, before.get)
+            if not after:
+                return None
+            change = _checked(call, writer, tip, before, after, subject)
+            if dry:
+                return change
+            try:
+                return _published(writer, change, mode, call.request_id)
+            except PushConflict:
+                time.sleep(random.uniform(0, PAUSE * 2**attempt))
+        raise Problem(409, f"the branch {writer.branch} is moved by others all the time; try again")
+
+
+def _checked(
+    call: Call,
+    writer: SourceWriter,
+    tip: str,
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+    subject: str,
+) -> Change:
+    """The commit of ``after``, if the tree that results has no errors."""
+    message = f"{subject}\n\n{REQUEST_TRAILER}: {call.request_id}"
+    commit = writer.commit(tip, after, message, author_of(call.caller.principal, call.org))
+    planned = writer.check(commit)
+    errors = [each for each in planned.findings if each.severity is Severity.ERROR]
+    if planned.plan is None or errors:
+        details = findings_document(errors, 0, 0)["findings"]
+        places = "; ".join(f"{each.path}:{each.line}:{each.column}: {each.message}" for each in errors[:3])
+        more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
+        status = 405 if any(each.rule == IMMUTABLE_RULE for each in errors) else 400
+        raise Problem(status, f"the change is refused: {places}{more}", details)
+    return Change(before, after, commit, planned, writer.branch)
+
+
+def _published(writer: SourceWriter, change: Change, mode: str, request_id: str) -> Change:
+    if mode == "branch":
+        branch = f"reconciler/change-{request_id}"
+        writer.publish_branch(change.commit, branch)
+        return change._replace(branch=branch)
+    writer.publish(change.commit)
+    return change
+
+
+def _refuse_conflict(edit: ResourceEdit, base: str | None, theirs: str | None) -> None:
+    try:
+        check_conflict(edit, base, theirs)
+    except EditConflictError as error:
+        raise Problem(409, str(error), {"yours": error.ours, "theirs": error.theirs}) from None
+
+
+def change_document(change: Change, *, dry: bool) -> dict[str, Any]:
+    """``change`` as the API shows it; no diff of a file with secrets."""
+    plan = change.planned.plan
+    assert plan is not None
+    secret = any("kind: secret" in (text or "") for text in (*change.before.values(), *change.after.values()))
+    paths = sorted(change.after)
+    return {
+        "branch": change.branch,
+        "commit": None if dry else change.commit.id,
+        "files": paths,
+        "diff": "" if secret else "".join(_diff(path, change.before.get(path), change.after[path]) for path in paths),
+        "plan": plan_document(plan),
+    }
+
+
+def _diff(path: str, before: str | None, after: str | None) -> str:
+    lines = difflib.unified_diff(
+        (before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True), f"a/{path}", f"b/{path}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def author_of(principal: str, org: str) -> Author:
+    """The author of a commit by ``principal``: a user by their address, others by name."""
+    kind, _, name = principal.partition("/")
+    return Author(name, name if kind == Kind.USER and "@" in name else f"{name.replace('/', '.')}@{kind}.{org}")

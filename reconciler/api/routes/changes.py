@@ -1,0 +1,224 @@
+"""Changes of resources: each becomes a commit, after the whole tree that would result was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.commits import change_document, write_change
+from reconciler.api.documents import resource_document
+from reconciler.api.idempotency import idempotent
+from reconciler.api.problems import Problem
+from reconciler.api.table import Operation
+from reconciler.daemon.wake import wake
+from reconciler.errors import NotFoundError
+from reconciler.manifests.links import full_form
+from reconciler.model.key import Key, Kind
+from reconciler.model.platform import PROTECTED_TAG
+from reconciler.operations.manifest_edits import (
+    ResourceEdit,
+    new_path,
+)
+from reconciler.operations.manifest_text import merge_patch
+from reconciler.queries.existence import find_source
+from reconciler.settings import SourceSettings
+
+_FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
+"""Names that are safe in a path; the rules for manifests are narrower."""
+SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
+"""Fields of a document that the server sets; they are ignored in a request."""
+
+
+class Declaration(NamedTuple):
+    """A resource, and where it is declared."""
+
+    key: Key
+    source: SourceSettings
+    path: str
+
+
+async def create_resource(call: Call) -> Response:
+    """Create a resource: a file of its own in the source."""
+    body = await call.body()
+    kind = call.kind()
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+        raise Problem(400, "the body is a manifest with a name")
+    if _FILE_NAME.fullmatch(body["name"]) is None:
+        raise Problem(400, f"the name {body['name'][:60]!r} has other characters than letters, digits and -.:@_")
+    key = Key(kind, call.request.path_params.get("gvc", ""), body["name"])
+    wanted = _manifest(key, body)
+    call.require("create", key, lambda: wanted)
+    entry = call.reader.records.desired.get(str(key))
+    if entry is not None or call.reader.records.applied.exists(key):
+        raise Problem(409, f"{key} exists already")
+    source = _source_for(call, key)
+    edit = ResourceEdit(key, new_path(key), None, wanted)
+    place = full_form(key, call.org)
+    return await _carry_out(call, source, [edit], f"Create {key}", 201, {"Location": place})
+
+
+async def put_resource(call: Call) -> Response:
+    """Replace a resource, in its own file; what stays equal stays as it is written."""
+    key, source, path = _declared(call, "edit")
+    body = await call.body()
+    if not isinstance(body, dict):
+        raise Problem(400, "the body is a manifest")
+    edit = ResourceEdit(key, path, _meaning(call, key), _manifest(key, body))
+    return await _carry_out(call, source, [edit], f"Update {key}", 200)
+
+
+async def patch_resource(call: Call) -> Response:
+    """Change fields of a resource by a JSON merge patch."""
+    key, source, path = _declared(call, "edit")
+    patch = await call.body()
+    if not isinstance(patch, dict):
+        raise Problem(400, "the body is a merge patch: an object with the fields to change")
+    was = _meaning(call, key)
+    edit = ResourceEdit(key, path, was, _manifest(key, merge_patch(was, patch)))
+    return await _carry_out(call, source, [edit], f"Update {key}", 200)
+
+
+async def delete_resource(call: Call) -> Response:
+    """Delete a resource; a GVC together with its content."""
+    key, source, path = _declared(call, "delete")
+    edits = [ResourceEdit(key, path, {}, None)]
+    if key.kind is Kind.GVC:
+        edits += _members(call, key, source)
+    for edit in edits:
+        if (_meaning(call, edit.key).get("tags") or {}).get(PROTECTED_TAG) == "true":
+            raise Problem(400, f"{edit.key} is protected: remove its tag {PROTECTED_TAG} first")
+    return await _carry_out(call, source, edits, f"Delete {key}", 202)
+
+
+def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
+    """The deletion of everything in ``gvc``; volume sets need the force flag."""
+    records = call.reader.records
+    members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
+    volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
+    if volumesets and call.query("force") != "true":
+        raise Problem(400, f"{gvc} has volume sets ({', '.join(map(str, volumesets[:5]))}): add ?force=true")
+    for key in members:
+        call.require("delete", key)
+    entries = records.desired.get_many(map(str, members))
+    if foreign := [key for key, entry in entries.items() if entry.source != source.name]:
+        raise Problem(400, f"another source declares members of {gvc}: {', '.join(foreign[:5])}")
+    return [ResourceEdit(Key.parse(key), entry.path, {}, None) for key, entry in entries.items()]
+
+
+def _declared(call: Call, permission: str) -> Declaration:
+    """The resource in the path, which the caller has ``permission`` on."""
+    key = call.existing(permission)
+    entry = call.reader.records.desired.get(str(key))
+    if entry is None:
+        raise NotFoundError(f"{key} is not in Git any more; it is to be deleted")
+    return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
+
+
+def _source_for(call: Call, key: Key) -> SourceSettings:
+    """The source for a new resource: that of its GVC, the one of the parameter ``source``, or the only one."""
+    name = call.query("source")
+    if key.gvc:
+        gvc = call.reader.records.desired.get(f"{Kind.GVC}/{key.gvc}")
+        if gvc is None:
+            raise Problem(400, f"there is no gvc {key.gvc!r} in Git")
+        name = name or gvc.source
+    sources = call.api.settings.sources
+    if not name and len(sources) > 1:
+        raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
+    return find_source(call.api.settings, name) if name else sources[0]
+
+
+def _meaning(call: Call, key: Key) -> dict[str, Any]:
+    """The manifest of ``key`` as readers see it."""
+    body = dict(call.recorded_body(key))
+    if key.kind is Kind.SECRET:
+        body.pop("data", None)
+    return {"kind": str(key.kind), **body} | ({"gvc": key.gvc} if key.gvc else {})
+
+
+def _manifest(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
+    """``body`` as a manifest of ``key``: with its kind, name and GVC, without what the server sets."""
+    expected = {"kind": str(key.kind), "name": key.name} | ({"gvc": key.gvc} if key.gvc else {})
+    for name, value in expected.items():
+        if body.get(name, value) != value:
+            raise Problem(400, f"{name} is {value!r} in the path, and {body[name]!r} in the body")
+    rest = {name: value for name, value in body.items() if name not in SERVER_OWNED and name not in expected}
+    return {**expected, **rest}
+
+
+async def _carry_out(
+    call: Call,
+    source: SourceSettings,
+    edits: list[ResourceEdit],
+    subject: str,
+    status: int,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Make the commit of ``edits``, or show it for a dry run."""
+    mode = call.api.settings.api.writes if call.api.settings.api is not None else "refuse"
+    if mode == "refuse":
+        raise Problem(403, "the settings refuse changes through the API: make them in Git")
+    _refuse_plain_secrets(call, edits)
+    dry = call.query("dryRun") == "true"
+    async with call.api.write_lock(source.name):
+        change = await asyncio.to_thread(write_change, call, source, edits, subject, mode=mode, dry=dry)
+    if change is None:
+        return call.respond({**_current(call, edits[0].key), "change": None}, status)
+    document = _current(call, edits[0].key) | _wanted(edits[0]) | {"change": change_document(change, dry=dry)}
+    if not dry:
+        wake(call.api.settings.state, source.name, "ref")
+    return call.respond(document, 200 if dry else status, dict(headers or {}))
+
+
+def _refuse_plain_secrets(call: Call, edits: list[ResourceEdit]) -> None:
+    """Where only encrypted secrets are accepted, the text of a value never reaches Git."""
+    if call.api.settings.secrets.policy != "encrypted-only":
+        return
+    for edit in edits:
+        if edit.key.kind is Kind.SECRET and edit.wanted is not None and "data" in edit.wanted:
+            advice = "write it with `reconciler secret encrypt`"
+            raise Problem(409, f"{edit.key}: the settings accept encrypted secrets only; {advice}")
+
+
+def _current(call: Call, key: Key) -> dict[str, Any]:
+    """The document of ``key`` as applied now; {} if it is not applied yet."""
+    created = call.reader.records.applied.created((key,))
+    if not created:
+        return {}
+    return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
+
+
+def _wanted(edit: ResourceEdit) -> dict[str, Any]:
+    """The fields that the change writes, without the data of a secret."""
+    found = dict(edit.wanted or {})
+    if edit.key.kind is Kind.SECRET:
+        found.pop("data", None)
+    return found
+
+
+_COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
+_ANSWERS: dict[int, str] = {200: "What was written.", 400: "Findings.", 409: "Changed meanwhile."}
+
+
+def _operations() -> list[Operation]:
+    found = []
+    for path in _COLLECTIONS:
+        found.append(Operation("POST", path, idempotent(create_resource), "Create a resource.", "create",
+                               {**_ANSWERS, 201: "Created."}, ("dryRun", "source"), changes=True))  # fmt: skip
+        for method, change, summary, permission in (
+            ("PUT", put_resource, "Replace a resource.", "edit"),
+            ("PATCH", patch_resource, "Change fields of a resource.", "edit"),
+            ("DELETE", delete_resource, "Delete a resource.", "delete"),
+        ):
+            parameters = ("dryRun", "force") if method == "DELETE" else ("dryRun",)
+            found.append(Operation(method, f"{path}/{{name}}", idempotent(change), summary, permission, _ANSWERS,
+                                   parameters, changes=True))  # fmt: skip
+    return found
+
+
+OPERATIONS = tuple(_operations())

@@ -1,0 +1,244 @@
+"""Changes documents in the text of a file: comments, order, quotes and everything else in it stay."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from reconciler.documents.writer import written
+
+_WIDTH = 4096
+_INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
+
+Wanted = Mapping[str, Any]
+
+
+def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
+    """``text`` with document ``index`` changed so that a reader who saw ``was`` now sees ``wanted``.
+
+    ``was`` is what the document means, such as its normal form with all defaults. What ``wanted`` has as ``was`` does
+    stays as it is written, or left out. Raises ValueError if there is no such document, or it is no mapping.
+    """
+    if _is_json(text):
+        return _replaced_json(text, index, was, wanted)
+    parts = split_documents(text)
+    head, body = _without_marker(parts[_checked(index, len(parts))])
+    parts[index] = head + _edited(body, was, wanted)
+    return "".join(parts)
+
+
+def remove_document(text: str, index: int) -> str:
+    """``text`` without document ``index``; "" if no other document is left. Raises ValueError."""
+    if _is_json(text):
+        _checked(index, 1)
+        return ""
+    parts = split_documents(text)
+    del parts[_checked(index, len(parts))]
+    rest = "".join(parts)
+    return rest if any(yaml.load_all(rest, Loader=yaml.CSafeLoader)) else ""
+
+
+def new_document(body: Mapping[str, Any]) -> str:
+    """The text of a file with the document ``body``."""
+    return written(body)
+
+
+def split_documents(text: str) -> list[str]:
+    """The parts of a YAML text, one for each document, each with the ``---`` before it; joined, they are the text."""
+    lines = text.splitlines(keepends=True)
+    starts = [
+        event.start_mark.line
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader)
+        if isinstance(event, yaml.DocumentStartEvent) and event.start_mark is not None
+    ]
+    if not starts:
+        return []
+    starts[0] = 0
+    return ["".join(lines[start:end]) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+
+
+def merge_patch(document: Any, patch: Any) -> Any:
+    """``document`` with the JSON merge patch ``patch``: null removes a field.
+
+    The keys ``$replace/FIELD`` and ``$drop/FIELD`` replace a field as a whole, and remove it.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(document) if isinstance(document, dict) else {}
+    for name, value in patch.items():
+        if name.startswith("$replace/"):
+            merged[name.removeprefix("$replace/")] = value
+        elif name.startswith("$drop/"):
+            merged.pop(name.removeprefix("$drop/"), None)
+        elif value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def _checked(index: int, count: int) -> int:
+    if not 0 <= index < count:
+        raise ValueError(f"the file has no document {index + 1}")
+    return index
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _replaced_json(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
+    _checked(index, 1)
+    document = json.loads(text)
+    _merge(document, was, wanted)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_marker(part: str) -> tuple[str, str]:
+    """The lines up to ``---``, and the rest."""
+    match = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---[ \t]*\n", part)
+    return (part[: match.end()], part[match.end() :]) if match else ("", part)
+
+
+def _edited(body: str, was: Wanted, wanted: Wanted) -> str:
+    style = _style(body)
+    document = style.load(body)
+    if not isinstance(document, CommentedMap):
+        raise ValueError("the document is no mapping")
+    unchanged = _dumped(style, document)
+    _merge(document, was, wanted)
+    edited = _dumped(style, document)
+    merged = _on_original(body, unchanged, edited)
+    return merged if _plain_value(merged) == _plain_value(edited) else edited
+
+
+def _style(body: str) -> YAML:
+    style = YAML(typ="rt")
+    style.preserve_quotes = True
+    style.width = _WIDTH
+    if _INDENTED_ITEM.search(body):
+        style.indent(mapping=2, sequence=4, offset=2)
+    return style
+
+
+def _dumped(style: YAML, document: CommentedMap) -> str:
+    out = io.StringIO()
+    style.dump(document, out)
+    return out.getvalue()
+
+
+def _on_original(original: str, unchanged: str, edited: str) -> str:
+    """The lines of ``edited``, but those of ``original`` where ``edited`` equals ``unchanged``, its other spelling."""
+    old, same, new = (text.splitlines(keepends=True) for text in (original, unchanged, edited))
+    place = {len(same): len(old)}
+    bare = difflib.SequenceMatcher(None, [_bare(line) for line in same], [_bare(line) for line in old], autojunk=False)
+    for block in bare.get_matching_blocks():
+        place.update({block.a + number: block.b + number for number in range(block.size)})
+    depths = {_depth(same[one]): _depth(old[other]) for one, other in place.items() if one < len(same)}
+    origin = {len(new): len(same)}
+    for block in difflib.SequenceMatcher(None, same, new, autojunk=False).get_matching_blocks():
+        origin.update({block.b + number: block.a + number for number in range(block.size)})
+    found: list[str] = []
+    last, last_old, last_new = -1, -1, -1
+    for number in range(len(new) + 1):
+        one = origin.get(number, -1)
+        if one not in place:
+            continue
+        other = place[one]
+        # Between two lines of both texts: as written if nothing changed there, however its spelling differs.
+        if all(origin.get(each) == last + each - last_new for each in range(last_new + 1, number + 1)):
+            found += old[last_old + 1 : other]
+        else:
+            between = new[last_new + 1 : number]
+            found += [" " * _deep(_depth(line), depths) + line.lstrip(" ") for line in between]
+        found += old[other : other + 1]
+        last, last_old, last_new = one, other, number
+    return "".join(found)
+
+
+def _bare(line: str) -> str:
+    return "".join(line.split())
+
+
+def _deep(depth: int, depths: Mapping[int, int]) -> int:
+    """How deep a line is in the original, which is at ``depth`` in the other spelling."""
+    known = max((each for each in depths if each <= depth), default=0)
+    return depths.get(known, 0) + depth - known
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _plain_value(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return None
+
+
+def _merge(document: Any, was: Any, wanted: Wanted) -> None:
+    """Change the mapping ``document`` where ``wanted`` differs from ``was``."""
+    known = was if isinstance(was, Mapping) else {}
+    for name in [name for name in document if name not in wanted and name in known]:
+        del document[name]
+    for name, value in wanted.items():
+        if name in known and known[name] == value:
+            continue
+        document[name] = _merged(document.get(name), known.get(name), value)
+
+
+def _merged(node: Any, was: Any, wanted: Any) -> Any:
+    """``node`` as written, changed to ``wanted``."""
+    if isinstance(node, dict) and isinstance(wanted, Mapping):
+        _merge(node, was, wanted)
+        return node
+    if isinstance(node, list) and isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return _merged_list(node, was if isinstance(was, list) else [], wanted)
+    return wanted
+
+
+def _merged_list(node: list[Any], was: list[Any], wanted: Sequence[Any]) -> Any:
+    """Members that have a name keep what is written for that name; others are replaced as a whole."""
+    names = [item.get("name") if isinstance(item, Mapping) else None for item in wanted]
+    if None in names or len(set(names)) != len(names):
+        return _unnamed(node, wanted)
+    places = {item["name"]: place for place, item in enumerate(node) if isinstance(item, dict) and "name" in item}
+    before = {item["name"]: item for item in was if isinstance(item, Mapping) and "name" in item}
+    members = {
+        item["name"]: item
+        if item["name"] not in places
+        else node[places[item["name"]]]
+        if before.get(item["name"]) == item
+        else _merged(node[places[item["name"]]], before.get(item["name"]), item)
+        for item in wanted
+    }
+    if [name for name in before if name in members] != [name for name in names if name in before]:
+        node[:] = list(members.values())
+        return node
+    # The order is as it was. As written it may differ: normal form sorts lists whose order has no meaning.
+    for name in reversed(list(places)):
+        if name in members:
+            node[places[name]] = members.pop(name)
+        else:
+            del node[places[name]]
+    node.extend(members.values())
+    return node
+
+
+def _unnamed(node: list[Any], wanted: Sequence[Any]) -> Any:
+    """``wanted`` in the style of ``node``: on one line, or a line for each member."""
+    if not isinstance(node, CommentedSeq):
+        return list(wanted)
+    members = CommentedSeq(wanted)
+    if node.fa.flow_style():
+        members.fa.set_flow_style()
+    return members

@@ -1,0 +1,209 @@
+"""Changes through the API: commits in the source, refusals that leave it alone, other writers, repeated requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import FILES
+from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+
+WEB = f"{ORG}/gvc/shop/workload/web"
+GVC_WORKLOADS = f"{ORG}/gvc/shop/workload"
+COMMENTED = FILES["shop/web.yaml"].replace("type: standard", "type: standard  # for now")  # type: ignore[union-attr,arg-type]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ApiSite]:
+    """A site of its own, whose Git is written."""
+    with api_site(tmp_path, {**FILES, "shop/web.yaml": COMMENTED}) as made:
+        yield made
+
+
+def send(site: ApiSite, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and body of a request by a superuser."""
+    answer = site.client().request(method, path, json=body, headers=headers)
+    return answer.status_code, answer.json()
+
+
+def history(site: ApiSite) -> list[str]:
+    """Subjects of the branch, newest first."""
+    return site.repo.git("log", "--format=%s", "main").splitlines()
+
+
+def file(site: ApiSite, path: str) -> str:
+    """A file at the tip of the branch."""
+    return site.repo.git("show", f"main:{path}")
+
+
+def test_a_patch_changes_one_line_and_names_the_caller(site: ApiSite) -> None:
+    before = file(site, "shop/web.yaml")
+    code, answer = send(site, "PATCH", WEB, {"tags": {"tier": "front"}})
+    assert code == 200, answer
+    assert answer["tags"] == {"team": "web", "tier": "front"}
+    assert answer["change"]["files"] == ["shop/web.yaml"]
+    after = file(site, "shop/web.yaml")
+    assert [line for line in after.splitlines() if line not in before.splitlines()] == [
+        "tags: {team: web, tier: front}"
+    ]
+    assert "# for now" in after
+    commit = site.repo.git("log", "-1", "--format=%an <%ae>%n%cn%n%s%n%b", "main").splitlines()
+    assert commit[:3] == ["root <root@user.acme>", "reconciler", "Update workload/shop/web"]
+    assert "Request-Id: " in "\n".join(commit)
+    assert answer["change"]["commit"] == site.repo.git("rev-parse", "main").strip()
+    assert site.run("apply").returncode == 0
+    assert site.client().get(WEB)["tags"] == {"team": "web", "tier": "front"}
+
+
+def test_what_was_read_can_be_put_back(site: ApiSite) -> None:
+    document = site.client().get(WEB)
+    code, answer = send(site, "PUT", WEB, document)
+    assert (code, answer["change"]) == (200, None)
+    document["spec"]["containers"][0]["image"] = "/org/acme/image/web:2"
+    code, answer = send(site, "PUT", WEB, document)
+    assert code == 200, answer
+    assert "image: /org/acme/image/web:2" in file(site, "shop/web.yaml")
+    assert "cpu" not in file(site, "shop/web.yaml")
+    assert len(history(site)) == 2
+
+
+def test_a_dry_run_shows_the_change_and_writes_nothing(site: ApiSite) -> None:
+    code, answer = send(site, "PATCH", f"{WEB}?dryRun=true", {"description": "The page"})
+    assert code == 200
+    assert "+description: The page" in answer["change"]["diff"]
+    assert answer["change"]["commit"] is None
+    assert [step["action"] for step in answer["change"]["plan"]["steps"]] == ["update", "update"]
+    assert len(history(site)) == 1
+
+
+def test_a_resource_is_created_and_deleted(site: ApiSite) -> None:
+    body = {"name": "new", "spec": {"type": "standard", "containers": [{"name": "main", "image": "//image/new:1"}]}}
+    code, answer = send(site, "POST", GVC_WORKLOADS, body)
+    assert code == 201, answer
+    assert answer["change"]["files"] == ["shop/workload/new.yaml"]
+    assert site.run("apply").returncode == 0
+    place = f"{GVC_WORKLOADS}/new"
+    assert site.client().get(place)["name"] == "new"
+    assert send(site, "POST", GVC_WORKLOADS, body)[0] == 409
+    assert send(site, "DELETE", place)[0] == 202
+    assert "new.yaml" not in site.repo.git("ls-tree", "-r", "--name-only", "main")
+    assert site.run("apply").returncode == 0
+    assert site.client().request("GET", place).status_code == 404
+    assert history(site)[:2] == ["Delete workload/shop/new", "Create workload/shop/new"]
+
+
+def test_a_document_among_others_is_deleted_alone(site: ApiSite) -> None:
+    assert send(site, "DELETE", f"{ORG}/policy/web-edits")[0] == 202
+    text = file(site, "access.yaml")
+    assert "web-edits" not in text
+    assert "kind: secret" in text
+
+
+REFUSED = [
+    ("PATCH", WEB, {"spec": {"type": "nonsense"}}, 400, "the change is refused: shop/web.yaml:"),
+    ("PATCH", WEB, {"spec": {"type": "stateful"}}, 405, "the change is refused: shop/web.yaml:"),
+    ("PATCH", WEB, {"name": "other"}, 400, "name is 'web' in the path, and 'other' in the body"),
+    ("PATCH", WEB, [], 400, "the body is a merge patch"),
+    ("DELETE", f"{ORG}/group/web", None, 400, "the change is refused: access.yaml:"),
+    ("POST", f"{ORG}/gvc/none/workload", {"name": "a"}, 400, "there is no gvc 'none' in Git"),
+    ("POST", GVC_WORKLOADS, {"name": "a"}, 400, "the change is refused: shop/workload/a.yaml:"),
+    ("POST", GVC_WORKLOADS, {"name": "../../x"}, 400, "the name '../../x' has other characters"),
+    ("PUT", f"{GVC_WORKLOADS}/none", {}, 404, "there is no workload/shop/none"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code", "message"), REFUSED)
+def test_a_refused_change_leaves_git_alone(
+    site: ApiSite, method: str, path: str, body: Any, code: int, message: str
+) -> None:
+    found, answer = send(site, method, path, body)
+    assert (found, answer["message"][: len(message)]) == (code, message), answer
+    assert len(history(site)) == 1
+
+
+def test_a_gvc_goes_with_its_content(site: ApiSite) -> None:
+    assert send(site, "DELETE", f"{ORG}/gvc/shop")[0] in (202, 400)
+
+
+def test_those_who_may_not_change_nothing(site: ApiSite) -> None:
+    client = site.client(READER_PEER)
+    for method, path in (("PUT", WEB), ("PATCH", WEB), ("DELETE", WEB), ("POST", GVC_WORKLOADS)):
+        assert client.request(method, path, json={"name": "web"}).status_code == 403
+    assert len(history(site)) == 1
+
+
+def test_a_repeated_request_writes_once(site: ApiSite) -> None:
+    key = {"Idempotency-Key": "4711"}
+    first = send(site, "PATCH", WEB, {"tags": {"a": "1"}}, **key)
+    again = send(site, "PATCH", WEB, {"tags": {"a": "1"}}, **key)
+    assert again == first
+    assert len(history(site)) == 2
+    assert send(site, "PATCH", WEB, {"tags": {"a": "2"}}, **key)[0] == 409
+
+
+def test_a_request_that_was_cut_off_is_found_by_its_commit(site: ApiSite) -> None:
+    key = {"Idempotency-Key": "4712"}
+    first = send(site, "PATCH", WEB, {"tags": {"a": "1"}}, **key)
+    # The state after a crash between the commit and the answer.
+    site.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
+    code, answer = send(site, "PATCH", WEB, {"tags": {"a": "1"}}, **key)
+    assert (code, answer["change"]["commit"]) == (200, first[1]["change"]["commit"])
+    assert len(history(site)) == 2
+
+
+def test_many_writers_lose_nothing(site: ApiSite) -> None:
+    requests = [("PATCH", WEB, {"tags": {f"n{number}": "x"}}) for number in range(5)]
+
+    def push() -> None:
+        for number in range(3):
+            site.repo.commit({f"notes/{number}.txt": "by a person"})
+
+    person = threading.Thread(target=push)
+    person.start()
+    codes = [answer.status_code for answer in site.client().request_all(requests)]
+    person.join()
+    assert codes == [200] * 5
+    text = file(site, "shop/web.yaml")
+    assert [number for number in range(5) if f"n{number}: x" not in text] == []
+    assert len(history(site)) == 9
+
+
+def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) -> None:
+    writer_tip: list[str] = []
+    from reconciler.operations import manifest_commits
+
+    plain = manifest_commits.SourceWriter.check
+
+    def check_slowly(self: Any, commit: Any) -> Any:
+        if not writer_tip:
+            writer_tip.append(commit.parent)
+            site.repo.commit({"shop/web.yaml": file(site, "shop/web.yaml").replace("team: web", "team: shop")})
+        return plain(self, commit)
+
+    manifest_commits.SourceWriter.check = check_slowly  # type: ignore[method-assign]
+    try:
+        code, answer = send(site, "PATCH", WEB, {"tags": {"team": "page"}})
+    finally:
+        manifest_commits.SourceWriter.check = plain  # type: ignore[method-assign]
+    assert code == 409
+    assert "team: page" in answer["details"]["yours"]
+    assert "team: shop" in answer["details"]["theirs"]
+
+
+def test_a_branch_for_a_review(tmp_path: Path) -> None:
+    with api_site(tmp_path, FILES, api={"writes": "branch"}) as site:
+        code, answer = send(site, "PATCH", WEB, {"tags": {"a": "1"}})
+        assert code == 200
+        branch = answer["change"]["branch"]
+        assert branch.startswith("reconciler/change-")
+        assert "a:" in site.repo.git("show", f"{branch}:shop/web.yaml")
+        assert len(history(site)) == 1
+
+
+def test_settings_can_refuse_changes(tmp_path: Path) -> None:
+    with api_site(tmp_path, FILES, api={"writes": "refuse"}) as site:
+        assert send(site, "PATCH", WEB, {"tags": {"a": "1"}})[0] == 403

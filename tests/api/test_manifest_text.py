@@ -1,0 +1,135 @@
+"""Changes in the text of a file: what is not changed stays as it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.operations.manifest_text import merge_patch, remove_document, replace_document, split_documents
+
+TEXT = """\
+# The web page.
+kind: workload
+name: "web"   # not the shop
+tags: {team: web,   tier: 'front'}
+spec:
+    type: standard
+    containers:
+    -   name: main
+        image: "web:1.0"   # pinned
+        env:
+        - {name: B, value: "2"}
+        - {name: A, value: "1"}   # the first letter
+
+        ports: [{number: 8080}]
+    defaultOptions:
+        autoscaling: {maxScale: 3}
+---
+kind: gvc
+name: shop
+"""
+
+MEANING = {
+    "kind": "workload",
+    "name": "web",
+    "description": "web",
+    "tags": {"team": "web", "tier": "front"},
+    "spec": {
+        "type": "standard",
+        "containers": [
+            {
+                "name": "main",
+                "image": "web:1.0",
+                "cpu": "50m",
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                "ports": [{"number": 8080, "protocol": "http"}],
+            }
+        ],
+        "defaultOptions": {"autoscaling": {"maxScale": 3, "minScale": 1}, "capacityAI": True},
+    },
+}
+
+
+def changed(text: str, patch: dict[str, Any]) -> list[str]:
+    """Lines with ``-`` and ``+`` between ``TEXT`` and the text in which the document has ``patch``."""
+    import difflib
+
+    after = replace_document(text, 0, MEANING, merge_patch(MEANING, patch))
+    lines = difflib.unified_diff(text.splitlines(), after.splitlines(), n=0, lineterm="")
+    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+def test_nothing_changes_without_a_change() -> None:
+    assert replace_document(TEXT, 0, MEANING, MEANING) == TEXT
+
+
+def test_one_value_changes_one_line() -> None:
+    image = {"spec": {"containers": [{**MEANING["spec"]["containers"][0], "image": "web:1.1"}]}}  # type: ignore[index]
+    assert changed(TEXT, image) == ['-        image: "web:1.0"   # pinned', '+        image: "web:1.1"       # pinned']
+
+
+def test_a_default_is_written_only_when_it_changes() -> None:
+    assert changed(TEXT, {"description": "The page"}) == ["+description: The page"]
+    options = {"spec": {"defaultOptions": {"autoscaling": {"minScale": 2}}}}
+    assert changed(TEXT, options) == [
+        "-        autoscaling: {maxScale: 3}",
+        "+        autoscaling: {maxScale: 3, minScale: 2}",
+    ]
+
+
+def test_a_field_is_removed() -> None:
+    assert changed(TEXT, {"tags": {"tier": None}}) == [
+        "-tags: {team: web,   tier: 'front'}",
+        "+tags: {team: web}",
+    ]
+
+
+def test_members_of_a_list_are_found_by_name() -> None:
+    [container] = MEANING["spec"]["containers"]  # type: ignore[index]
+    env = [{"name": "A", "value": "one"}, {"name": "B", "value": "2"}, {"name": "C", "value": "3"}]
+    after = replace_document(
+        TEXT, 0, MEANING, merge_patch(MEANING, {"spec": {"containers": [{**container, "env": env}]}})
+    )
+    [found] = yaml.safe_load_all(after.partition("---\n")[0])
+    assert sorted(found["spec"]["containers"][0]["env"], key=lambda each: each["name"]) == env
+    assert "# the first letter" in after
+    assert "cpu" not in after
+
+
+def test_another_document_stays_as_it_is() -> None:
+    after = replace_document(
+        TEXT, 1, {"kind": "gvc", "name": "shop"}, {"kind": "gvc", "name": "shop", "tags": {"a": "b"}}
+    )
+    assert after == TEXT + "tags:\n  a: b\n"
+
+
+def test_a_document_is_removed() -> None:
+    assert remove_document(TEXT, 1) == TEXT.partition("---\n")[0]
+    assert remove_document(TEXT, 0) == "---\nkind: gvc\nname: shop\n"
+    assert remove_document("kind: gvc\nname: shop\n", 0) == ""
+    with pytest.raises(ValueError, match="the file has no document"):
+        remove_document(TEXT, 2)
+
+
+def test_json_stays_json() -> None:
+    after = replace_document('{"kind": "gvc", "name": "shop"}', 0, {"kind": "gvc"}, {"kind": "gvc", "tags": {"a": "b"}})
+    assert '"tags"' in after
+    assert after.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# nothing\n", TEXT, "---\na: 1\n---\nb: 2\n...\n", "%YAML 1.2\n---\na: 1\n", "a: |\n  ---\n  b\n---\nc: 1\n"],
+)
+def test_the_parts_are_the_text(text: str) -> None:
+    parts = split_documents(text)
+    assert "".join(parts) in (text, "")
+    assert len(parts) == sum(isinstance(each, yaml.DocumentStartEvent) for each in yaml.parse(text))
+
+
+def test_a_merge_patch_drops_and_replaces() -> None:
+    document = {"tags": {"a": "1", "b": "2"}, "spec": {"env": {"x": 1}}}
+    patch = {"$replace/tags": {"c": "3"}, "spec": {"$drop/env": None}, "description": "new"}
+    assert merge_patch(document, patch) == {"tags": {"c": "3"}, "spec": {}, "description": "new"}
