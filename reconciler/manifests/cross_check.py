@@ -54,10 +54,13 @@ _PLACES = frozenset({Kind.LOCATION})
 def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) -> None:
     """Add the findings between changed resources, their referrers, and the resources that rules ask about."""
     context = RuleContext(world.index, world.bodies)
-    # Thousands of resources have the same questions: the cache saves 0.2 s for 100,000 workloads.
-    all_pass = cache(lambda questions: all(trivially_passes(question, context) for question in questions))
+
+    @cache  # thousands of resources have the same questions: this saves 0.2 s for 100,000 workloads
+    def left(questions: tuple[LookupRequest, ...]) -> list[LookupRequest]:
+        return [question for question in questions if not trivially_passes(question, context)]
+
     for key, site, questions in _expected(delta, world):
-        for question in () if all_pass(questions) else questions:
+        for question in left(questions):
             _answer(question, key, site, context, findings)
 
 
