@@ -20,8 +20,10 @@ from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
-_PATIENCE = 2.0
+_LOOP_END = 2.0
 """Seconds for a loop device to end after its file system was unmounted."""
+_FREEZE_END = 1.0
+"""Seconds for the freeze of a killed daemon to end, which uses the file system until it notices."""
 _PAUSE = 0.005
 _SUPERBLOCK = 1024
 _REPAIRED = 1
@@ -88,24 +90,27 @@ class ImageBackend:
 
     def detach(self, files: VolumeFiles) -> None:
         """Unmount the image. Raises EngineError if anything uses it."""
-        busy = False
-        try:
-            if kernel.is_loop_of(kernel.mounted_device(files.path), files.image):
-                kernel.thaw(files.path)  # a frozen one would never end
-                kernel.unmount(files.path)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            busy = True
-        deadline = time.monotonic() + _PATIENCE
-        while not busy and kernel.find_loop(files.image) is not None:
-            busy = time.monotonic() > deadline
-            time.sleep(_PAUSE)
-        if busy:
+        ended = _within(_FREEZE_END, lambda: self._unmount(files)) and _within(
+            _LOOP_END, lambda: kernel.find_loop(files.image) is None
+        )
+        if not ended:
             raise EngineError(
                 f"{files} is still mounted in another mount namespace, or a process uses its files: stop that first",
                 reason=Reason.VOLUME_IN_USE,
             )
+
+    def _unmount(self, files: VolumeFiles) -> bool:
+        """Unmount the image, if it is mounted; False if anything uses it."""
+        if not kernel.is_loop_of(kernel.mounted_device(files.path), files.image):
+            return True
+        kernel.thaw(files.path)  # a frozen one would never end
+        try:
+            kernel.unmount(files.path)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
     def is_attached(self, files: VolumeFiles) -> bool:
         """Whether the image is mounted. Raises EngineError if something else is mounted there."""
@@ -239,6 +244,16 @@ class ImageBackend:
         finally:
             fresh.unlink(missing_ok=True)
         sync_directory(files.folder)
+
+
+def _within(seconds: float, true: Callable[[], bool]) -> bool:
+    """Whether it is true within so many seconds. Raises what ``true`` raises."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
 
 
 def _unchanged(_: Path) -> None:

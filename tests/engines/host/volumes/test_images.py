@@ -178,6 +178,13 @@ def test_a_volume_that_a_process_uses_stays_attached(disk: Disk) -> None:
     assert sorted(each.name for each in path.iterdir()) == ["file", "other"]
 
 
+def test_a_volume_that_is_free_in_a_moment_is_detached(disk: Disk) -> None:
+    """As the freeze of a killed daemon ends a moment later."""
+    with subprocess.Popen(["sleep", "0.1"], cwd=disk.attach()):
+        disk.store.detach(VOLUME, ONE)
+    assert disk.volume.holder == ""
+
+
 def test_something_else_in_place_of_the_mount_is_refused(disk: Disk) -> None:
     path = disk.attach()
     disk.store.detach(VOLUME, ONE)
