@@ -16,6 +16,7 @@ from reconciler.api.reading import body_of
 from reconciler.api.service import Api
 from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.queries.existence import did_you_mean, is_present
 
 _Form = TypeVar("_Form")
@@ -41,7 +42,7 @@ class Call:
 
     def kind(self) -> Kind:
         """The kind in the path."""
-        text = self.request.path_params["kind"]
+        text = self.request.path_params.get("kind") or self.request.url.path.split("/")[3]
         kind = KINDS.get(text)
         in_gvc = "gvc" in self.request.path_params
         if kind is None or kind is Kind.ORG or (in_gvc and kind not in GVC_SCOPED):
@@ -82,9 +83,13 @@ class Call:
             raise NotFoundError(f"there is no {key}")
         return key
 
-    def applied(self) -> Key:
-        """As ``existing`` for viewing, of a resource that was applied."""
-        key = self.existing("view")
+    def shown(self) -> Key:
+        """The key in the path, of a resource that has a document: applied or built in, and the caller may view it."""
+        key = self.key()
+        self.require("view", key)
+        if str(key) in BUILT_IN_RESOURCES:
+            return key
+        self.existing("view")
         if not self.reader.records.applied.exists(key):
             raise NotFoundError(f"{key} is in Git, and not applied yet; its -eventlog has the reason")
         return key

@@ -15,7 +15,13 @@ from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.operations.commands import open_existing
 from reconciler.operations.manifest_commits import REQUEST_TRAILER, Author, Commit, SourceWriter
-from reconciler.operations.manifest_edits import EditConflictError, ResourceEdit, check_conflict, edited_files
+from reconciler.operations.manifest_edits import (
+    EditConflictError,
+    ResourceEdit,
+    check_conflict,
+    edited_files,
+    has_secrets,
+)
 from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.render.findings import findings_document
 from reconciler.render.plan.json import document as plan_document
@@ -107,20 +113,21 @@ def change_document(change: Change, *, dry: bool) -> dict[str, Any]:
     """``change`` as the API shows it; no diff of a file with secrets."""
     plan = change.planned.plan
     assert plan is not None
-    secret = any("kind: secret" in (text or "") for text in (*change.before.values(), *change.after.values()))
+    texts = [text for files in (change.before, change.after) for text in files.values() if text is not None]
     paths = sorted(change.after)
     return {
         "branch": change.branch,
         "commit": None if dry else change.commit.id,
         "files": paths,
-        "diff": "" if secret else "".join(_diff(path, change.before.get(path), change.after[path]) for path in paths),
+        "diff": "" if any(map(has_secrets, texts)) else "".join(_diff(path, change) for path in paths),
         "plan": plan_document(plan),
     }
 
 
-def _diff(path: str, before: str | None, after: str | None) -> str:
+def _diff(path: str, change: Change) -> str:
+    before, after = (files.get(path) or "" for files in (change.before, change.after))
     lines = difflib.unified_diff(
-        (before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True), f"a/{path}", f"b/{path}"
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
     )
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 

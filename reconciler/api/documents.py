@@ -8,8 +8,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from reconciler.access.rules import BUILT_IN_GRANTS
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.record import Record
 from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.times import iso
@@ -38,7 +40,21 @@ def resource_document(facts: ResourceFacts, created: float, org: str) -> dict[st
     }
     if newest.alias:
         document["alias"] = newest.alias
+    if str(key) in BUILT_IN_RESOURCES:
+        document["origin"] = "builtin"
     return document
+
+
+def built_in_document(key: Key, org: str) -> dict[str, Any]:
+    """A resource that exists without a manifest."""
+    place = full_form(key, org)
+    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(place, 0.0), "name": key.name}
+    if key.kind is Kind.POLICY:
+        group, _, kind = key.name.partition("-")
+        permission = BUILT_IN_GRANTS[Key(Kind.GROUP, "", group)]
+        binding = {"permissions": [permission], "principalLinks": [f"/org/{org}/group/{group}"]}
+        document |= {"targetKind": kind, "target": "all", "bindings": [binding]}
+    return {**document, "origin": "builtin", "links": _links(key, place, org)}
 
 
 def resource_id(place: str, created: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from reconciler.errors import RefusedError
-from reconciler.model.key import GVC_SCOPED, Key
+from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.operations.manifest_text import new_document, remove_document, replace_document, split_documents
 
 Document = Mapping[str, Any]
@@ -54,6 +54,11 @@ def edited_files(edits: list[ResourceEdit], read: ReadFile) -> dict[str, str | N
     return found
 
 
+def has_secrets(text: str) -> bool:
+    """Whether a file declares secrets, so that no part of it is shown."""
+    return any(isinstance(each, dict) and each.get("kind") == Kind.SECRET for each in _documents(text))
+
+
 def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None) -> None:
     """Raise EditConflictError if ``theirs``, a newer text of the file than ``base``, changes what ``edit`` changes."""
     if base == theirs or base is None or theirs is None or edit.was is None or edit.wanted is None:
@@ -61,7 +66,10 @@ def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None) -> 
     ours = _applied(edit, base)
     old, mine, new = (_document(text or "", edit.key) for text in (base, ours, theirs))
     if _in_conflict(old, mine, new):
-        raise EditConflictError(edit.key, _shown(ours or "", edit.key), _shown(theirs, edit.key))
+        shown = (
+            [_shown(text or "", edit.key) for text in (ours, theirs)] if edit.key.kind is not Kind.SECRET else ["", ""]
+        )
+        raise EditConflictError(edit.key, *shown)
 
 
 def _applied(edit: ResourceEdit, text: str | None) -> str | None:

@@ -207,3 +207,23 @@ def test_a_branch_for_a_review(tmp_path: Path) -> None:
 def test_settings_can_refuse_changes(tmp_path: Path) -> None:
     with api_site(tmp_path, FILES, api={"writes": "refuse"}) as site:
         assert send(site, "PATCH", WEB, {"tags": {"a": "1"}})[0] == 403
+
+
+def test_no_answer_to_a_change_shows_a_secret(site: ApiSite) -> None:
+    for path, body in (
+        (f"{ORG}/secret/db?dryRun=true", {"description": "The database"}),
+        (f"{ORG}/secret/db", {"data": {"password": "hunter3-hunter3"}}),
+        (f"{ORG}/policy/web-edits?dryRun=true", {"description": "For the web team"}),
+    ):
+        answer = site.client().request("PATCH", path, json=body)
+        assert answer.status_code == 200, answer.text
+        assert "hunter" not in answer.text
+    assert "hunter3-hunter3" in file(site, "access.yaml")
+    assert site.run("apply").returncode == 0
+    assert site.client().get(f"{ORG}/secret/db/-reveal")["data"] == {"password": "hunter3-hunter3"}
+    audit = site.client().request("GET", f"{ORG}/-audit").text
+    assert "hunter" not in audit
+    body = {"data": {"password": "hunter4-hunter4"}, "type": "nonsense"}
+    refused = site.client().request("PATCH", f"{ORG}/secret/db", json=body)
+    assert refused.status_code == 400
+    assert "hunter" not in refused.text

@@ -144,3 +144,34 @@ def test_deployments_and_events(site: ApiSite) -> None:
     assert site.client().get(f"{WEB}/deployment/there") == found[1]
     assert [each["reason"] for each in site.client().get(f"{WEB}/-eventlog")["items"]]
     assert site.client().get(f"{WEB}/-command")["items"] == []
+
+
+def test_what_is_built_in_is_there_without_a_manifest(site: ApiSite) -> None:
+    found = site.client().get(f"{ORG}/group")
+    assert names(found) == ["superusers", "viewers", "web"]
+    assert [each.get("origin") for each in found["items"]] == ["builtin", "builtin", None]
+    policy = site.client().get(f"{ORG}/policy/viewers-secret")
+    assert (policy["targetKind"], policy["bindings"][0]["permissions"], policy["origin"]) == (
+        "secret",
+        ["view"],
+        "builtin",
+    )
+    pages = site.client().get(f"{ORG}/policy?limit=7")
+    seen = names(pages)
+    while following := [link["href"] for link in pages["links"] if link["rel"] == "next"]:
+        pages = site.client().get(following[0])
+        seen += names(pages)
+    assert seen == sorted(set(seen))
+    assert "web-edits" in seen
+
+
+def test_a_secret_is_revealed_to_those_who_may(site: ApiSite) -> None:
+    answer = site.client().get(f"{ORG}/secret/db/-reveal")
+    assert answer["data"] == {"password": "hunter2-hunter2"}
+    refused = site.client(READER_PEER).request("GET", f"{ORG}/secret/db/-reveal")
+    assert refused.status_code == 403
+    assert "hunter2" not in refused.text
+    last = site.client().get(f"{ORG}/-audit")["items"][-2:]
+    assert [(each["target"], each["outcome"]) for each in last] == [
+        (f"{ORG}/secret/db/-reveal", code) for code in (200, 403)
+    ]

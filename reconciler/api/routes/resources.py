@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -13,13 +15,16 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call, read_as
-from reconciler.api.documents import resource_document
+from reconciler.api.documents import built_in_document, resource_document
 from reconciler.api.problems import Problem
+from reconciler.api.reading import Reader
 from reconciler.api.table import Operation
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import TABLE
+from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query import UNARY
 from reconciler.model.query_match import selector
+from reconciler.queries.secrets import read_secret_data
 
 PAGE = 50
 MOST_ITEMS = 500
@@ -76,7 +81,20 @@ async def read_org(call: Call) -> Response:
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
-    return call.respond(_document(call, call.applied()))
+    return call.respond(_document(call, call.shown()))
+
+
+async def reveal_secret(call: Call) -> Response:
+    """A secret with its data, for callers who may reveal it."""
+    key = call.existing("reveal")
+    settings, clock = call.api.settings, call.api.clock
+
+    def read() -> Any:
+        with closing(Reader(settings, clock.now)) as reader:
+            return read_secret_data(settings, reader.records, key, clock)
+
+    data = await asyncio.to_thread(read)
+    return call.respond({**_document(call, key), "data": data})
 
 
 async def list_resources(call: Call) -> Response:
@@ -104,6 +122,8 @@ async def list_permissions(call: Call) -> Response:
 
 def _document(call: Call, key: Key) -> dict[str, Any]:
     created = call.reader.records.applied.created((key,))
+    if not created:
+        return built_in_document(key, call.org)
     return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
 
 
@@ -135,18 +155,27 @@ def _visible(call: Call, kind: Kind, prefix: str, after: str) -> Iterator[tuple[
     visible = call.visibility(kind)
     applied = call.reader.records.applied
     visited = 0
-    while keys := applied.keys_after(prefix, after, _BATCH):
+    while keys := _with_built_in(applied.keys_after(prefix, after, _BATCH), prefix, after):
         facts = call.reader.facts()
         parsed = [Key.parse(key) for key in keys]
         facts.expect_applied(keys, applied.get_many(keys))
         created = applied.created(parsed)
         for key in parsed:
-            document = resource_document(facts.facts(key), created[str(key)], call.org)
+            at = created.get(str(key))
+            document = (
+                built_in_document(key, call.org) if at is None else resource_document(facts.facts(key), at, call.org)
+            )
             yield str(key), document if visible.includes(key, partial(dict, document)) else None
         visited += len(keys)
         after = keys[-1]
         if visited >= _MOST_VISITED:
             return
+
+
+def _with_built_in(keys: list[str], prefix: str, after: str) -> list[str]:
+    """``keys``, the next that are applied, and the built-in ones among them; after a full batch, none beyond it."""
+    end = keys[-1] if len(keys) == _BATCH else chr(0x10FFFF)
+    return sorted({*keys, *(key for key in BUILT_IN_RESOURCES if key.startswith(prefix) and after < key <= end)})
 
 
 def _encoded(key: str) -> str:
@@ -168,6 +197,8 @@ OPERATIONS = (
     Operation("POST", "/org/{org}/gvc/{gvc}/{kind}/-query", query_resources, "Find resources of a GVC by a query.",
               parameters=_OF_LISTS),
     Operation("GET", "/org/{org}/{kind}/-schema/permissions", list_permissions, "List the permissions of a kind."),
+    Operation("GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal",
+              changes=True),
     Operation("GET", "/org/{org}/{kind}/{name}", read_resource, "Read a resource.", "view", parameters=("fields",)),
     Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}", read_resource, "Read a resource of a GVC.", "view",
               parameters=("fields",)),
