@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.engines.host.dataplane.haproxy.program import Program
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST, Program
 from reconciler.engines.host.dataplane.haproxy.rendering.retries import failures_without_retry
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.host.spec import WorkloadSpec
@@ -41,5 +41,6 @@ def haproxy_limitations(service: Service, program: Program | None, *, outside: b
         yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
     if program is not None and not program.lua:
         yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
-    if names := failures_without_retry(service):
+    version = program.version if program is not None else OLDEST
+    if names := failures_without_retry(service, version):
         yield f"Requests are not tried again after {', '.join(names)}: HAProxy does not retry these failures."

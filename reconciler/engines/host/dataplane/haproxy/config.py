@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
+from reconciler.engines.host.dataplane.haproxy.program import OLDEST
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings
@@ -97,6 +98,7 @@ class ProxyOptions(msgspec.Struct, frozen=True):
     lua: bool = True
     user: tuple[int, int] | None = None
     runtime: bool = False
+    version: tuple[int, int] = OLDEST
 
 
 def encode(text: str) -> str:

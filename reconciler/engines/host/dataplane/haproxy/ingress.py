@@ -174,7 +174,8 @@ def service_lines(services: Iterable[Service], table: RouteTable) -> tuple[str, 
         outside = table.workloads.get(each.key)
         ports = ((0, each.protocol), *(outside.ports if outside is not None else ()))
         names = [backend_name(each.key, port) for port, protocol in ports if protocol != "tcp"]
-        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests)
+        measured = each.measures_latency
+        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests, measured=measured)
     return tuple(lines)
 
 

@@ -75,10 +75,11 @@ def _ranges(text: str) -> list[str]:
     return [text]
 
 
-def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool) -> Iterator[str]:
+def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, measured: bool) -> Iterator[str]:
     """Refuse requests that start no replica while none is ready, before they reach one of ``backends`` and its counts.
 
     ``counted``: count all other requests apart, since the counts of a backend contain these once a replica is ready.
+    ``measured``: log all other requests only, so that the latency of these is not measured.
     """
     agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
     forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
@@ -91,6 +92,8 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool) -
             yield f"  http-request deny deny_status 503 if {where} {{ str({each}),nbsrv eq 0 }} !{{ stopping }} {name}"
             if counted:
                 yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name}"
+            if measured:
+                yield f"  http-request set-var(txn.no_wake) bool(true) if {where} {name}"
 
 
 def change_lines(rule: Rule) -> Iterator[str]:

@@ -255,7 +255,8 @@ class HaproxyDataPlane:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
-        self._proxy.open(ProxyOptions(*shared, program.lua, user, program.runtime), self._context.ports.spare)
+        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version)
+        self._proxy.open(options, self._context.ports.spare)
         self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
         self._wanted.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:

@@ -174,16 +174,18 @@ DEFAULT = Retries().retry_on
     [
         ({}, ""),
         ({"retry_on": DEFAULT}, ""),
-        ({"retry_on": DEFAULT, "protocol": "http2"}, ""),
-        ({"retry_on": DEFAULT, "protocol": "grpc"}, "unavailable, cancelled, resource-exhausted"),
+        ({"retry_on": DEFAULT, "protocol": "http2"}, "refused-stream"),
+        ({"retry_on": DEFAULT, "protocol": "grpc"}, "refused-stream, unavailable, cancelled, resource-exhausted"),
         ({"retry_on": DEFAULT, "protocol": "grpc", "retries": 0}, ""),
         ({"retry_on": DEFAULT, "protocol": "tcp"}, ""),
         ({"retry_on": ("cancelled", "connect-failure")}, "cancelled"),
-        ({"retry_on": ("5xx", "503", "429", "reset-before-request")}, "429, reset-before-request"),
+        ({"retry_on": ("5xx", "503", "429", "envoy-ratelimited")}, "429, envoy-ratelimited"),
+        ({"retry_on": ("429", "421", "409"), "version": (3, 1)}, "409"),
+        ({"retry_on": ("reset", "reset-before-request", "gateway-error", "refused-stream")}, ""),
     ],
 )
 def test_failures_that_haproxy_does_not_retry_are_reported(changes: dict[str, Any], named: str) -> None:
-    program = Program("/usr/sbin/haproxy", (2, 6), "2.6", lua=True)
+    program = Program("/usr/sbin/haproxy", changes.pop("version", (2, 6)), "", lua=True)
     found = list(haproxy_limitations(msgspec.structs.replace(SERVICE, **changes), program, outside=True))
     expected = f"Requests are not tried again after {named}: HAProxy does not retry these failures."
     assert found == ([expected] if named else [])

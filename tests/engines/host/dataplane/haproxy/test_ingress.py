@@ -247,6 +247,12 @@ def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: 
         for path in ("/health", "/", "/admin", "/admin"):
             assert (await outside.get("shop.example", path)).body == "web"
         assert (await plane.dataplane.traffic())[WEB].arrived == before.arrived + 3
+        # The latency of those that wake nothing is not measured, and the lines of the log come in order.
+        plane.dataplane.update(WEB, (Endpoint("last", ports[str(PORT)], ports, 1),))
+        await plane.dataplane.synchronize(WEB)
+        await outside.get("shop.example")
+        await until(lambda: answered[-1] == (WEB, "last"))
+        assert answered[:-1] == [(WEB, "web")] * 8
 
     play(lambda: outside.plane, story)
 

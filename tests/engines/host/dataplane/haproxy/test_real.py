@@ -275,6 +275,25 @@ def test_a_late_response_is_a_timeout_and_a_replica_that_is_gone_another_one(pat
     play(lambda: Plane(path), story)
 
 
+def test_a_failed_request_is_tried_again_by_its_policy(path: Path) -> None:
+    class Failing(WebReplica):
+        """Ends its first connection without an answer, and answers the next request with 503."""
+
+        async def _wait(self) -> None:
+            if len(self.heads) == 1:
+                raise ConnectionResetError
+            self.status = b"503 Service Unavailable" if len(self.heads) == 2 else b"200 OK"
+
+    async def story(plane: Plane) -> None:
+        replica = Failing("a")
+        await replica.start()
+        service = msgspec.structs.replace(SERVICE, retry_on=("reset", "retriable-status-codes", "503"))
+        assert (await get(await plane.address(service, replica))).status == 200
+        assert len(replica.heads) == 3
+
+    play(lambda: Plane(path), story)
+
+
 def test_connections_of_a_tcp_port_wait_and_are_refused_without_words(path: Path) -> None:
     service = msgspec.structs.replace(SERVICE, protocol="tcp")
 

@@ -152,7 +152,7 @@ def _hold_lines(options: ProxyOptions) -> list[str]:
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
-    words = retry_words(service)
+    words = retry_words(service, options.version)
     lines = [f"retries {service.retries if words else 0}"]
     if words:
         lines.append(f"retry-on {' '.join(words)}")
