@@ -41,6 +41,7 @@ _PATIENCE = 30.0
 _TOP = Path("/tmp")
 """The same for every run of the tests, whatever its TMPDIR."""
 _CGROUPS = Path("/sys/fs/cgroup")
+_NAMESPACES = Path("/run/netns")
 _OCI_STATE = Path("/run/runc")
 _CONTAINERS_CONF = f"""
 [engine]
@@ -66,7 +67,8 @@ class PodmanService:
         """Start the service, and return once it answers."""
         for name in ("root", "run", "tmp", "net", "volumes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self._conf.write_text(_CONTAINERS_CONF)
+        if not self._conf.exists():
+            self._conf.write_text(_CONTAINERS_CONF)
         own = {"root": "root", "runroot": "run", "tmpdir": "tmp", "network-config-dir": "net", "volumepath": "volumes"}
         flags = [part for flag, name in own.items() for part in (f"--{flag}", str(self.folder / name))]
         flags += ["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
@@ -176,6 +178,18 @@ class PodmanService:
                 found += [path.parent.name] if mark in path.read_bytes() else []
         return sorted(found)
 
+    def lost_namespaces(self) -> list[Path]:
+        """The network namespaces made since this service exists that no process is in: a killed one forgets some.
+
+        Every further sweep of a runtime would start a process for each, to read its addresses.
+        """
+        used, born = set(), self._conf.stat().st_mtime
+        for path in Path("/proc").glob("[0-9]*/ns/net"):
+            with contextlib.suppress(OSError):
+                used.add(path.stat().st_ino)
+        made = [path for path in _NAMESPACES.glob("netns-*") if path.stat().st_mtime >= born]
+        return [path for path in made if path.stat().st_ino not in used]
+
     def load(self, archive: bytes) -> None:
         """Bring an image."""
         self.request("POST", "images/load", archive, "application/x-tar")
@@ -199,6 +213,9 @@ class PodmanService:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._unmount()
+        for namespace in self.lost_namespaces():
+            subprocess.run(["umount", "--lazy", str(namespace)], capture_output=True, check=False)
+            namespace.unlink(missing_ok=True)
         shutil.rmtree(self.folder)
         saved = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
         if lost := left_rules(saved):

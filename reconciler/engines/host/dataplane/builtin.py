@@ -177,7 +177,8 @@ class Forwarder:
             return
         try:
             port = self._context.ports.usable(self._key)
-            self.server = await asyncio.start_server(self._accept, ADDRESS, port, backlog=BACKLOG)
+            listener = socket.create_server((ADDRESS, port))  # asyncio would wait to resolve numbers
+            self.server = await asyncio.start_server(self._accept, sock=listener, backlog=BACKLOG)
             self.error = ""
         except (EngineError, OSError) as error:
             self.error = str(error)
