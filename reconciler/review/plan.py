@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from reconciler.clock import SystemClock
-from reconciler.engines.host.foreseen import ForeseenLimitation, foreseen_limitations
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
@@ -11,6 +12,9 @@ from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
 from reconciler.settings import Settings, SourceSettings
 from reconciler.status.source_status import read_source_status
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.foreseen import ForeseenLimitation
 
 
 def plan_source(
@@ -44,4 +48,6 @@ def plan_source(
 def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
     if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
         return []
+    from reconciler.engines.host.foreseen import foreseen_limitations  # without a host, its modules are not needed
+
     return foreseen_limitations(settings, records, planned.plan.steps)

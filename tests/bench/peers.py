@@ -36,8 +36,8 @@ HCL = """resource "terraform_data" "api" {{
 def rows(ground: Ground) -> Iterator[Row]:
     """Every peer beside ours, in turn; of one that cannot be fetched, why."""
     yield from _validators(ground)
-    for count in COUNTS:
-        yield from _terraform(ground, count // (10 if ground.quick else 1))
+    for count in COUNTS[:1] if ground.quick else COUNTS:
+        yield from _terraform(ground, count)
 
 
 def without_settings(ground: Ground) -> dict[str, str]:
