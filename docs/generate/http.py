@@ -43,7 +43,7 @@ shows. Reading it takes `readAudit` on the audit context `platform`.
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`
-stays valid while resources come and go.
+stays valid while resources come and go. `GET /openapi.json` is an OpenAPI 3.1 document of everything below.
 """
 
 OPERATIONS_HEAD = "\n## Operations\n\n"

@@ -16,6 +16,7 @@ from reconciler.access.rules import Caller
 from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
+from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources
 from reconciler.api.service import Api
@@ -24,7 +25,14 @@ from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
 
+
+async def read_openapi(call: Call) -> Response:
+    """The OpenAPI document of this server."""
+    return call.respond(openapi_document(OPERATIONS, call.org))
+
+
 OPERATIONS: tuple[Operation, ...] = (
+    Operation("GET", "/openapi.json", read_openapi, "Read the OpenAPI document.", PUBLIC),
     *health.OPERATIONS,
     *credentials.OPERATIONS,
     *operator.OPERATIONS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
@@ -27,6 +28,9 @@ class Operation(NamedTuple):
     permission: str = ANY
     answers: Mapping[int, str] = {200: "The answer."}
     parameters: tuple[str, ...] = ()
+    body: type[msgspec.Struct] | None = None
+    """The form of the body of a POST, PUT or PATCH; None for a manifest."""
+    optional_body: bool = False
     changes: bool = False
     """Whether it changes something or shows a secret, so that the audit log has it; refusals are always in it."""
 

@@ -83,7 +83,8 @@ def _cancel(call: Call, key: Key, name: str) -> str:
 _PLACES = ("/org/{org}/{kind}/{name}/-command", "/org/{org}/gvc/{gvc}/{kind}/{name}/-command")
 
 OPERATIONS = (
-    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."}, changes=True)
+    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."}, body=NewCommand,
+                changes=True)
       for path in _PLACES),
     *(Operation("DELETE", path + "/{id}", cancel_command, "Cancel a pending command.", ANY, changes=True)
       for path in _PLACES),

@@ -139,10 +139,11 @@ _KEYS = "/org/{org}/serviceaccount/{name}/-key"
 
 OPERATIONS = (
     Operation("POST", "/login/bootstrap", log_in_first, "Exchange the bootstrap token for a session.", PUBLIC,
-              {201: "The session.", 401: "Unknown or used."}, changes=True),
+              {201: "The session.", 401: "Unknown or used."}, body=BootstrapLogin, changes=True),
     Operation("DELETE", "/login", log_out, "End this session.", ANY, {204: "Ended."}, changes=True),
     Operation("GET", "/whoami", show_caller, "Show the principal of this request.", ANY),
-    Operation("POST", _KEYS, add_key, "Add a key to a service account.", "addKey", {201: "The key."}, changes=True),
+    Operation("POST", _KEYS, add_key, "Add a key to a service account.", "addKey", {201: "The key."}, body=NewKey,
+              changes=True),
     Operation("GET", _KEYS, list_keys, "List the keys of a service account.", "view"),
     Operation("DELETE", _KEYS + "/{id}", revoke_key, "Revoke a key.", "edit", {204: "Revoked."}, changes=True),
     Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",

@@ -28,6 +28,10 @@ async def read_readiness(call: Call) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/healthz", read_health, "Whether the daemon works.", PUBLIC, {503: "It does not."}),
-    Operation("GET", "/readyz", read_readiness, "Whether every source was read.", PUBLIC, {503: "Not yet."}),
+    Operation(
+        "GET", "/healthz", read_health, "Whether the daemon works.", PUBLIC, {200: "It does.", 503: "It does not."}
+    ),
+    Operation(
+        "GET", "/readyz", read_readiness, "Whether every source was read.", PUBLIC, {200: "Yes.", 503: "Not yet."}
+    ),
 )

@@ -110,7 +110,7 @@ async def roll_back_source(call: Call) -> Response:
     """Roll a source back to an older revision."""
     _require_of_org(call, "edit")
     name = _source(call)
-    wanted = read_as(await call.body(), Rollback)
+    wanted = read_as(await call.body(optional=True), Rollback)
 
     def roll_back(operations: OperatorCommands) -> str:
         target = operations.rollback_target(name, wanted.revision or PREVIOUS, force=wanted.force)
@@ -189,28 +189,36 @@ _SOURCE = "/org/{org}/source/{name}/"
 _ANSWERS: dict[int, str] = {200: "What was recorded.", 409: "The state of the target refuses it."}
 
 
-def _operation(method: str, path: str, answer: Handler, summary: str, permission: str = "edit") -> Operation:
-    return Operation(method, path, answer, summary, permission, _ANSWERS, changes=True)
+class NoBody(msgspec.Struct):
+    """A request that needs no body."""
 
+
+def _request(path: str, answer: Handler, summary: str, body: type[msgspec.Struct] = NoBody) -> Operation:
+    """A request to the daemon; its body is optional where it has no required field."""
+    optional = all(not each.required for each in msgspec.structs.fields(body))
+    return Operation("POST", path, answer, summary, "edit", _ANSWERS, body=body, optional_body=optional, changes=True)
+
+
+_OF_ITEMS = (
+    ("-suspend", suspend_resource, "Suspend a resource.", Suspension),
+    ("-resume", resume_resource, "Resume a resource.", NoBody),
+    ("-retry", retry_resource, "Retry the failed steps of a resource.", NoBody),
+    ("-restart", restart_resource, "Restart a workload.", NoBody),
+    ("-hold", hold_requests, "Make requests to a workload wait.", RequestHold),
+)
 
 OPERATIONS = (
-    _operation("POST", "/org/{org}/-approve", approve_plan, "Approve a plan.", APPROVE),
+    _request("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(permission=APPROVE),
     Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view"),
     Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",)),
-    _operation("POST", _SOURCE + "-sync", sync_source, "Run a source now."),
-    _operation("POST", _SOURCE + "-suspend", suspend_source, "Suspend a source."),
-    _operation("POST", _SOURCE + "-resume", resume_source, "Resume a source."),
-    _operation("POST", _SOURCE + "-rollback", roll_back_source, "Roll a source back."),
+    _request(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
+    _request(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
+    _request(_SOURCE + "-resume", resume_source, "Resume a source."),
+    _request(_SOURCE + "-rollback", roll_back_source, "Roll a source back.", Rollback),
+    *(_request(path + name, answer, text, body) for path in _ITEMS for name, answer, text, body in _OF_ITEMS),
     *(
-        _operation(method, path + name, answer, summary)
+        Operation("DELETE", path + "-hold", release_requests, "Release the requests to a workload.", "edit", _ANSWERS,
+                  changes=True)
         for path in _ITEMS
-        for method, name, answer, summary in (
-            ("POST", "-suspend", suspend_resource, "Suspend a resource."),
-            ("POST", "-resume", resume_resource, "Resume a resource."),
-            ("POST", "-retry", retry_resource, "Retry the failed steps of a resource."),
-            ("POST", "-restart", restart_resource, "Restart a workload."),
-            ("POST", "-hold", hold_requests, "Make requests to a workload wait."),
-            ("DELETE", "-hold", release_requests, "Release the requests to a workload."),
-        )
     ),
-)
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""The OpenAPI 3.1 document, from the table that the routes come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from reconciler import __version__
+from reconciler.api.problems import JSON
+from reconciler.api.table import PARAMETERS, PUBLIC, Operation
+from reconciler.model.key import GVC_SCOPED, Kind
+
+_PROBLEM = {
+    "type": "object",
+    "description": "The body of every error.",
+    "required": ["status", "message", "code", "details", "id"],
+    "properties": {
+        "status": {"type": "integer", "description": "The HTTP status."},
+        "message": {"type": "string", "description": "What is wrong, and what to do."},
+        "code": {"type": "string", "description": "The status as a word."},
+        "details": {"description": "Findings, or the two versions of a conflict; null without any."},
+        "id": {"type": "string", "description": "The id of the request, as in the header X-Request-Id."},
+    },
+}
+_OBJECT = {"type": "object", "description": "A manifest, or a part of it: see the schemas of the kinds."}
+_BOUNDS: dict[str, dict[str, Any]] = {
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "last": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "after": {"type": "integer", "minimum": 0},
+    "dryRun": {"type": "boolean"},
+    "force": {"type": "boolean"},
+}
+_REFUSALS = {400: "The request is wrong.", 403: "The caller may not.", 404: "There is no such resource."}
+
+
+def openapi_document(operations: Iterable[Operation], org: str) -> dict[str, Any]:
+    """The document of ``operations``, for the server of ``org``."""
+    operations = list(operations)
+    bodies = [each.body for each in operations if each.body is not None]
+    _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, org)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "reconciler",
+            "version": __version__,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": _PROBLEM, "Resource": _OBJECT, **components},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(operation: Operation, org: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": _id(operation),
+        "summary": operation.summary,
+        "parameters": [*_path_parameters(operation.path, org), *map(_query_parameter, operation.parameters)],
+        "responses": _responses(operation),
+        "security": [] if operation.permission == PUBLIC else [{"bearer": []}],
+    }
+    if operation.changes:
+        found["parameters"].append(
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
+             "description": "A repeated request with the same key changes nothing again."}
+        )  # fmt: skip
+    if operation.method in ("POST", "PUT", "PATCH"):
+        name = "Resource" if operation.body is None else operation.body.__name__
+        schema = {"$ref": f"#/components/schemas/{name}"}
+        found["requestBody"] = {"required": not operation.optional_body, "content": {JSON: {"schema": schema}}}
+    return found
+
+
+def _id(operation: Operation) -> str:
+    """The method and the words of the path: the same in every version that has the operation."""
+    words: list[str] = re.findall(r"[a-z]+|[A-Z][a-z]*", operation.path)
+    return operation.method.lower() + "".join(word.capitalize() for word in words)
+
+
+def _path_parameters(path: str, org: str) -> list[dict[str, Any]]:
+    kinds = sorted(GVC_SCOPED) if "{gvc}" in path else sorted(kind for kind in Kind if kind is not Kind.ORG)
+    schemas: dict[str, dict[str, Any]] = {
+        "org": {"type": "string", "const": org},
+        "kind": {"type": "string", "enum": [str(kind) for kind in kinds]},
+    }
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schemas.get(name, {"type": "string", "minLength": 1})}
+        for name in re.findall(r"{([a-z]+)}", path)
+    ]
+
+
+def _query_parameter(name: str) -> dict[str, Any]:
+    schema = _BOUNDS.get(name, {"type": "string"})
+    return {"name": name, "in": "query", "description": PARAMETERS[name], "schema": schema}
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    good = {status: text for status, text in operation.answers.items() if status < HTTPStatus.BAD_REQUEST}
+    bad = {status: text for status, text in operation.answers.items() if status >= HTTPStatus.BAD_REQUEST}
+    found: dict[str, Any] = {}
+    for status, text in good.items():
+        found[str(status)] = {"description": text}
+        if status != HTTPStatus.NO_CONTENT:
+            found[str(status)]["content"] = {JSON: {"schema": {"type": "object"}}}
+    error = {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for status, text in sorted((_REFUSALS | bad).items()):
+        found[str(status)] = {"description": text, "content": error}
+    found["default"] = {"description": "Refused, or not possible now.", "content": error}
+    return found

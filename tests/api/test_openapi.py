@@ -1,0 +1,60 @@
+"""The OpenAPI document: valid, complete, and true to what the server answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from reconciler.api.app import OPERATIONS
+from reconciler.api.table import PARAMETERS
+from tests.support.api import ORG, ApiSite
+
+
+def document(site: ApiSite) -> dict[str, Any]:
+    """The served document, which needs no credential."""
+    found: dict[str, Any] = site.client(None).get("/openapi.json")
+    return found
+
+
+def test_it_is_valid_and_has_every_operation(site: ApiSite) -> None:
+    found = document(site)
+    OpenAPIV31SpecValidator(found).validate()
+    listed = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
+    assert listed == {(each.method, each.path) for each in OPERATIONS}
+    assert len(listed) == len(OPERATIONS)
+    ids = [each["operationId"] for methods in found["paths"].values() for each in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_parameter_is_explained_and_used() -> None:
+    assert {name for each in OPERATIONS for name in each.parameters} == set(PARAMETERS)
+
+
+def test_it_shows_no_value_of_a_secret(site: ApiSite) -> None:
+    assert b"hunter" not in msgspec.json.encode(document(site))
+
+
+def test_every_read_answers_as_it_is_described(site: ApiSite) -> None:
+    names = {"{gvc}": "shop", "{location}": "here", "{id}": "none"}
+    for each in OPERATIONS:
+        if each.method != "GET":
+            continue
+        path = each.path.replace("{org}", "acme")
+        kind, name = ("serviceaccount", "ci") if "/serviceaccount/" in path else ("workload", "web")
+        if "{gvc}" not in path and kind == "workload":
+            kind, name = ("source", "main") if "/source/" in path else ("secret", "db")
+        for word, value in {**names, "{kind}": kind, "{name}": name}.items():
+            path = path.replace(word, value)
+        answer = site.client().request("GET", path)
+        known = {str(status) for status in (*each.answers, 400, 403, 404)}
+        assert str(answer.status_code) in known, (path, answer.text)
+        assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_method_that_is_not_listed_is_refused(site: ApiSite) -> None:
+    for method in ("PUT", "PATCH", "DELETE"):
+        answer = site.client().request(method, f"{ORG}/workload")
+        assert answer.status_code == 405
+        assert "GET" in answer.headers["allow"]
