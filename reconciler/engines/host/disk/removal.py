@@ -38,10 +38,17 @@ def _empty(top: int) -> None:
     """Remove the content of ``top``, an open directory."""
     mark = token_hex(8)
     fresh = (f".removed-{mark}-{number}" for number in count())
-    while names := os.listdir(top):
+    while names := _names(top):
         for name in names:
             if not _is_gone(name, top):
                 _lift(name, top, fresh)
+
+
+def _names(directory: int) -> list[str]:
+    """What is in an open directory."""
+    # btrfs lists only what was there when the directory was opened or last rewound.
+    os.lseek(directory, 0, os.SEEK_SET)
+    return os.listdir(directory)
 
 
 def _lift(name: str, top: int, fresh: Iterator[str]) -> None:

@@ -36,17 +36,17 @@ path could become one of the host, and a file system that is frozen must not be 
 def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
     """Freeze the file system of ``device`` that is mounted at ``path``.
 
-    The value is the deadline, of the monotonic clock, ``limit`` seconds from now.
+    The value is the deadline, of the monotonic clock: ``limit`` seconds after the freeze began.
 
     Raises EngineError if it cannot be frozen, or did not stay frozen to the end.
     """
     if find_program("fsfreeze") is None:
         raise EngineError("the program fsfreeze is not installed", reason=Reason.VOLUME_UNAVAILABLE)
+    deadline = time.monotonic() + limit
     with _opened(path, device) as folder, _start(folder, limit) as program:
         assert program.stdout is not None
         assert program.stdin is not None
         assert program.stderr is not None
-        deadline = time.monotonic() + limit
         try:
             ready = program.stdout.readline()
             if ready:

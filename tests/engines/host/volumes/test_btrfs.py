@@ -1,4 +1,4 @@
-"""Subvolumes that programs make in a volume that is a subvolume itself."""
+"""A disk with btrfs: directories are removed, and subvolumes that programs make in volumes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.disk.removal import remove
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk, disk_with, refused
+from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk, disk_with, mounted_disk, refused
 from tests.support.programs import only_root
 
 pytestmark = only_root("only root mounts images")
@@ -51,3 +52,12 @@ def test_a_snapshot_that_would_lack_them_is_refused(disk: Disk) -> None:
         refused(caught, Reason.INVALID_COMMAND, "contains 1 subvolumes of btrfs", "make directories of them")
     assert disk.names() == ["first"]
     assert (disk.root / "volumes/shop/data/0/outer/inner/file").read_text() == "x"
+
+
+def test_directories_in_directories_are_removed(tmp_path: Path) -> None:
+    """An open directory of btrfs does not list what came into it since."""
+    with mounted_disk(tmp_path / "disk", "btrfs") as disk:
+        (disk / "top/a/b/c").mkdir(parents=True)
+        (disk / "top/a/b/file").write_text("x")
+        remove(disk / "top")
+        assert list(disk.iterdir()) == []
