@@ -216,8 +216,10 @@ class LocationController:
 
     def _rebuild_replicas(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
         """Rebuild the replicas that are known only by the labels of running containers."""
+        if key not in self._untracked:
+            return []
         by_name: dict[str, list[RunningContainer]] = {}
-        for each in self._untracked.pop(key, ()):
+        for each in self._untracked.pop(key):
             by_name.setdefault(each.place.replica, []).append(each)
         clock, listed = self._services.clock, self._services.endpoints.previous_names(key)
         return [

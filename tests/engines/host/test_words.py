@@ -175,17 +175,37 @@ class Script:
         self.clock = clock
 
 
+def scaled_by_cpu() -> ReplicaTemplate:
+    """A workload that is scaled to a cpu of 50 %."""
+    scale = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}
+    written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
+                    "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
+    spec = read_specification(written)
+    applied = AppliedWorkload(KEY, "here", spec, 1, "digest")
+    return ReplicaTemplate(workload_spec(applied, "hash"), spec, around())
+
+
+def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -> None:
+    async def story() -> list[bool]:
+        clock, found = FakeClock(), list[bool]()
+        source, template = Script(clock), scaled_by_cpu()
+        scaler = Autoscaler(source, clock, list[EngineEvent]().append)
+        for source.value in (50.0, 50.0, 140.0, 140.0):
+            found.append(scaler.needs_change(template, [started()]))
+            scaler.spec_at_scale(template, [started()])
+            await clock.advance(15.0)
+        found.append(scaler.needs_change(scaled_by_cpu(), [started()]))
+        return found
+
+    # The first time nothing was decided yet, and at last it is another version.
+    assert asyncio.run(story()) == [True, False, True, False, True]
+
+
 def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)
-        scaler = Autoscaler(source, clock, events.append)
-        scale = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}
-        written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
-                        "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
-        spec = read_specification(written)
-        applied = AppliedWorkload(KEY, "here", spec, 1, "digest")
-        template = ReplicaTemplate(workload_spec(applied, "hash"), spec, around())
+        scaler, template = Autoscaler(source, clock, events.append), scaled_by_cpu()
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])

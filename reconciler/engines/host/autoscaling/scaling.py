@@ -81,6 +81,11 @@ class Autoscaler:
             self._append_event(EngineEvent(base.key, Reason.SCALED, text))
         return self._at_scale(template, count)
 
+    def needs_change(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> bool:
+        """Whether ``spec_at_scale`` is another specification now than it was at its last call."""
+        last = self._scaled.get(template.desired.key)
+        return last is None or self.spec_at_scale(template, replicas) is not last[1]
+
     def _at_scale(self, template: ReplicaTemplate, count: int) -> WorkloadSpec:
         """Most decisions change nothing, and their specification is the last one."""
         last = self._scaled.get(template.desired.key)
@@ -176,6 +181,10 @@ class Scaling:
         """As Autoscaler.spec_at_scale."""
         return self._autoscaler.spec_at_scale(template, replicas)
 
+    def needs_change(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> bool:
+        """As Autoscaler.needs_change."""
+        return self._autoscaler.needs_change(template, replicas)
+
     def wake(self, key: Key) -> None:
         """As RequestMetrics.wake."""
         self._requests.wake(key)
@@ -195,12 +204,18 @@ class Scaling:
         self._recommender.forget(key)
 
     async def run(
-        self, templates: Callable[[], Iterable[ReplicaTemplate]], want: Callable[[ReplicaTemplate], None]
+        self,
+        templates: Callable[[], Iterable[ReplicaTemplate]],
+        want: Callable[[ReplicaTemplate], None],
+        rescale: Callable[[ReplicaTemplate], None],
     ) -> None:
-        """Pass each of ``templates()`` to ``want`` whenever its number of replicas may change, until cancelled."""
+        """Pass each of ``templates()`` to ``want`` from time to time, until cancelled.
+
+        Those that are scaled every 2 seconds are passed to ``rescale`` as often.
+        """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_usage(templates, want))
-            group.create_task(self._follow_requests(templates, want))
+            group.create_task(self._follow_requests(templates, rescale))
 
     async def _follow_usage(
         self, templates: Callable[[], Iterable[ReplicaTemplate]], want: Callable[[ReplicaTemplate], None]
@@ -216,7 +231,7 @@ class Scaling:
                     want(template)
 
     async def _follow_requests(
-        self, templates: Callable[[], Iterable[ReplicaTemplate]], want: Callable[[ReplicaTemplate], None]
+        self, templates: Callable[[], Iterable[ReplicaTemplate]], rescale: Callable[[ReplicaTemplate], None]
     ) -> None:
         while True:
             await self._clock.sleep(SAMPLE)
@@ -225,4 +240,4 @@ class Scaling:
             for template in templates():
                 if interval(template.desired) == BRISK:
                     with contained(f"scaling of {template.desired.key}"):
-                        want(template)
+                        rescale(template)

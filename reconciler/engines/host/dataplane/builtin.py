@@ -113,7 +113,9 @@ class BuiltinDataPlane(DataPlane):
         return {key: each.traffic() for key, each in self._forwarders.items() if each.server is not None}
 
     def _forwarder(self, key: Key) -> Forwarder:
-        return self._forwarders.setdefault(key, Forwarder(key, self._context, self._dirty.set))
+        if (found := self._forwarders.get(key)) is None:
+            found = self._forwarders[key] = Forwarder(key, self._context, self._dirty.set)
+        return found
 
 
 class Waiting(NamedTuple):
@@ -142,15 +144,14 @@ class Forwarder:
         self.server: asyncio.Server | None = None
         self.error = ""
         self.line: list[Waiting] = []
-        self.refused = 0
+        self.refused = self._arrived = 0
         self._key, self._context, self._dirty = key, context, dirty
         self._limits, self._now = context.limits, context.clock.monotonic
-        self._hold_end = 0.0
+        self._hold_end = self._active_seconds = 0.0
         self._ready: tuple[Endpoint, ...] = ()
         self._paused_until: dict[str, float] = {}
         self._answered: set[str] = set()
         self._active: Counter[str] = Counter()
-        self._arrived, self._active_seconds = 0, 0.0
 
     def publish(self, service: Service | None) -> None:
         """Serve ``service``; None: stop listening, and refuse the connections that wait. Open ones go on."""
@@ -182,8 +183,7 @@ class Forwarder:
             self.error = ""
         except (EngineError, OSError) as error:
             self.error = str(error)
-        if self.service is None:
-            # It was withdrawn meanwhile.
+        if self.service is None:  # It was withdrawn meanwhile.
             self.publish(None)
         self._context.changed()
 

@@ -111,6 +111,11 @@ class DesiredWorkloads:
         versions, images = {each.version for each in replicas}, self._parts.controller.images_of(key, wanted.version)
         self._parts.controller.want(key, self._parts.images.admit(template, wanted, versions, images))
 
+    def rescale(self, template: ReplicaTemplate) -> None:
+        """Want the workload of a template again if it needs another number of replicas."""
+        if self._parts.scaling.needs_change(template, self._parts.controller.replicas(template.desired.key)):
+            self.want(template)
+
     def _read_tags(self, key: Key, body: bytes, revision: str) -> None:
         self._parts.publisher.read_tags(key, body)
         self._parts.volumes.releases.read(key, body, revision)

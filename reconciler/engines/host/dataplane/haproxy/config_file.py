@@ -78,6 +78,7 @@ class ConfigFile:
         self._suspect = False
         self._refused: _Refusal | None = None
         self._parts: list[_Part] = []
+        self._seen: list[Backend] = []
         self._needed: tuple[Needs, Mapping[str, str]] | None = None
         self._planned: Plan | None = None
         self._written: tuple[str, Sequence[Backend]] = ("", ())
@@ -147,6 +148,10 @@ class ConfigFile:
 
     def _needs(self, backends: Sequence[Backend]) -> tuple[Needs, Mapping[str, str]]:
         """What ``backends`` need, and their ports; the same object until they change."""
+        if self._needed is not None and (backends is self._seen or list(backends) == self._seen):
+            # Mostly the same objects, which are compared at once.
+            return self._needed
+        self._seen = list(backends)
         parts = [_Part(each.service, each.port, bool(each.split)) for each in backends]
         if self._needed is None or parts != self._parts:
             self._parts = parts

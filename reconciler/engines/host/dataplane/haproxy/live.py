@@ -91,7 +91,8 @@ class LiveBackend(NamedTuple):
     @property
     def traffic(self) -> Traffic:
         """The counts for autoscaling."""
-        return Traffic(self.arrived, self.active, max(self.open - self.active, 0))
+        active = self.active
+        return Traffic(self.arrived, active, max(self.open - active, 0))
 
     def traffic_of(self, counted: Counted) -> Traffic:
         """The counts for autoscaling where only the ``counted`` requests are traffic."""
@@ -118,7 +119,7 @@ class StatReader:
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
-        self._backends: dict[str, LiveBackend] = {}
+        self._backends: dict[str, tuple[LiveBackend, LiveBackend]] = {}
 
     def read(self, text: str) -> dict[str, LiveBackend]:
         """The backends by name. One that has not changed is the same object as before.
@@ -132,9 +133,8 @@ class StatReader:
         if not set(_COLUMNS) <= set(columns):
             raise EngineError("HAProxy shows its state in an unknown form", reason=Reason.PROXY_FAILED)
         at = [columns.index(name) for name in _COLUMNS]
-        rows: dict[str, _Row] = {}
         servers: dict[str, dict[str, LiveServer]] = {}
-        backends: dict[str, LiveBackend] = {}
+        rows, backends = dict[str, _Row](), dict[str, tuple[LiveBackend, LiveBackend]]()
         for line in lines:
             # All that counts is in the first columns, but for the address: the others are not even split.
             *first, rest = line.split(",", at[-2] + 1)
@@ -151,13 +151,13 @@ class StatReader:
             if row.server is not None:
                 servers.setdefault(row.backend, {})[row.name] = row.server
             elif row.name == _BACKEND and not row.backend.startswith("_"):
-                backends[row.backend] = self._backend(row, servers.get(row.backend, {}))
+                own, known = servers.get(row.backend, {}), self._backends.get(row.backend)
+                if known is None or known[0] is not row.counts or known[1].servers != own:
+                    found = row.counts._replace(servers=own)
+                    known = row.counts, known[1] if known is not None and known[1] == found else found
+                backends[row.backend] = known
         self._rows, self._backends = rows, backends
-        return backends
-
-    def _backend(self, row: _Row, servers: dict[str, LiveServer]) -> LiveBackend:
-        found, former = row.counts._replace(servers=servers), self._backends.get(row.backend)
-        return former if former is not None and former == found else found
+        return {name: found for name, (_, found) in backends.items()}
 
 
 def read_facts(text: str) -> Facts:

@@ -34,6 +34,8 @@ from reconciler.reasons import Reason
 
 COMPARE_SECONDS = 2.0
 """Seconds between two comparisons of the live state with what is wanted."""
+LATER_SECONDS = 0.5
+"""How much later it compares by itself where counts are read, since each read of these compares too."""
 PROVING_SECONDS = 0.05
 """The same while a replica works on its first requests: it gets more than a few only after an answer."""
 THREADS = 4
@@ -61,7 +63,7 @@ class HaproxyDataPlane:
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._updated: set[Key] = set()
-        self._due = float("-inf")
+        self._due = self._counted_at = float("-inf")
         self._refused: dict[str, int] = {}
         self._opened = False
         self._program: Program | None = None
@@ -147,15 +149,16 @@ class HaproxyDataPlane:
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
-        if not (names := self._wanted.scaled_by_requests()):
+        if not (counted := self._wanted.scaled_by_requests()):
             return {}
+        self._counted_at = self._clock.monotonic()
         self._compare_soon()
         await self._applied()
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
         found: dict[Key, Traffic] = {}
-        for name in names & self._proxy.live.keys():
-            key, apart = decode_key(name), self._wanted.counts_apart(name)
+        for name in counted.keys() & self._proxy.live.keys():
+            key, apart = counted[name]
             traffic = self._proxy.traffic(name, apart=apart)
             found[key] = found[key].plus(traffic) if key in found else traffic
         return found
@@ -197,7 +200,9 @@ class HaproxyDataPlane:
     def _next_due(self) -> float:
         now = self._clock.monotonic()
         ends = (each.hold_until for each in self._wanted.services.values() if each.hold_until > now)
-        return min(now + COMPARE_SECONDS, self._proxy.due or float("inf"), *ends)
+        counts = now - self._counted_at < 2 * COMPARE_SECONDS
+        next_comparison = now + COMPARE_SECONDS + (LATER_SECONDS if counts else 0.0)
+        return min(next_comparison, self._proxy.due or float("inf"), *ends)
 
     async def _wait(self) -> None:
         """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
@@ -236,7 +241,7 @@ class HaproxyDataPlane:
         if not self._wanted.services and self._context.ingress is None:
             self._proxy.end()
             return
-        await self._proxy.read(self._wanted.scaled_by_requests())
+        await self._proxy.read(self._wanted.scaled_by_requests().keys())
         self._wanted.note_answers(self._proxy.live)
         now = self._clock.monotonic()
         holds = self._wanted.holds(now, self._clock.now())

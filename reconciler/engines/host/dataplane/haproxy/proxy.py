@@ -241,8 +241,10 @@ class LiveProxy:
 
     async def _send_entries(self, backends: Sequence[Backend]) -> None:
         """Bring the map of versions to what is wanted, so that no cookie leads to a replica that leaves."""
-        names = {each.name for each in backends}
         known = self._facts.splits
+        if not known and not any(each.split for each in backends):
+            return
+        names = {each.name for each in backends}
         live = {entry: value for entry, value in known.items() if backend_of(entry) in names}
         wanted = wanted_entries((each for each in backends if each.name in self.live), live)
         if wanted != live:

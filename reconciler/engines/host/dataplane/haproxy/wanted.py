@@ -49,6 +49,7 @@ class WantedState:
         self._names: dict[str, Key] = {}
         self._ports_of: dict[str, tuple[int, str]] = {}
         self._ordered: list[str] | None = None
+        self._scaled: dict[str, tuple[Key, bool]] | None = None
         self._built: dict[str, Backend] = {}
         self._unproven: set[str] = set()
         self._fresh: dict[str, float] = {}
@@ -105,6 +106,7 @@ class WantedState:
 
     def _name(self, key: Key) -> None:
         """Make the backends of ``key`` anew."""
+        self._scaled = None
         outside = self._outside.get(key)
         declared = {0: "", **dict(outside.ports)} if outside is not None else {0: ""}
         wanted = tuple(backend_name(key, port) for port in declared)
@@ -117,7 +119,7 @@ class WantedState:
             self._built.pop(name, None)
 
     def _drop(self, key: Key) -> None:
-        self._ordered = None
+        self._ordered = self._scaled = None
         for name in self._backends.pop(key, ()):
             for each in (self._names, self._ports_of, self._built, self._noted):
                 each.pop(name, None)
@@ -153,15 +155,19 @@ class WantedState:
         busy = (name for name in self._unproven if name in live and (live[name].open or name in fresh))
         return {name for name in busy if not all(each.proven for each in live[name].replicas)}
 
-    def scaled_by_requests(self) -> set[str]:
-        """The backends whose counts decide on the number of replicas."""
-        return {name for name, key in self._names.items() if self.services[key].scales_by_requests}
+    def scaled_by_requests(self) -> Mapping[str, tuple[Key, bool]]:
+        """The backends whose counts decide on the number of replicas.
 
-    def counts_apart(self, name: str) -> bool:
-        """Whether some requests of the backend ``name`` are no traffic."""
-        service = self.services[self._names[name]]
-        protocol = self._ports_of[name][1] or service.protocol
-        return bool(service.no_wake) and service.scales_by_requests and protocol != "tcp"
+        Each with its workload, and whether some of its requests are no traffic. The same object until it changes.
+        """
+        if self._scaled is None:
+            found = ((name, key, self.services[key]) for name, key in self._names.items())
+            self._scaled = {
+                name: (key, bool(service.no_wake) and (self._ports_of[name][1] or service.protocol) != "tcp")
+                for name, key, service in found
+                if service.scales_by_requests
+            }
+        return self._scaled
 
     def backends(self, live: Live, now: float, names: Set[str] | None = None) -> list[Backend]:
         """The backends ``names`` (None: of all workloads) that can be served, in order. ``now`` is monotonic time.
