@@ -36,6 +36,10 @@ new branch for a review. If others pushed meanwhile, the change is made again on
 field, the answer is 409 with both versions. With the header `Idempotency-Key`, a repeated request changes nothing
 again.
 
+A forge tells the daemon of a push by `POST /webhook/SOURCE`, if the settings have a webhook for the source under
+`api.webhooks`. The signature is checked over the raw body before anything else; the content is not read. Each delivery
+counts once, and many of them become one look at the source, at most one a second.
+
 Every change, every login and every refusal is in the audit log: who, by which credential, from where, what, the
 request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry
 shows. Reading it takes `readAudit` on the audit context `platform`.

@@ -18,7 +18,7 @@ from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
-from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources
+from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources, webhooks
 from reconciler.api.service import Api
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.bugs import internal_error
@@ -35,6 +35,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/openapi.json", read_openapi, "Read the OpenAPI document.", PUBLIC),
     *health.OPERATIONS,
     *credentials.OPERATIONS,
+    *webhooks.OPERATIONS,
     *operator.OPERATIONS,
     *commands.OPERATIONS,
     *reports.OPERATIONS,

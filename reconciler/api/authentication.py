@@ -79,7 +79,7 @@ class Authenticator:
         if found is None:
             self.count_failure(request)
             raise unauthorized("the credential is unknown, expired or revoked")
-        self._failed.forget(address_of(request))
+        self.forget_failures(request)
         return found
 
     def check_address(self, request: Request) -> None:
@@ -89,6 +89,10 @@ class Authenticator:
     def count_failure(self, request: Request) -> None:
         """Count a credential that was refused."""
         self._failed.add(address_of(request))
+
+    def forget_failures(self, request: Request) -> None:
+        """A valid credential, or a valid signature, ends the count."""
+        self._failed.forget(address_of(request))
 
     def _bearer(self, credential: str) -> Caller | None:
         if credential.startswith(KEY_PREFIX):

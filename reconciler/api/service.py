@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.reading import Reader
+from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
+from reconciler.daemon.wake import wake
 from reconciler.settings import Settings
 
 
@@ -22,6 +25,8 @@ class Api:
         self.reader = Reader(settings, clock.now)
         self.store = AccessStore.open(settings.state, clock.now)
         write_bootstrap(self.store, settings.state)
+        hooks = settings.api.webhooks if settings.api is not None else ()
+        self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
         self._write_locks: dict[str, asyncio.Lock] = {}
         self.authenticator = Authenticator(self.store, self.reader.records.applied.exists, clock.monotonic)
 

@@ -35,6 +35,7 @@ from reconciler.settings.types import (
     StatusSettings,
     TlsSettings,
     VerifySettings,
+    WebhookSettings,
     is_local,
 )
 
@@ -68,6 +69,7 @@ __all__ = [
     "StatusSettings",
     "TlsSettings",
     "VerifySettings",
+    "WebhookSettings",
     "is_local",
     "load_settings",
     "parse_duration",

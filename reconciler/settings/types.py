@@ -201,6 +201,14 @@ class TlsSettings(msgspec.Struct, frozen=True):
     key: Path
 
 
+class WebhookSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A webhook that makes the daemon look at ``source``; deliveries are signed with the secret in ``secret_file``."""
+
+    source: str
+    forge: Literal["bitbucket", "forgejo", "generic", "gitea", "github", "gitlab"]
+    secret_file: Path
+
+
 class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
 
@@ -210,6 +218,7 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     address: str = ""
     tls: TlsSettings | None = None
     writes: Literal["branch", "commit", "refuse"] = "commit"
+    webhooks: tuple[WebhookSettings, ...] = ()
 
 
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):

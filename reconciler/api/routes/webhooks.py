@@ -1,0 +1,37 @@
+"""Webhooks of forges."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from reconciler.api.authentication import unauthorized
+from reconciler.api.call import Call
+from reconciler.api.problems import Problem
+from reconciler.api.table import PUBLIC, Operation
+from reconciler.api.webhooks import delivery_id, is_signed, read_secret
+
+
+async def take_delivery(call: Call) -> Response:
+    """Take a delivery for a source: the daemon looks at it now. A repeated one is accepted, and changes nothing."""
+    name = call.request.path_params["name"]
+    hook = call.api.webhooks.find(name)
+    secret = await asyncio.to_thread(read_secret, hook.secret_file) if hook is not None else b""
+    if hook is None or not secret:
+        raise Problem(404, f"there is no webhook for the source {name[:60]!r}")
+    call.api.authenticator.check_address(call.request)
+    body = await call.raw_body()
+    headers = dict(call.request.headers)
+    if not is_signed(hook.forge, headers, body, secret):
+        call.api.authenticator.count_failure(call.request)
+        raise unauthorized("the signature of the delivery is missing or wrong")
+    call.api.authenticator.forget_failures(call.request)
+    taken = call.api.webhooks.accept(name, delivery_id(hook.forge, headers, body))
+    return call.respond({"message": f"the daemon looks at {name}" if taken else "delivered before"}, 202)
+
+
+OPERATIONS = (
+    Operation("POST", "/webhook/{name}", take_delivery, "Take a webhook of a forge.", PUBLIC,
+              {202: "Taken.", 401: "The signature is missing or wrong."}),
+)  # fmt: skip

@@ -1,0 +1,97 @@
+"""Webhooks: signatures as forges make them, replays, and many deliveries that become one look."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.webhooks import WAKE_SECONDS, WINDOW, Webhooks
+from reconciler.settings import WebhookSettings
+from tests.support.api import ApiSite, api_site
+from tests.support.clock import FakeClock
+
+SECRET = b"s3cret-of-the-forge"
+BODY = b'{"ref": "refs/heads/main"}'
+HEX = hmac.new(SECRET, BODY, hashlib.sha256).hexdigest()
+
+SIGNED = {
+    "github": {"X-Hub-Signature-256": f"sha256={HEX}", "X-GitHub-Delivery": "1"},
+    "gitlab": {"X-Gitlab-Token": SECRET.decode(), "X-Gitlab-Event-UUID": "1"},
+    "gitea": {"X-Gitea-Signature": HEX, "X-Gitea-Delivery": "1"},
+    "forgejo": {"X-Forgejo-Signature": HEX, "X-Forgejo-Delivery": "1"},
+    "bitbucket": {"X-Hub-Signature": f"sha256={HEX}", "X-Request-UUID": "1"},
+    "generic": {"X-Signature-256": f"sha256={HEX}"},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site with a webhook."""
+    path = tmp_path_factory.mktemp("webhooks")
+    (path / "secret").write_bytes(SECRET + b"\n")
+    hook = {"source": "main", "forge": "github", "secretFile": str(path / "secret")}
+    with api_site(path, api={"webhooks": [hook]}) as made:
+        yield made
+
+
+def deliver(site: ApiSite, forge: str, headers: dict[str, str], body: bytes = BODY) -> int:
+    """The status of a delivery, with the webhook as that of ``forge``."""
+    site.api.webhooks = Webhooks(
+        (WebhookSettings("main", forge, site.path / "secret"),),  # type: ignore[arg-type]
+        lambda _: None,
+        site.clock.monotonic,
+    )
+    return site.client(None).request("POST", "/webhook/main", content=body, headers=headers).status_code
+
+
+@pytest.mark.parametrize("forge", SIGNED)
+def test_a_signed_delivery_is_taken_and_no_other(site: ApiSite, forge: str) -> None:
+    assert deliver(site, forge, SIGNED[forge]) == 202
+    site.clock.suspend(60.0)
+    [(name, value), *_] = SIGNED[forge].items()
+    wrong = value[:-1] + ("0" if value[-1] != "0" else "1")
+    assert deliver(site, forge, {**SIGNED[forge], name: wrong}) == 401
+    assert deliver(site, forge, {}) == 401
+    if forge != "gitlab":
+        assert deliver(site, forge, SIGNED[forge], BODY + b" ") == 401
+    site.clock.suspend(60.0)
+    assert deliver(site, forge, SIGNED[forge]) == 202
+
+
+def test_without_a_secret_there_is_no_endpoint(site: ApiSite) -> None:
+    site.clock.suspend(60.0)
+    assert site.client(None).request("POST", "/webhook/other", content=BODY).status_code == 404
+    (site.path / "secret").write_bytes(b"\n")
+    try:
+        empty = hmac.new(b"", BODY, hashlib.sha256).hexdigest()
+        assert deliver(site, "github", {"X-Hub-Signature-256": f"sha256={empty}"}) == 404
+    finally:
+        (site.path / "secret").write_bytes(SECRET)
+
+
+def test_a_body_that_is_too_long_is_refused(site: ApiSite) -> None:
+    site.clock.suspend(60.0)
+    assert deliver(site, "github", SIGNED["github"], b"x" * (1 << 20) + b"x") == 413
+
+
+def test_a_delivery_is_taken_once_and_many_become_one_run() -> None:
+    clock, woken = FakeClock(), list[str]()
+    hooks = Webhooks((WebhookSettings("main", "github", Path("secret")),), woken.append, clock.monotonic)
+
+    async def deliver_all() -> None:
+        assert hooks.accept("main", "1")
+        assert not hooks.accept("main", "1")
+        assert [hooks.accept("main", str(number)) for number in range(2, 50)] == [True] * 48
+        assert woken == ["main"]
+        await asyncio.sleep(WAKE_SECONDS + 0.2)
+        assert woken == ["main", "main"]
+        clock.suspend(WINDOW + 1)
+        assert hooks.accept("main", "1")
+        assert woken == ["main", "main", "main"]
+
+    asyncio.run(deliver_all())
