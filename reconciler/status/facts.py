@@ -47,8 +47,10 @@ class FactsReader:
 
     def expect(self, keys: Iterable[Key]) -> None:
         """Prefetch the records for the next calls of ``facts``; replaces the previous prefetch."""
+        keys = list(keys)
         expected = frozenset(map(str, keys))
         self.expect_applied(expected, self._records.applied.get_many(expected, bodies=False))
+        self._read_places({key.gvc for key in keys if key.kind in PLACED} - self._places.keys())
 
     def expect_applied(self, keys: Iterable[str], applied: Mapping[str, tuple[Record, ...]]) -> None:
         """As ``expect``, for a caller that has the applied records of ``keys``."""
@@ -132,9 +134,15 @@ class FactsReader:
     def _places_of(self, gvc: str) -> tuple[str, ...] | None:
         """Every location of ``gvc`` as applied; None if it is not applied."""
         if gvc not in self._places:
-            found = [_body(record) for record in self._records.applied.get(Key(Kind.GVC, "", gvc))]
-            self._places[gvc] = locations_of(found[0], lambda: self._locations) if found else None
+            self._read_places([gvc])
         return self._places[gvc]
+
+    def _read_places(self, gvcs: Iterable[str]) -> None:
+        keys = {gvc: Key(Kind.GVC, "", gvc) for gvc in gvcs}
+        found = self._records.applied.get_many(keys.values()) if keys else {}
+        for gvc, key in keys.items():
+            records = found.get(str(key))
+            self._places[gvc] = locations_of(_body(records[0]), lambda: self._locations) if records else None
 
     @cached_property
     def _locations(self) -> list[dict[str, Any]]:
