@@ -36,7 +36,7 @@ PREDICATED_KINDS = frozenset({Kind.GVC, Kind.IDENTITY, Kind.POLICY, Kind.SECRET}
 
 _OF_PEOPLE = frozenset({"description", "tags"})
 
-LOOKUP_BATCH = 1000
+LOOKUP_BATCH = 500
 """Resources whose references are read in one batch."""
 
 
@@ -48,7 +48,7 @@ class PendingCheck(NamedTuple):
     questions: tuple[LookupRequest, ...]
 
 
-_PLACES = frozenset({Kind.LOCATION})
+_PLACES, _IDENTITIES = frozenset({Kind.LOCATION}), frozenset({Kind.IDENTITY})
 
 
 def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) -> None:
@@ -93,9 +93,11 @@ def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Itera
 def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """The questions, with their targets prefetched."""
     for batch in batches(_asking(delta, world), LOOKUP_BATCH):
-        asked = (question for pending in batch for question in pending.questions)
-        # The detail of some questions is a key too.
-        world.index.prefetch(key for question in asked for key in (question.target, question.detail))
+        asked = [question for pending in batch for question in pending.questions]
+        # The detail of some questions is a key too. Those about an identity are answered by its policies.
+        targets = {key for question in asked for key in (question.target, question.detail)}
+        policies = world.index.prefetch_users(_of_kinds(_IDENTITIES, targets), Kind.POLICY)
+        world.index.prefetch({*targets, *policies})
         yield from batch
 
 
@@ -115,10 +117,12 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
             yield key, resource
     if world.index.is_first_load():
         return
-    for key in sorted(_concerned(delta, world)):
-        found = world.bodies.resource(key)
-        if found is not None and found.questions:
-            yield key, found
+    for batch in batches(sorted(_concerned(delta, world)), LOOKUP_BATCH):
+        world.index.prefetch(batch)
+        for key in batch:
+            found = world.bodies.resource(key)
+            if found is not None and found.questions:
+                yield key, found
 
 
 def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:

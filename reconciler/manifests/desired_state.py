@@ -38,6 +38,9 @@ class DesiredIndex(Protocol):
     def prefetch(self, keys: Iterable[str]) -> None:
         """Read the entries of ``keys`` in one batch, since they are needed next."""
 
+    def prefetch_users(self, targets: Iterable[str], kind: Kind) -> Iterable[str]:
+        """Read the users of ``kind`` of each of ``targets`` in one batch; returns the keys of unchanged users."""
+
     def is_first_load(self) -> bool:
         """Whether the desired state has only the change."""
 

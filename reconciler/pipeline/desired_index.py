@@ -103,6 +103,17 @@ class RecordsIndex:
         if not self.is_first_load():
             self.prefetched.fetch({key for key in keys if key not in self.changes.added and key not in self.removed})
 
+    def prefetch_users(self, targets: Iterable[str], kind: Kind) -> list[str]:
+        """Read the users of ``kind`` of each of ``targets`` in one batch; returns the keys of unchanged users."""
+        if self.is_first_load():
+            return []
+        wanted = [target for target in targets if (target, kind) not in self._users]
+        found = self.records.desired.referrers_by_target(wanted, kind) if wanted else {}
+        unchanged = {target: self._unchanged(found.get(target, ())) for target in wanted}
+        for target, users in unchanged.items():
+            self._users[target, kind] = sorted([*self._new_users_of(kind).get(target, ()), *users])
+        return [user for users in unchanged.values() for user in users]
+
     def is_first_load(self) -> bool:
         """Whether the index of all sources is empty."""
         return self._is_first_load

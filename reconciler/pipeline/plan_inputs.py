@@ -46,6 +46,7 @@ def planner_input(
     records = {keys[name]: found for name, found in index.records.applied.get_many(names).items()}
     theirs = {key for key, found in records.items() if any(each.source != index.source for each in found)}
     gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
+    index.prefetch(f"{Kind.GVC}/{gvc}" for gvc in gvcs)
     return PlannerInput(
         source=index.source,
         revision=revision,

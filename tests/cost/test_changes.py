@@ -40,6 +40,24 @@ def cost_of(path: Path, name: str, count: int) -> Cost:
     return scene.site.cost(scene.follow)
 
 
+def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(tmp_path: Path) -> None:
+    def shops(count: int, image: int) -> Files:
+        files: Files = {}
+        for number in range(count):
+            files |= shop(1, name=f"shop-{number}")
+            files[f"shop-{number}/0.yaml"] = workload(0, gvc=f"shop-{number}", image=image)
+        return files
+
+    costs = []
+    for count in (10, 50):
+        site = CostSite(tmp_path / str(count), {"main": shops(count, 1)})
+        site.commit(shops(count, 2))
+        costs.append(site.cost(site.poll))
+    few, many = costs
+    assert (few.decodes, many.decodes) == (10, 50)  # and not the secret, of which no cache has the value
+    assert many.statements - few.statements <= 13 * (50 - 10)
+
+
 def test_one_document_of_a_file_is_decoded_alone(tmp_path: Path) -> None:
     def documents(count: int, image: int) -> Files:
         return {"all.yaml": "---\n".join({**shop(count), "shop/3.yaml": workload(3, image=image)}.values())}

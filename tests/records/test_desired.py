@@ -35,6 +35,11 @@ def test_the_entries_of_a_file_come_in_the_order_of_the_file(records: Records) -
 def test_referrers_of_a_resource_follow_every_change(records: Records) -> None:
     desired = loaded(records).desired
     assert desired.referrers("gvc/shop") == ["identity/shop/api", "volumeset/shop/db", "workload/shop/api"]
+    workloads = desired.referrers_by_target(["gvc/shop", "identity/shop/api", "gvc/none"], "workload")
+    assert workloads == {
+        "gvc/shop": ["workload/shop/api"],
+        "identity/shop/api": ["workload/shop/api"],
+    }
     both = desired.referrers_of_any(["gvc/shop", "identity/shop/api", "gvc/none"])
     assert both == desired.referrers("gvc/shop")
     assert [one.target for one in desired.references("workload/shop/api")] == ["gvc/shop", "identity/shop/api"]

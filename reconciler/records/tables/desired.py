@@ -87,6 +87,19 @@ class Desired:
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         return [key for (key,) in self._db.all(sql, (asked,))]
 
+    def referrers_by_target(self, targets: Iterable[AnyKey], kind: str) -> dict[str, list[str]]:
+        """``referrers`` of each of ``targets`` that has any."""
+        asked = msgspec.json.encode([str(target) for target in targets]).decode()
+        rows = self._db.all(
+            """SELECT target, key FROM referrers WHERE target IN (SELECT value FROM json_each(?))
+            AND key >= ? AND key < ? ORDER BY target, key""",
+            (asked, *prefix_range(f"{kind}/")),
+        )
+        found: dict[str, list[str]] = {}
+        for target, key in rows:
+            found.setdefault(target, []).append(key)
+        return found
+
     def references(self, key: AnyKey) -> tuple[Reference, ...]:
         """The references of ``key``; empty if it is unknown."""
         packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
