@@ -14,6 +14,9 @@ from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
 from reconciler.settings import Settings
 
+LISTS = 4
+"""Lists that are read at once; others wait."""
+
 
 class Api:
     """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's event loop turns."""
@@ -27,8 +30,18 @@ class Api:
         write_bootstrap(self.store, settings.state)
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
+        self.list_slots = asyncio.Semaphore(LISTS)
+        self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self.authenticator = Authenticator(self.store, self.reader.records.applied.exists, clock.monotonic)
+
+    def borrow_reader(self) -> Reader:
+        """A reader for one thread; at most as many are in use as ``list_slots`` has."""
+        return self._readers.pop() if self._readers else Reader(self.settings, self.clock.now)
+
+    def return_reader(self, reader: Reader) -> None:
+        """End the use of a reader that was borrowed."""
+        self._readers.append(reader)
 
     def write_lock(self, source: str) -> asyncio.Lock:
         """Lets one change at a time be made in ``source``, so that those of this server never conflict."""
@@ -37,4 +50,5 @@ class Api:
     def close(self) -> None:
         """Close what is open."""
         self.store.close()
-        self.reader.close()
+        for reader in (self.reader, *self._readers):
+            reader.close()

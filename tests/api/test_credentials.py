@@ -144,3 +144,17 @@ def test_a_changed_entry_breaks_the_chain(site: ApiSite) -> None:
         file.execute("DELETE FROM audit WHERE number = 2")
         file.commit()
     assert list(site.api.store.broken_audit()) == [3]
+
+
+def test_pages_show_nothing_of_hidden_resources(site: ApiSite) -> None:
+    key = new_key(site)["key"]
+    client = site.client(None)
+    for path in (f"{ORG}/workload?limit=1", f"{ORG}/gvc/shop/workload", f"{ORG}/workload?limit=500"):
+        answer = client.request("GET", path, **bearer(key)).json()
+        assert [each["name"] for each in answer["items"]] == ["web"]
+        assert [link["rel"] for link in answer["links"]] == ["self"]
+    for path in (f"{ORG}/secret", f"{ORG}/group", f"{ORG}/policy", f"{ORG}/gvc"):
+        assert client.request("GET", path, **bearer(key)).json()["items"] == []
+    # A resource that exists and one that does not are the same to this caller.
+    answers = [client.request("GET", f"{ORG}/secret/{name}", **bearer(key)) for name in ("db", "none")]
+    assert [each.status_code for each in answers] == [403, 403]

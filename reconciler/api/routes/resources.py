@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
 
+from reconciler.access.rules import Visibility
 from reconciler.api.call import Call, read_as
 from reconciler.api.documents import built_in_document, resource_document
 from reconciler.api.problems import Problem
-from reconciler.api.reading import Reader
+from reconciler.api.reading import Reader, body_of
 from reconciler.api.table import Operation
+from reconciler.iteration import batches
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query import UNARY
 from reconciler.model.query_match import selector
+from reconciler.model.record import Record
 from reconciler.queries.secrets import read_secret_data
 
 PAGE = 50
@@ -31,8 +35,6 @@ MOST_ITEMS = 500
 """Items of a page: those without a limit, and the most."""
 _BATCH = 200
 _OF_LISTS = ("cursor", "limit", "fields")
-_MOST_VISITED = 5_000
-"""Resources that one page visits at most; a page that finds fewer items than it may still has a link ``next``."""
 
 
 class QueryTerm(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,7 +101,8 @@ async def reveal_secret(call: Call) -> Response:
 
 async def list_resources(call: Call) -> Response:
     """A page of a collection, in order of keys; only what the caller may view."""
-    return _page(call, call.kind(), lambda _: True, {})
+    kind = call.kind()
+    return await call.apart(lambda: _page(call, kind, lambda _: True, {}))
 
 
 async def query_resources(call: Call) -> Response:
@@ -108,7 +111,7 @@ async def query_resources(call: Call) -> Response:
     query = await call.body()
     if (found := read_as(query, QueryBody).kind) not in ("", kind):
         raise Problem(400, f"the query is for kind {found[:40]!r}, and this is the collection of {kind}")
-    return _page(call, kind, selector(query), {"query": query})
+    return await call.apart(lambda: _page(call, kind, selector(query), {"query": query}))
 
 
 async def list_permissions(call: Call) -> Response:
@@ -128,48 +131,58 @@ def _document(call: Call, key: Key) -> dict[str, Any]:
 
 
 def _page(call: Call, kind: Kind, wanted: Callable[[Any], bool], extra: dict[str, Any]) -> Response:
-    """The next items of ``kind`` that are ``wanted`` and that the caller may view, with a link to those after them."""
+    """The next items of ``kind`` that are ``wanted`` and that the caller may view, with a link to those after them.
+
+    The cursor is the key of an item of this page, and there is a link only if another item follows: neither tells
+    anything about resources that the caller may not view.
+    """
     gvc = call.request.path_params.get("gvc")
     prefix = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
     limit = call.count("limit", PAGE, MOST_ITEMS)
-    items: list[dict[str, Any]] = []
-    last = _decoded(call.query("cursor"))
-    more = False
-    for key, document in _visible(call, kind, prefix, last):
-        if len(items) == limit:
-            more = True
-            break
-        last = key
-        if document is not None and wanted(document):
-            items.append(document)
+    found = _visible(call, kind, prefix, _decoded(call.query("cursor")))
+    items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))
     links = [{"rel": "self", "href": str(call.request.url.path)}]
-    if more:
-        following = urlencode({**call.request.query_params, "cursor": _encoded(last)})
+    if len(items) > limit:
+        following = urlencode({**call.request.query_params, "cursor": _encoded(items[limit - 1][0])})
         links.append({"rel": "next", "href": f"{call.request.url.path}?{following}"})
+    documents = [document for _, document in items[:limit]]
     shape = "queryresult" if extra else "list"
-    return call.respond({"kind": shape, "itemKind": str(kind), "items": items, "links": links, **extra})
+    return call.respond({"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra})
 
 
-def _visible(call: Call, kind: Kind, prefix: str, after: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Keys below ``prefix`` in order, with their documents; None for one that the caller may not view."""
+def _visible(call: Call, kind: Kind, prefix: str, after: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Keys below ``prefix`` that the caller may view, in order, with their documents."""
     visible = call.visibility(kind)
     applied = call.reader.records.applied
-    visited = 0
-    while keys := _with_built_in(applied.keys_after(prefix, after, _BATCH), prefix, after):
+    for keys in _batches(call, visible, prefix, after):
+        records = applied.get_many(keys)
+        shown = [key for key in map(Key.parse, keys) if visible.includes(key, partial(_body, records, key))]
         facts = call.reader.facts()
-        parsed = [Key.parse(key) for key in keys]
-        facts.expect_applied(keys, applied.get_many(keys))
-        created = applied.created(parsed)
-        for key in parsed:
+        facts.expect_applied([str(key) for key in shown], records)
+        created = applied.created(shown)
+        for key in shown:
             at = created.get(str(key))
-            document = (
-                built_in_document(key, call.org) if at is None else resource_document(facts.facts(key), at, call.org)
+            yield (
+                str(key),
+                built_in_document(key, call.org) if at is None else resource_document(facts.facts(key), at, call.org),
             )
-            yield str(key), document if visible.includes(key, partial(dict, document)) else None
-        visited += len(keys)
+
+
+def _batches(call: Call, visible: Visibility, prefix: str, after: str) -> Iterator[list[str]]:
+    """Keys that may be visible, in order: of all resources, or of those that grants name where no other can be."""
+    if not visible.everything and not visible.grants:
+        named = sorted(key for key in visible.keys if key.startswith(prefix) and key > after)
+        present = call.reader.records.applied.exists
+        yield from batches([key for key in named if key in BUILT_IN_RESOURCES or present(key)], _BATCH)
+        return
+    while keys := _with_built_in(call.reader.records.applied.keys_after(prefix, after, _BATCH), prefix, after):
+        yield keys
         after = keys[-1]
-        if visited >= _MOST_VISITED:
-            return
+
+
+def _body(records: Mapping[str, tuple[Record, ...]], key: Key) -> dict[str, Any]:
+    found = records.get(str(key))
+    return body_of(found[0]) if found else {"kind": str(key.kind), "name": key.name}
 
 
 def _with_built_in(keys: list[str], prefix: str, after: str) -> list[str]:
