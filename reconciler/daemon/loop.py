@@ -15,6 +15,7 @@ from reconciler.daemon.background_fetch import BackgroundFetch
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.disk import DiskMonitor
 from reconciler.daemon.run_log import RunLog
+from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
@@ -74,6 +75,7 @@ class Daemon:
         self._watching: list[asyncio.Task[None]] = []
         self._upkeep = Upkeep(runner)
         self._disk = DiskMonitor(runner, timers, self.wakes)
+        self._schedules = ScheduleTimer(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` is true between rounds.
@@ -134,6 +136,8 @@ class Daemon:
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
             with self._contained("commands"):
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
+            with self._contained("schedules"):
+                self._schedules.record_due()
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if reasons := wakes.get(DRIFT, set()) | wakes.get(None, set()) & {"sync"}:

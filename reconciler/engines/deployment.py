@@ -13,6 +13,9 @@ from reconciler.model.record import Health
 NOTHING_RUNS = "recorded only: nothing runs at this location"
 """The message of a deployment that is only recorded."""
 
+MINUTE_DIGITS = 8
+"""The digits of a minute since the epoch in this century."""
+
 
 class DeploymentTarget(msgspec.Struct, frozen=True):
     """Where a workload is deployed: the location, the alias and version of its GVC, the domain of endpoints."""
@@ -139,14 +142,19 @@ def build_deployment(
     )
 
 
-def add_execution(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
+def add_run(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
+    """``deployment`` with a successful execution on demand at ``at``; the last ``limit`` executions remain."""
+    suffixes = (each.name.rpartition("-")[2] for each in deployment.status.job_executions)
+    # Executions at scheduled times end in their minute, which has more digits than a number.
+    numbers = (int(each) for each in suffixes if each.isdecimal() and len(each) < MINUTE_DIGITS)
+    return add_execution(deployment, f"{key.name}-{max(numbers, default=0) + 1}", at, limit)
+
+
+def add_execution(deployment: Deployment, name: str, at: str, limit: int) -> tuple[Deployment, Execution]:
     """``deployment`` with one more successful execution at ``at``; the last ``limit`` executions remain."""
     past = deployment.status.job_executions
-    suffixes = (each.name.rpartition("-")[2] for each in past)
-    number = max((int(each) for each in suffixes if each.isdecimal()), default=0) + 1
     complete = {"type": "Complete", "status": "True", "message": "", "reason": "", "lastTransitionTime": at}
     version = deployment.status.last_processed_version
-    name = f"{key.name}-{number}"
     execution = Execution(name, version, "Success", at, at, (complete,), f"{name}-0")
     status = msgspec.structs.replace(deployment.status, job_executions=(*past, execution)[-limit:])
     return msgspec.structs.replace(deployment, status=status), execution

@@ -120,6 +120,20 @@ class SupportsLifecycle(Protocol):
         """The events since the last call, oldest first."""
 
 
+@runtime_checkable
+class SupportsExecutions(Protocol):
+    """An ``immediate`` engine that records executions of cron workloads at their scheduled times.
+
+    Both methods are called while nothing else reads the records.
+    """
+
+    def next_due(self) -> float | None:
+        """When an execution is due next, in seconds since the epoch; None if none is."""
+
+    def record_due(self) -> None:
+        """Record the executions that are due now, and an event for missed times. Raises RecordsError."""
+
+
 class ReplicaCounts(msgspec.Struct, frozen=True):
     """Running and wanted replicas of the newest versions; ``busy`` while more actions are due."""
 

@@ -286,6 +286,12 @@ CREATED = (
 )
 """The API shows when a resource was created."""
 
+SCHEDULES = (
+    """CREATE TABLE schedules (location TEXT NOT NULL, key TEXT NOT NULL, schedule TEXT NOT NULL,
+        checked INTEGER NOT NULL, PRIMARY KEY (location, key)) WITHOUT ROWID""",
+)
+"""The recorded engine records executions at scheduled times."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -299,6 +305,7 @@ MIGRATIONS = (
     COMMANDS,
     LOCATIONS,
     CREATED,
+    SCHEDULES,
 )
 
 

@@ -143,3 +143,6 @@ CREATE INDEX commands_key ON commands (key);
 
 CREATE INDEX applied_at_location ON applied (location, engine, key, digest, version);
 
+CREATE TABLE schedules (location TEXT NOT NULL, key TEXT NOT NULL, schedule TEXT NOT NULL,
+        checked INTEGER NOT NULL, PRIMARY KEY (location, key)) WITHOUT ROWID;
+

@@ -19,15 +19,15 @@ from reconciler.records.tables.conditions import Conditions
 from reconciler.records.tables.deletions import Deletions
 from reconciler.records.tables.desired import Desired
 from reconciler.records.tables.document_cache import DocumentCache
-from reconciler.records.tables.drift import Drifts
+from reconciler.records.tables.drift import Drifts, HealCounts
 from reconciler.records.tables.events import Events
 from reconciler.records.tables.failures import Failures
-from reconciler.records.tables.heal_counts import HealCounts
 from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
 from reconciler.records.tables.pins import Pins
 from reconciler.records.tables.requests import Requests, Restarts
 from reconciler.records.tables.runs import Runs
+from reconciler.records.tables.schedules import Schedules
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import StatusQueue
@@ -71,6 +71,7 @@ class Records:
         self.heal_counts = HealCounts(database)
         self.deletions = Deletions(database)
         self.restarts = Restarts(database, now)
+        self.schedules = Schedules(database)
         self.traffic_holds = TrafficHolds(database, now)
 
     @classmethod

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from reconciler.records.store import Records
-from reconciler.records.tables.drift import DriftRow
-from reconciler.records.tables.heal_counts import HOUR
+from reconciler.records.tables.drift import HOUR, DriftRow
 
 KEY = "workload/shop/web"
 AT = 1_800_000_000.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from docs.generate import database_schema
+from reconciler.model.key import Key
 from reconciler.pipeline.report import Report, decode_reports
 from reconciler.records.migrations import (
     COMMANDS,
@@ -18,12 +19,14 @@ from reconciler.records.migrations import (
     MIGRATIONS,
     REASONS,
     RENAMED,
+    SCHEDULES,
     SCHEMA_FILE,
     TRAFFIC_HOLDS,
     schema,
 )
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import NewCommand
+from reconciler.records.tables.schedules import SchedulePosition
 
 RETAINED = "workload/shop/kept"
 FAILED = "workload/shop/failed"
@@ -210,6 +213,14 @@ def test_older_records_find_what_is_applied_at_a_location(path: Path) -> None:
         assert [str(record.key) for record in records.applied.items_at("here", "host")] == [HOSTED]
         assert list(records.applied.scan_at("here", "host")) == [(HOSTED, "d1", 1)]
         assert list(records.applied.scan_at("there", "host")) == []
+
+
+def test_older_records_take_positions_of_schedules(path: Path) -> None:
+    older(path, MIGRATIONS.index(SCHEDULES), {})
+    with closing(Records.open(path)) as records:
+        assert records.schedules.at_location("here") == {}
+        records.schedules.put_many("here", [(Key.parse(PLAIN), SchedulePosition("* * * * *", 7))])
+        assert records.schedules.at_location("here") == {Key.parse(PLAIN): ("* * * * *", 7)}
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

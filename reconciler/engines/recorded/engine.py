@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.deployment import DeploymentTarget, add_execution, build_deployment, read_deployment
+from reconciler.engines.deployment import DeploymentTarget, add_run, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
+from reconciler.engines.recorded.schedules import RecordedSchedules
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
 from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -49,6 +50,7 @@ class RecordedEngine:
         self._endpoint_domain = endpoint_domain
         self._clock = clock
         self._binding = VolumeClaims(records, location, org)
+        self._schedules = RecordedSchedules(records, location, self.name)
 
     async def observe(self) -> list[Observation]:
         """The recorded resources of the location."""
@@ -62,6 +64,8 @@ class RecordedEngine:
         """Compute the state after ``step``; changes nothing and never waits. Raises EngineError."""
         past = self._binding.record(step.key)
         deployed = step.key.kind is Kind.WORKLOAD and bool(step.location)
+        if deployed:
+            self._schedules.changed(step.key, new=past is None or past.engine != self.name)
         spec = read_specification(step.body) if deployed and step.action is not Action.DELETE else None
         also = tuple(self._affected_volumesets(step, spec, past)) if deployed else ()
         if step.action is Action.DELETE:
@@ -87,6 +91,14 @@ class RecordedEngine:
             if key.kind is Kind.VOLUMESET:
                 return self._on_volume(key, name, spec)
         raise rejection(f"a {key.kind} takes no commands")
+
+    def next_due(self) -> float | None:
+        """When an execution is due next, in seconds since the epoch; None if none is."""
+        return self._schedules.next_due()
+
+    def record_due(self) -> None:
+        """Record the executions that are due now, and an event for missed times. Raises RecordsError."""
+        self._schedules.record_due(self._clock.now())
 
     def _observation(self, step: Step, spec: Specification | None, past: Record | None) -> Observation:
         health, state, alias = (Health.RECORDED if step.location else Health.HEALTHY), b"{}", ""
@@ -136,7 +148,7 @@ class RecordedEngine:
         if deployment is None:
             raise rejection(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
         limit = check_run(key, read_specification(record.body), ask)
-        deployment, execution = add_execution(deployment, key, iso(self._clock.now()), limit)
+        deployment, execution = add_run(deployment, key, iso(self._clock.now()), limit)
         self._write(record, _encode(deployment))
         return _plain(execution)
 

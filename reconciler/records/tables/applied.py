@@ -165,6 +165,15 @@ class Applied:
         """All records of ``engine`` at ``location``, in key order."""
         return map(_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
 
+    def crons_at(self, location: str, engine: str) -> list[str]:
+        """The keys of workloads of ``engine`` at ``location`` whose bodies contain the word ``cron`` as a value."""
+        rows = self._db.all(
+            """SELECT key FROM applied INDEXED BY applied_at_location WHERE location = ? AND engine = ?
+            AND key >= ? AND key < ? AND instr(body, CAST('"cron"' AS BLOB)) ORDER BY key""",
+            (location, engine, *prefix_range(f"{Kind.WORKLOAD}/")),
+        )
+        return [str(key) for (key,) in rows]
+
     def inventory(self, source: str) -> int:
         """The number of keys that the source owns; the cost does not depend on the number."""
         return int(self._db.value("SELECT sum(n) FROM tally WHERE source = ?", (source,)) or 0)

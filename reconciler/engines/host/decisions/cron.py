@@ -6,10 +6,10 @@ again, so neither a crash nor a clock that is set back starts an execution twice
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from msgspec.structs import replace
 
+from reconciler.engines.due_times import at, begins_anew, due_times, missed_message
+from reconciler.engines.due_times import next_due as next_minute
 from reconciler.engines.host.decisions.availability import EVERY
 from reconciler.engines.host.decisions.execution_log import (
     Events,
@@ -21,27 +21,17 @@ from reconciler.engines.host.decisions.execution_log import (
 )
 from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped
 from reconciler.engines.host.spec import WorkloadSpec
-from reconciler.model.cron import DAY, Cron
 from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
 from reconciler.times import iso
-
-MOST_COUNTED = 1000
-"""Missed times beyond this number are not counted one by one."""
 
 LATE = 10.0
 """Seconds by which an execution may start late without an event."""
 
 
-@lru_cache(maxsize=4096)
-def parse_schedule(text: str) -> Cron:
-    """The schedule ``text``. Raises CronError."""
-    return Cron.parse(text)
-
-
 def next_due(log: ExecutionLog) -> float | None:
     """The next scheduled time in seconds since the epoch; None if nothing is scheduled."""
-    minute = parse_schedule(log.schedule).next_after(log.checked) if log.schedule else None
+    minute = next_minute(log.schedule, log.checked)
     return None if minute is None else minute * 60.0
 
 
@@ -52,15 +42,15 @@ def add_due(log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str) -> 
     """
     job, minute = wanted.job or Job(), int(wall // 60)
     schedule = "" if wanted.suspended else job.schedule
-    # A clock that was far ahead must not stop the schedule until that time comes again.
-    if schedule != log.schedule or log.checked - minute > DAY:
+    if begins_anew(schedule, log.schedule, log.checked, minute):
         return replace(log, schedule=schedule, checked=minute, skipped=0), []
-    first = parse_schedule(schedule).next_after(log.checked) if schedule else None
-    if first is None or first > minute:
+    times = due_times(schedule, log.checked, minute)
+    if times is None:
         return log, []
-    newest = newest_due(parse_schedule(schedule), first, minute)
+    newest = times.newest
     log, skip = replace(log, checked=newest), bool(log.active) and job.concurrency_policy == "Forbid"
-    events = _missed(parse_schedule(schedule), first, newest, "is skipped" if skip else "runs")
+    missed = missed_message(times, "is skipped" if skip else "runs")
+    events: Events = [(Reason.EXECUTIONS_MISSED, missed)] if missed else []
     if skip:
         log, news = _skip(log, newest)
         return log, [*events, *news]
@@ -92,7 +82,7 @@ def _skip(log: ExecutionLog, minute: int) -> tuple[ExecutionLog, Events]:
     """``log`` after ``minute`` was skipped, and the events: for the first in a row, and for every tenth after it."""
     log, events = count_skipped(log)
     if log.skipped % EVERY == 1:
-        message = f"{_at(minute)} is skipped: {log.active[0].name} still runs since {iso(log.active[0].started)}"
+        message = f"{at(minute)} is skipped: {log.active[0].name} still runs since {iso(log.active[0].started)}"
         events.append((Reason.EXECUTION_SKIPPED, message))
     return log, events
 
@@ -101,31 +91,3 @@ def _replaced(entry: ExecutionEntry, wall: float) -> ExecutionEntry:
     if entry.state is not ExecutionState.ACTIVE:
         return entry
     return ended(entry, ExecutionState.REMOVED, Reason.REPLACED, "the next execution was due", wall)
-
-
-def newest_due(cron: Cron, first: int, now: int) -> int:
-    """The last due minute up to ``now``, by bisection: the cost does not depend on how many there are."""
-    low, high = first, now
-    while low < high:
-        middle = (low + high + 1) // 2
-        due = cron.next_after(middle - 1)
-        if due is not None and due <= now:
-            low = due
-        else:
-            high = middle - 1
-    return low
-
-
-def _missed(cron: Cron, first: int, newest: int, then: str) -> Events:
-    count, due = 0, first
-    while due < newest and count < MOST_COUNTED:
-        count, due = count + 1, cron.next_after(due) or newest
-    if not count:
-        return []
-    number = f"more than {count}" if due < newest else str(count)
-    message = f"{number} scheduled executions since {_at(first)} were missed; {_at(newest)} {then}"
-    return [(Reason.EXECUTIONS_MISSED, message)]
-
-
-def _at(minute: int) -> str:
-    return iso(minute * 60.0)

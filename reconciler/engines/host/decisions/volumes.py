@@ -13,11 +13,10 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.engines.host.decisions.cron import newest_due, parse_schedule
+from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
-from reconciler.model.cron import DAY
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import iso
 
@@ -82,14 +81,10 @@ def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[S
     A new or changed schedule begins now. After a downtime only the newest time counts.
     """
     minute, schedule = int(now // 60), wanted.schedule or ""
-    # A clock that was far ahead must not stop the schedule until that time comes again.
-    if schedule != state.schedule or state.checked - minute > DAY:
+    if begins_anew(schedule, state.schedule, state.checked, minute):
         return ScheduleState(schedule, minute), None
-    first = parse_schedule(schedule).next_after(state.checked) if schedule else None
-    if first is None or first > minute:
-        return state, None
-    newest = newest_due(parse_schedule(schedule), first, minute)
-    return ScheduleState(schedule, newest), newest
+    times = due_times(schedule, state.checked, minute)
+    return (state, None) if times is None else (ScheduleState(schedule, times.newest), times.newest)
 
 
 def scheduled_name(minute: int) -> str:

@@ -1,0 +1,47 @@
+"""A daemon records executions of recorded cron workloads in the second in which they are due."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from reconciler.daemon.schedule_timer import SCHEDULES, ScheduleTimer
+from reconciler.daemon.wake import WakeQueue
+from tests.daemon.test_bugs import Stage
+from tests.support.clock import START
+
+CRON = {
+    "kind": "workload",
+    "name": "report",
+    "gvc": "shop",
+    "spec": {
+        "type": "cron",
+        "containers": [{"name": "main", "image": "app:1"}],
+        "job": {"schedule": "*/5 * * * *"},
+    },
+}
+
+
+def test_the_daemon_wakes_for_the_next_due_time_and_checks_the_clock_every_minute(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.site.repo.commit({"shop/report.yaml": json.dumps(CRON)})
+    wakes, woken = WakeQueue(), []
+    timer = ScheduleTimer(stage.runner, stage.clock, stage.clock, wakes)
+    stage.clock.start()
+    stage.run()
+    timer.record_due()
+
+    async def story() -> None:
+        for _ in range(5):
+            await stage.clock.advance(60 - stage.clock.now() % 60)
+            if wakes.waiting():
+                woken.append((stage.clock.now() - START, await wakes.take()))
+                timer.record_due()
+
+    asyncio.run(story())
+    assert woken == [(60.0 * each, {SCHEDULES: {"schedule"}}) for each in range(1, 6)]
+    for place in ("here", "there"):
+        status = json.loads(stage.recorded()[f"workload/shop/report@{place}"].state)["status"]
+        assert [each["startTime"] for each in status["jobExecutions"]] == ["2026-01-01T00:05:00Z"]
+    stage.records.close()

@@ -1,0 +1,174 @@
+"""The recorded engine and schedules: each due time is one execution, through downtimes and set clocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.errors import RecordsError
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+from tests.engines.test_recorded import WEST, World, workload
+from tests.support.clock import START
+
+KEY = "workload/shop/report"
+MINUTE = int(START) // 60
+"""2026-01-01T00:00:00Z."""
+
+
+class Schedule(World):
+    """A world whose clock only the test sets."""
+
+    @property
+    def engine(self) -> RecordedEngine:
+        return self.engines[WEST]  # type: ignore[return-value]
+
+    def at(self, minutes: float) -> list[str]:
+        """Let what is due be recorded ``minutes`` after the beginning; returns the executions, by minute if due."""
+        self.time._passed = minutes * 60
+        self.engine.record_due()
+        return self.executions()
+
+    def executions(self) -> list[str]:
+        """The suffixes of the executions; of those at scheduled times, how many minutes after the beginning."""
+        names = [each["name"].rpartition("-")[2] for each in self.state(KEY)["status"]["jobExecutions"]]
+        return [f"+{int(each) - MINUTE}" if len(each) == len(str(MINUTE)) else each for each in names]
+
+    def messages(self) -> list[str]:
+        return [each.message for each in self.records.events.list() if each.reason == "ExecutionsMissed"]
+
+    def restart(self) -> None:
+        """A new daemon on the same records."""
+        self.engines[WEST] = RecordedEngine(self.records, WEST, "acme", "example.net", self.clock)
+
+
+def cron(schedule: str = "*/10 * * * *", **more: Any) -> Step:
+    job = {"schedule": schedule, "historyLimit": 3} | more.pop("job", {})
+    return workload("report", "cron", spec={"job": job} | more.pop("spec", {}), **more)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Schedule:
+    made = Schedule(tmp_path)
+    made.apply(cron())
+    made.at(0)
+    return made
+
+
+def test_each_due_time_is_one_successful_execution_in_a_short_history(world: Schedule) -> None:
+    assert world.engine.next_due() == START + 600
+    assert world.at(9.99) == []
+    world.records.status_queue.clear("main", [KEY], 1 << 40)
+    assert world.at(10) == ["+10"]
+    assert KEY in world.records.status_queue.take("main").keys
+    [execution] = world.state(KEY)["status"]["jobExecutions"]
+    assert (execution["status"], execution["startTime"], execution["completionTime"]) == (
+        "Success", "2026-01-01T00:10:00Z", "2026-01-01T00:10:00Z")  # fmt: skip
+    assert world.at(10.5) == ["+10"]
+    assert [world.at(20), world.at(30), world.at(40)][-1] == ["+20", "+30", "+40"]
+    assert world.messages() == []
+
+
+def test_executions_on_demand_have_numbers_between_scheduled_ones(world: Schedule) -> None:
+    world.at(10)
+    names = [world.command(KEY, "runCronWorkload")["name"] for _ in range(2)]
+    assert names == ["report-1", "report-2"]
+    assert world.at(20) == ["1", "2", "+20"]
+
+
+def test_after_a_downtime_the_newest_time_runs_and_the_others_are_one_event(world: Schedule) -> None:
+    world.at(10)
+    world.restart()
+    assert world.at(65) == ["+10", "+60"]
+    assert world.messages() == [
+        "4 scheduled executions since 2026-01-01T00:20:00Z were missed; 2026-01-01T01:00:00Z runs"
+    ]
+    world.restart()
+    assert world.at(66) == ["+10", "+60"]
+
+
+def test_a_month_of_a_schedule_of_every_minute_is_one_execution_and_one_event(world: Schedule) -> None:
+    world.apply(cron("* * * * *", action=Action.UPDATE, version=2))
+    world.at(1)
+    world.restart()
+    assert world.at(43_200) == ["+43200"]
+    [message] = world.messages()
+    assert message.startswith("more than 1000 scheduled executions since 2026-01-01T00:02:00Z were missed")
+
+
+def test_a_suspended_schedule_has_missed_nothing_when_it_goes_on(world: Schedule) -> None:
+    world.apply(cron(job={"suspend": True}, action=Action.UPDATE))
+    assert (world.at(25), world.engine.next_due()) == ([], None)
+    world.apply(cron(action=Action.UPDATE))
+    world.restart()
+    assert world.at(35) == []
+    assert world.at(40) == ["+40"]
+    options = {"autoscaling": {}, "suspend": True}
+    world.apply(cron(spec={"defaultOptions": options}, action=Action.UPDATE))
+    assert world.at(50) == ["+40"]
+    assert world.messages() == []
+
+
+def test_a_changed_schedule_begins_when_it_is_applied(world: Schedule) -> None:
+    world.apply(cron("5 * * * *", action=Action.UPDATE, version=2))
+    assert world.at(10) == []
+    assert world.engine.next_due() == START + 3900
+    assert world.at(65) == ["+65"]
+
+
+def test_a_clock_that_is_set_back_starts_nothing_twice_and_far_back_begins_anew(world: Schedule) -> None:
+    world.at(60)
+    assert (world.at(0), world.at(60)) == (["+60"], ["+60"])
+    assert world.at(70) == ["+60", "+70"]
+    assert world.at(10 * 1440) == ["+60", "+70", "+14400"]
+    assert world.at(80) == ["+60", "+70", "+14400"]
+    assert world.at(90) == ["+70", "+14400", "+90"]
+
+
+def test_a_new_workload_of_a_former_name_has_missed_nothing(world: Schedule) -> None:
+    world.apply(cron(action=Action.DELETE))
+    world.engine.record_due()
+    assert world.records.schedules.at_location(WEST) == {}
+    world.time._passed = 1800
+    world.apply(cron())
+    assert (world.at(35), world.messages()) == ([], [])
+    other = msgspec.structs.replace(world.record(KEY), engine="host")
+    world.records.applied.put(other)
+    world.restart()
+    assert world.at(65) == []
+    assert world.engine.next_due() is None
+    world.apply(cron(action=Action.REPLACE, version=2))
+    assert (world.at(66), world.at(70)) == ([], ["+70"])
+
+
+def test_an_engine_that_took_over_without_a_position_begins_now(world: Schedule) -> None:
+    world.records.schedules.remove_many(WEST, [world.record(KEY).key])
+    world.restart()
+    assert (world.at(35), world.at(40)) == ([], ["+40"])
+
+
+def test_what_could_not_be_written_is_recorded_the_next_time(world: Schedule) -> None:
+    world.at(10)
+    reader = Records.open(world.records.path, read_only=True)
+    engine = RecordedEngine(reader, WEST, "acme", "example.net", world.clock)
+    world.time._passed = 1200
+    with pytest.raises(RecordsError):
+        engine.record_due()
+    engine._schedules._records = world.records
+    engine.record_due()
+    assert world.executions() == ["+10", "+20"]
+    reader.close()
+
+
+def test_other_workloads_and_places_have_no_schedules(world: Schedule) -> None:
+    world.apply(workload("api"), workload("cron"))
+    world.at(1)
+    assert [str(key) for key in world.records.schedules.at_location(WEST)] == [KEY]
+    central = world.engines[""]
+    assert isinstance(central, RecordedEngine)
+    central.record_due()
+    assert central.next_due() is None
