@@ -347,6 +347,9 @@ class Reason(StrEnum):
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
+    REQUESTS_CUT_OFF = ("RequestsCutOff",
+        _warning("A replica that ends was killed after its termination grace period with open requests, such as "
+                 "WebSockets and streams. Only HAProxy counts them."))
     PROXY_RESTARTED = ("ProxyRestarted",
         _warning("HAProxy had ended and was started again: the requests in flight were lost."))
     CERTIFICATE_ISSUED = ("CertificateIssued",

@@ -143,6 +143,7 @@ class HostEngine:
             cron_starts=StartLimit(self._context.settings.host.cron_starts),
             image_missing=lambda key: self._images.provide_again(key),
             synchronize=self._publisher.dataplane.synchronize,
+            open_requests=self._publisher.dataplane.open_requests,
         )
 
     async def open(self) -> None:

@@ -232,6 +232,7 @@ class WorkloadController:
             await self._services.runtime.signal(place, signal.SIGTERM)
         elif isinstance(act, Kill):
             self._hooks.cancel(place, started)
+            self._members.report_cut_off(replica)
             await self._services.runtime.signal(place, signal.SIGKILL)
 
     async def _start(self, act: Start) -> None:

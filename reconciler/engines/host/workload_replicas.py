@@ -20,8 +20,10 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.times import iso
 
 
@@ -148,6 +150,15 @@ class WorkloadReplicas:
             except EngineError as failure:
                 error = failure
         self._note(STORE, error)
+
+    def report_cut_off(self, replica: Replica) -> None:
+        """Report the requests of an ending replica that is killed now, at the first of its containers."""
+        if replica.ending is None or sum(each.sigkill_at is not None for each in replica.containers) > 1:
+            return
+        if count := self._services.open_requests(self._key, replica.name):
+            some = "a request was" if count == 1 else f"{count} requests were"
+            text = f"{replica.name}: {some} cut off, since the termination grace period is over"
+            self._services.append_event(EngineEvent(self._key, Reason.REQUESTS_CUT_OFF, text))
 
     def publish(self) -> None:
         """Set the endpoints to the ready replicas."""

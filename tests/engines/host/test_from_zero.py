@@ -19,10 +19,12 @@ from tests.support.plans import ends, plan, step
 KEY = Key.parse(WEB)
 
 
-async def ask_for(host: Host, version: int = 1, tags: dict[str, str] | None = None, **options: Any) -> None:
+async def ask_for(
+    host: Host, version: int = 1, tags: dict[str, str] | None = None, image: str = "plain", **options: Any
+) -> None:
     """Apply the workload, which may have none to three replicas."""
     autoscaling = {"metric": "concurrency", "target": 2, "minScale": 0, "maxScale": 3, "scaleToZeroDelay": 30}
-    container = {"name": "main", "image": "plain", "ports": [{"number": PORT, "protocol": "http"}]}
+    container = {"name": "main", "image": image, "ports": [{"number": PORT, "protocol": "http"}]}
     spec = {
         "type": "serverless",
         "containers": [container],

@@ -146,6 +146,10 @@ class DataPlane(Protocol):
         """
         return
 
+    def open_requests(self, key: Key, replica: str) -> int:  # noqa: ARG002 - the default counts none by replica
+        """The requests that a replica of ``key`` works on, as far as that is known: some seconds ago."""
+        return 0
+
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""
 

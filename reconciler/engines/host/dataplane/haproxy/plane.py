@@ -168,6 +168,11 @@ class HaproxyDataPlane:
         found = self._proxy.live.get(backend_name(key))
         return {name: each for name, each in found.servers.items() if name != SELF} if found is not None else {}
 
+    def open_requests(self, key: Key, replica: str) -> int:
+        """The requests that a replica of ``key`` works on, as of the last comparison."""
+        found = self.live_servers(key).get(replica)
+        return found.open if found is not None else 0
+
     def listen(self, listener: LatencyListener) -> None:
         """Call ``listener`` for each answered request of a workload that scales by latency."""
         self._log.listen(listener)

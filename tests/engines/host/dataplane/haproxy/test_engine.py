@@ -24,7 +24,7 @@ from reconciler.model.record import Health, Record
 from reconciler.reasons import Reason
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, WebReplica, end, get
-from tests.engines.host.dataplane.kit import until
+from tests.engines.host.dataplane.kit import PATIENCE, until
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, play_on
 from tests.engines.host.test_from_zero import Fleet, address_of, ask_for, status
@@ -111,6 +111,29 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         assert (await get(address)).headers["set-cookie"].partition(";")[0].endswith("=2")
 
     play_on(lambda: Host(path, Watched, "haproxy"), story)
+
+
+def test_requests_that_a_replica_does_not_end_in_its_grace_period_are_reported(path: Path) -> None:
+    async def story(host: Host) -> None:
+        plane, fleet = host.engine._publisher.dataplane, Fleet(host, WebReplica)
+        await ask_for(host, image="stubborn", autoscaling=STEADY)
+        await fleet.pass_until(1)
+        address = await address_of(host)
+        [first] = fleet.servers
+        fleet.servers[first].gate.clear()
+        asked = [asyncio.create_task(get(address)) for _ in range(3)]
+        await until(lambda: fleet.servers[first].open == 3)
+        async with asyncio.timeout(PATIENCE):
+            while plane.open_requests(KEY, first) < 3:
+                await host.time.advance(0.5)
+                await asyncio.sleep(0.01)
+        await ask_for(host, version=2, image="stubborn", autoscaling=STEADY)
+        await fleet.pass_until(1, version=2)
+        found = [each.message for each in host.engine.news() if each.reason is Reason.REQUESTS_CUT_OFF]
+        assert found == [f"{first}: 3 requests were cut off, since the termination grace period is over"]
+        await asyncio.gather(*asked)
+
+    play_on(lambda: Host(path, FakeRuntime, "haproxy"), story)
 
 
 def test_requests_that_do_not_wake_keep_no_replica(path: Path) -> None:
