@@ -28,6 +28,9 @@ body `{"token": …}` exchanges it, once, for a session of a superuser that last
 service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
 longer each time.
 
+Keys, sessions and the audit log are in `access.sqlite` in the state directory. `reconciler backup` does not copy it:
+after a restore on another host, add new keys.
+
 A change of a resource becomes a commit. It is made in the file that declares the resource: comments, order and fields
 that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would
 result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer
