@@ -10,7 +10,8 @@ import msgspec
 from reconciler.errors import SourceError
 
 DEEPEST = 64
-MOST_ENTRIES = 1_000_000
+MOST_ENTRIES = 2_200_000
+"""Enough for two revisions of a million files that all differ, with their directories."""
 
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _ENTRY = re.compile(rb"([0-7]+) ([^\0/]+)\0(.{20})", re.DOTALL)
@@ -69,7 +70,7 @@ def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, Entry]:
 class Walk:
     """One comparison. ``read`` returns a tree object's bytes for its raw id; an empty id means an empty tree.
 
-    Limited to 64 levels of directories and 1,000,000 entries, since a few hundred bytes of Git objects can describe
+    Limited to 64 levels of directories and 2,200,000 entries, since a few hundred bytes of Git objects can describe
     billions of files. Raises SourceError beyond these limits.
     """
 
