@@ -79,6 +79,21 @@ def test_replicas_get_the_address_of_the_client_and_an_id_of_the_request(path: P
     play(lambda: Plane(path), story)
 
 
+def test_a_response_names_its_replica_if_that_is_enabled_and_asked_for(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica, found = await WebReplica("a").start(), []
+        for debug in (True, False):
+            address = await plane.address(msgspec.structs.replace(SERVICE, debug=debug), replica)
+            # A change of the profile is a reload.
+            await until(lambda: plane.dataplane._proxy.current and plane.dataplane._proxy.due is None)
+            for asked in (("x-platform-debug: true",), ("x-platform-debug: 1",), ()):
+                headers = (await get(address, *asked)).headers
+                found.append((headers.get("x-platform-location"), headers.get("x-platform-replica")))
+        assert found == [("here", "a"), *[(None, None)] * 5]
+
+    play(lambda: Plane(path), story)
+
+
 def test_requests_wait_for_the_first_replica_and_reach_it_a_few_at_a_time(path: Path) -> None:
     async def story(plane: Plane) -> None:
         address = await plane.address()
