@@ -15,6 +15,7 @@ from tests.bench.growthrows import growth
 from tests.bench.hostrows import host
 from tests.bench.inside import Followed
 from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
+from tests.bench.probing import probes
 from tests.bench.push import push
 from tests.bench.series import series
 from tests.bench.table import Row
@@ -193,7 +194,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
-    validate, commands, logs, host, cron, containers, dataplane,
+    validate, commands, logs, host, probes, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -62,6 +62,7 @@ def _follow_redirect(url: str, location: str, allowed: Collection[int]) -> str:
     return following if inside else ""
 
 
+@lru_cache(REQUESTS)
 def _port(url: str) -> int:
     parts = urlsplit(url)
     return parts.port or (443 if parts.scheme == "https" else 80)

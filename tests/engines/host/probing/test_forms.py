@@ -109,6 +109,27 @@ def test_http_requests_follow_the_manifest(web: ThreadingHTTPServer) -> None:
     assert (path, seen["Host"], seen["User-Agent"]) == ("/", f"127.0.0.1:{web.server_port}", "reconciler-probe")
 
 
+def test_each_probe_connects_anew_so_that_a_program_that_accepts_nothing_fails(web: ThreadingHTTPServer) -> None:
+    connects = count_connects(web)
+    for _ in range(3):
+        assert answer({"httpGet": {"path": "/200"}}, web.server_port) == ProbeResult(True)
+    assert len(connects) == len(web.seen) == 3  # type: ignore[attr-defined]
+
+
+def count_connects(server: ThreadingHTTPServer) -> list[Any]:
+    """The addresses from which ``server`` is connected to from now on."""
+    addresses: list[Any] = []
+    accept = server.get_request
+
+    def counted() -> tuple[socket.socket, Any]:
+        connection, address = accept()
+        addresses.append(address)
+        return connection, address
+
+    server.get_request = counted  # type: ignore[method-assign]
+    return addresses
+
+
 def test_a_header_with_a_line_break_is_not_sent(web: ThreadingHTTPServer) -> None:
     form = {"httpGet": {"httpHeaders": [{"name": "a", "value": "b\r\nc: d"}]}}
     assert answer(form, web.server_port) == ProbeResult(False, "a header that cannot be sent")
