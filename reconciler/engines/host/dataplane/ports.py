@@ -126,8 +126,12 @@ class ServicePorts:
         """Up to ``count`` ports that are of no workload, first of all of those that a proxy has ``bound``."""
         found = self._unreserved(bound)[:count]
         taken = {*self._ports.values(), *bound}
-        with suppress(EngineError):
-            found += self._free(count - len(found), f"{self._file}", taken)
+        left = count - len(found)
+        while left > 0:
+            with suppress(EngineError):
+                return found + self._free(left, f"{self._file}", taken)
+            # So many are not free.
+            left //= 2
         return found
 
     def reserve(self, key: Key, port: int) -> None:

@@ -17,6 +17,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     read_loaded,
     read_shapes,
     render,
+    shape_of,
     structure,
 )
 from reconciler.engines.host.dataplane.haproxy.runtime import (
@@ -123,6 +124,10 @@ class ConfigFile:
         self._refused, self._lacks, self._suspect = None, False, False
         self.loaded, self.digest = plan.layout.loaded, plan.digest
         self._shapes, self._written = dict(plan.needs.shapes), (plan.digest, plan.backends)
+
+    def note_introduced(self, backends: Sequence[Backend]) -> None:
+        """Note that the process has ``backends`` now, before they are in a plan."""
+        self._shapes |= {each.name: shape_of(self._options, each) for each in backends}
 
     def note_added(self, plan: Plan, live: Mapping[str, LiveBackend]) -> bool:
         """Note which backends the process has now; return whether it refused one, so that a reload is needed."""

@@ -74,6 +74,14 @@ class LiveMaps:
         """The entries of a map as they were brought to a process last."""
         return self._brought[name].entries if name in self._brought else {}
 
+    async def add(self, name: str, entries: Mapping[str, str]) -> None:
+        """Add ``entries`` at once to a map that is as it is wanted. Raises EngineError."""
+        known = self._brought.get(name)
+        if known is not None and known is self._wanted.get(name):
+            self.write(name, {**known.entries, **entries})
+            await self._change(name, self._wanted[name], known.digest)
+            self._brought[name] = self._wanted[name]
+
     async def bring(self) -> None:
         """Compare the live maps with the wanted ones, and change them. Raises EngineError."""
         for name, wanted in self._wanted.items():

@@ -246,12 +246,12 @@ class HaproxyDataPlane:
         if not self._wanted.services and self._context.ingress is None:
             self._proxy.end()
             return
+        self._wanted.route((await self._outside.prepare()).workloads)
+        now = self._clock.monotonic()
+        await self._proxy.introduce(self._wanted.lacking(self._proxy.live, now))
         await self._proxy.read(self._wanted.scaled_by_requests().keys())
         self._wanted.note_answers(self._proxy.live)
-        now = self._clock.monotonic()
         holds = self._wanted.holds(now, self._clock.now())
-        await self._outside.prepare()
-        self._wanted.route(self._outside.table.workloads)
         frontends = self._outside.frontends(self._wanted.services.values())
         self._wanted.use_bound(self._proxy.bound)
         await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import chain
 
 from reconciler.clock import Clock
@@ -22,7 +23,7 @@ from reconciler.engines.host.dataplane.haproxy.live import (
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
-from reconciler.engines.host.dataplane.haproxy.runtime import FindPorts, additions, removals
+from reconciler.engines.host.dataplane.haproxy.runtime import FindPorts, additions, reload_pause, removals
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
@@ -32,12 +33,6 @@ FEW = 30
 
 WHOLE_SECONDS = 10.0
 """The longest time between two reads of everything: one takes HAProxy 27 ms with 2,000 workloads."""
-
-RELOAD_SECONDS = 1.0
-"""The least time between two reloads, so that many new workloads cost one."""
-
-FEW_WORKERS = 3
-"""With more former workers, the time between two reloads grows."""
 
 SILENT_SECONDS = 2.0
 """Seconds without an answer after which HAProxy is ended and started again; one that starts just now answers before."""
@@ -161,6 +156,14 @@ class LiveProxy:
             name: each for name, each in found.items() if name in names
         }
 
+    async def introduce(self, backends: Sequence[Backend]) -> None:
+        """Add ``backends`` that the process lacks, before all others are compared, which shows what fails here."""
+        with suppress(EngineError):
+            if self.bound and await self._send_new(backends):
+                added = [each for each in backends if each.name in self.live]
+                self._file.note_introduced(added)
+                await self._maps.add(PORTS, {f"{each.port}": each.name for each in added})
+
     async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: Frontends) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
@@ -198,12 +201,16 @@ class LiveProxy:
     async def _add(self, plan: Plan) -> None:
         """Add backends that the process lacks. It may refuse one: then a reload brings it."""
         new = plan.needs.shapes.keys() - self.live.keys()
-        todo = list(additions(self._options, self._file.loaded, plan.backends, self.live)) if new else []
-        if todo:
+        sent = bool(new) and await self._send_new([each for each in plan.backends if each.name in new])
+        if sent and self._file.note_added(plan, self.live):
+            self.due = self._loaded_at + reload_pause(self.former_workers)
+
+    async def _send_new(self, backends: Sequence[Backend]) -> bool:
+        """Send what adds ``backends``, and read them; return whether there was anything to send."""
+        if todo := list(additions(self._options, self._file.loaded, backends, self.live)):
             await self._master.send(todo)
-            await self._read_named(new)
-            if self._file.note_added(plan, self.live):
-                self.due = self._loaded_at + reload_pause(self.former_workers)
+            await self._read_named({each.name for each in backends})
+        return bool(todo)
 
     async def _remove(self, names: Set[str]) -> None:
         """Remove backends as far as their open requests permit; the next comparison goes on."""
@@ -290,11 +297,3 @@ class LiveProxy:
         if now - since >= SILENT_SECONDS:
             self._silent_since = None
             self._master.kill()
-
-
-def reload_pause(former_workers: int) -> float:
-    """The least seconds between two reloads, while so many former workers still have connections.
-
-    HAProxy ends the oldest one when there are too many, and cuts off its WebSockets and streams.
-    """
-    return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)

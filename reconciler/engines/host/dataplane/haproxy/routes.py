@@ -72,10 +72,10 @@ class RouteServer:
         binds = _BIND.findall(self._master.config()) if self._master.running else []
         self._open = set(_ADDRESS.findall("".join(binds)))
 
-    async def prepare(self) -> None:
-        """Take the current table, without what HAProxy refuses, and write its maps. Raises EngineError."""
+    async def prepare(self) -> RouteTable:
+        """Take the current table, without what HAProxy refuses, and write its maps; return it. Raises EngineError."""
         if self._settings is None:
-            return
+            return self.table
         if (table := self._routes()) is not self._prepared:
             self.table = await self._checks.usable(table)
         if self._certificates is not None:
@@ -85,6 +85,7 @@ class RouteServer:
             for name, entries in route_entries(self.table, secure).items():
                 self._maps.write(name, entries)
             self._prepared, self._secure = table, secure
+        return self.table
 
     def frontends(self, services: Collection[Service]) -> Frontends:
         """What takes requests to ``services``, with the sections for those from outside."""

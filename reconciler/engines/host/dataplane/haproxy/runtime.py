@@ -18,6 +18,12 @@ SPARE = 16
 SHARE = 4
 """With many workloads it is this part of their number, so that reloads become rarer."""
 
+RELOAD_SECONDS = 1.0
+"""The least time between two reloads, so that many new workloads cost one."""
+
+FEW_WORKERS = 3
+"""With more former workers, the time between two reloads grows."""
+
 Shapes = Mapping[str, Shape]
 FindPorts = Callable[[int, Collection[int]], list[int]]
 """Takes a number and the ports that are open already; returns so many ports without a workload, these first."""
@@ -88,3 +94,11 @@ def removals(name: str, live: LiveBackend) -> Iterator[str]:
 
 def _same(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:
     return all(left.get(mode, frozenset()) == right.get(mode, frozenset()) for mode in (HTTP, TCP))
+
+
+def reload_pause(former_workers: int) -> float:
+    """The least seconds between two reloads, while so many former workers still have connections.
+
+    HAProxy ends the oldest one when there are too many, and cuts off its WebSockets and streams.
+    """
+    return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)

@@ -174,11 +174,17 @@ class WantedState:
 
         Without scripts, no replica gets requests of one that an operator holds.
         """
-        if self._ordered is None:
-            self._ordered = sorted(self._names, key=self._names.__getitem__)
-        chosen = self._ordered if names is None else sorted(names & self._names.keys(), key=self._names.__getitem__)
+        if names is not None:
+            chosen = sorted(names & self._names.keys(), key=self._names.__getitem__)
+        else:
+            chosen = self._ordered = self._ordered or sorted(self._names, key=self._names.__getitem__)
         found = (self._backend(name, live.get(name), now) for name in chosen)
         return [each for each in found if each is not None]
+
+    def lacking(self, live: Live, now: float) -> list[Backend]:
+        """The backends of served workloads that ``live`` lacks, if these are few."""
+        names = self._names.keys() - live.keys()
+        return self.backends(live, now, names) if 0 < len(names) <= FEW_FRESH else []
 
     def drain_on_hold(self) -> None:
         """Refuse the requests that an operator holds: this HAProxy has no scripts that let them wait."""

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy import proxy
 from reconciler.engines.host.dataplane.haproxy.config import backend_name
+from reconciler.engines.host.dataplane.haproxy.runtime import reload_pause
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.model.key import Key
@@ -50,7 +51,7 @@ def test_what_an_outsider_changes_is_found_among_many_workloads(path: Path, monk
 
 @pytest.mark.parametrize(("former", "seconds"), [(0, 1.0), (3, 1.0), (4, 2.0), (19, 17.0)])
 def test_reloads_become_rare_while_former_workers_have_connections(former: int, seconds: float) -> None:
-    assert proxy.reload_pause(former) == seconds
+    assert reload_pause(former) == seconds
 
 
 def test_a_backend_is_built_again_only_after_a_change(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, commands
-from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.master import ANSWER_SECONDS, Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded
 from reconciler.engines.host.dataplane.haproxy.runtime import (
@@ -45,6 +45,7 @@ from reconciler.settings import HostSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.support.cases import cases
+from tests.support.programs import adjacent_ports
 
 
 def find_free(_count: int, _bound: Collection[int]) -> list[int]:
@@ -125,6 +126,12 @@ def test_ports_for_workloads_to_come_are_those_of_no_workload(tmp_path: Path) ->
     assert ports.assign(OTHER, first) in first[1:]
     ports.release(OTHER)
     assert ServicePorts(tmp_path / "ports.json", HostSettings()).assign(OTHER, first) == ports.assign(OTHER, first)
+
+
+def test_where_few_ports_are_left_some_are_for_workloads_to_come(tmp_path: Path) -> None:
+    first = adjacent_ports(8)
+    settings = HostSettings(first_service_port=first, last_service_port=first + 7)
+    assert ServicePorts(tmp_path / "ports.json", settings).spare(16, ())
 
 
 @pytest.fixture(scope="module", name="path")
@@ -215,6 +222,30 @@ def test_a_backend_that_was_not_added_by_the_daemon_is_replaced(path: Path) -> N
         async with asyncio.timeout(PATIENCE):
             while (await get(address)).body != "b":
                 await asyncio.sleep(0.01)
+
+    play(lambda: Plane(path), story)
+
+
+def test_a_new_workload_is_served_before_all_others_are_compared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = Master.ask
+
+    async def noted(self: Master, line: str, seconds: float = ANSWER_SECONDS) -> str:
+        asked.append(line)
+        return await ask(self, line, seconds)
+
+    monkeypatch.setattr(Master, "ask", noted)
+
+    async def story(plane: Plane) -> None:
+        new, replica = Key(Kind.WORKLOAD, "shop", "new"), await WebReplica("b").start()
+        await plane.address(SERVICE, await WebReplica("a").start())
+        asked.clear()
+        plane.dataplane.update(new, (replica.endpoint,))
+        plane.dataplane.publish(msgspec.structs.replace(SERVICE, key=new))
+        await until(lambda: plane.dataplane.address(new))
+        assert (await get(plane.dataplane.address(new))).body == "b"
+        first = next(line for line in asked if line.startswith(("@1 add backend", "@1 show stat -1")))
+        assert first.startswith("@1 add") is without_reload()
 
     play(lambda: Plane(path), story)
 
