@@ -11,6 +11,8 @@ import pytest
 
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+from tests.support.git import HttpsServer
+from tests.support.sandbox import workload
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 GVC_WORKLOADS = f"{ORG}/gvc/shop/workload"
@@ -126,7 +128,43 @@ def test_a_refused_change_leaves_git_alone(
 
 
 def test_a_gvc_goes_with_its_content(site: ApiSite) -> None:
-    assert send(site, "DELETE", f"{ORG}/gvc/shop")[0] in (202, 400)
+    code, answer = send(site, "DELETE", f"{ORG}/gvc/shop")
+    assert (code, answer["change"]["files"]) == (202, ["shop/api.yaml", "shop/gvc.yaml", "shop/web.yaml"])
+    assert site.repo.git("ls-tree", "-r", "--name-only", "main").split() == ["access.yaml"]
+
+
+def test_volume_sets_go_only_with_force_and_what_is_protected_stays(tmp_path: Path) -> None:
+    data = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
+    guarded = workload("guarded", more='tags: {platform/protected: "true"}\n')
+    with api_site(tmp_path, {**FILES, "shop/data.yaml": data, "shop/guarded.yaml": guarded}) as site:
+        code, answer = send(site, "DELETE", f"{ORG}/gvc/shop")
+        assert (code, answer["message"][:23]) == (400, "gvc/shop has volume set")
+        code, answer = send(site, "DELETE", f"{ORG}/gvc/shop?force=true")
+        assert (code, answer["message"][:36]) == (400, "workload/shop/guarded is protected: ")
+        assert send(site, "DELETE", f"{GVC_WORKLOADS}/guarded")[0] == 400
+        assert len(history(site)) == 1
+
+
+def test_a_change_is_pushed_to_a_remote_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with HttpsServer(tmp_path / "site", tmp_path, "token-of-the-forge") as server:
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
+        (tmp_path / "token").write_text("token-of-the-forge")
+        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
+                  "credentials": {"tokenFile": str(tmp_path / "token")}}  # fmt: skip
+        with api_site(tmp_path / "site", FILES, sources=[source]) as site:
+            code, answer = send(site, "PATCH", WEB, {"tags": {"a": "1"}})
+            assert code == 200, answer
+            assert history(site)[0] == "Update workload/shop/web"
+            site.repo.commit({"notes.txt": "by a person"})
+            assert send(site, "PATCH", WEB, {"tags": {"b": "2"}})[0] == 200
+            assert "token-of-the-forge" not in str(answer)
+            text = file(site, "shop/web.yaml")
+            assert ("a: " in text, "b: " in text) == (True, True)
+            server.trouble = "cut"
+            code, answer = send(site, "PATCH", WEB, {"tags": {"c": "3"}})
+            assert code == 503
+            assert "token-of-the-forge" not in str(answer)
+            assert len(history(site)) == 4
 
 
 def test_those_who_may_not_change_nothing(site: ApiSite) -> None:
