@@ -20,8 +20,11 @@ from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
-_LOOP_END = 2.0
-"""Seconds for a loop device to end after its file system was unmounted."""
+_LOOP_END = 10.0
+"""Seconds for a loop device to end after its file system was unmounted.
+
+A container that starts at that moment, also one that is not ours, has a copy of all mounts until it leaves them.
+"""
 _FREEZE_END = 1.0
 """Seconds for the freeze of a killed daemon to end, which uses the file system until it notices."""
 _PAUSE = 0.005

@@ -1,7 +1,8 @@
 """Performs operations on volumes in processes that die before a system call: `python -m ... ROOT SETTING`.
 
 Each line of the input is a name of OPERATIONS and a number: the operation runs in a forked process that is killed at
-the system call of that number. The answer is the number of system calls if it came to its end, otherwise -1.
+the system call of that number. The answer is the number of system calls if it came to its end, otherwise -1. A first
+line says that the disk is open: two processes must not probe it at once.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ def perform(disk: Disk, name: str, last: int) -> int:
 def main(root: str, setting: str) -> None:
     """Answer requests until the input ends."""
     disk = Disk(Path(root), setting)
+    print("ready", flush=True)
     for line in sys.stdin:
         name, last = line.split()
         print(perform(disk, name, int(last)), flush=True)

@@ -41,6 +41,8 @@ class Killer:
         self.disk = disk
         command = [sys.executable, "-m", "tests.engines.host.volumes.killed", str(disk.root), disk.setting]
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._server.stdout is not None
+        assert self._server.stdout.readline() == "ready\n"
 
     def __enter__(self) -> Self:
         return self
