@@ -41,13 +41,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    """The volume of one replica index."""
+    """The volume of one replica index; ``grows_detached`` is set where its replica has to stop while it grows."""
 
     index: int
     lifecycle: Lifecycle
     current_size: float
     current_bytes_used: int = 0
     volume_snapshots: tuple[Snapshot, ...] = ()
+    grows_detached: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.pipeline.accept import index_revision
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
 from reconciler.settings import Settings, SourceSettings
 from reconciler.status.source_status import read_source_status
-
-if TYPE_CHECKING:
-    from reconciler.engines.host.foreseen import ForeseenLimitation
 
 
 def plan_source(
@@ -38,16 +35,19 @@ def plan_source(
         planned.read,
         planned.blames,
         status=read_source_status(records, source.name),
-        limitations=_limitations(settings, records, planned),
     )
+    review = _with_foreseen(review, settings, records)
     if first:
         index_revision(records, planned.loaded, source.name)
     return review
 
 
-def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
-    if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
-        return []
-    from reconciler.engines.host.foreseen import foreseen_limitations  # without a host, its modules are not needed
+def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:
+    """``review`` with what the host of a location will not enforce, and what it will stop."""
+    if review.plan is None or all(each.engine != "host" for each in settings.locations.values()):
+        return review
+    from reconciler.engines.host.foreseen import foreseen_limitations, foreseen_stops  # many modules, for hosts only
 
-    return foreseen_limitations(settings, records, planned.plan.steps)
+    steps = review.plan.steps
+    limitations, stops = foreseen_limitations(settings, records, steps), foreseen_stops(settings, records, steps)
+    return msgspec.structs.replace(review, limitations=limitations, stops=stops)

@@ -32,6 +32,7 @@ FIELDS = [
     "renames",
     "summary",
     "not_enforced",
+    "stops",
 ]
 FIELDS += ["pinned", "suspended"]
 

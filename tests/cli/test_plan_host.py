@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from reconciler.engines.host.foreseen import foreseen_limitations
+from reconciler.model.key import Key
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
-from reconciler.records.store import Records
+from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings
 from tests.engines.host.provisioning.kit import body
 from tests.support.desk import SETTINGS, Desk, workload
@@ -45,6 +47,34 @@ def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Pa
     assert "Not enforced at here" in desk.run("plan", "--format", "markdown").out
     warned = desk.run("plan").out
     assert warned.count("[host-command]") == 2, "images alone start nothing here"
+
+
+DATA = "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: SIZE, performanceClass: general-purpose-ssd}\n"
+VOLUMES = b"""{"name": "here", "usedByWorkload": "/org/acme/gvc/shop/workload/db", "volumes": [
+    {"index": 0, "lifecycle": "bound", "currentSize": 10, "growsDetached": true},
+    {"index": 1, "lifecycle": "bound", "currentSize": 20, "growsDetached": true},
+    {"index": 2, "lifecycle": "unbound", "currentSize": 10, "growsDetached": true},
+    {"index": 3, "lifecycle": "bound", "currentSize": 10}]}"""
+
+
+def test_a_plan_names_the_replicas_that_stop_while_their_volumes_grow(tmp_path: Path) -> None:
+    desk = desk_with_host(tmp_path)
+    desk.commit({"shop/data.yaml": DATA.replace("SIZE", "20")})
+    with closing(Records.open(desk.state / FILE)) as records:
+        key = Key.parse("volumeset/shop/data")
+        spec = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", "fileSystemType": "ext4"}
+        body = json.dumps({"kind": "volumeset", "name": "data", "gvc": "shop", "spec": spec}).encode()
+        for place, engine in (("here", "host"), ("there", "recorded")):
+            records.applied.put(Record(key, place, "main", "d", body, 1, engine, Health.HEALTHY, VOLUMES))
+    message = (
+        "volume 0 grows from 10 to 20 GB, and its replica stops meanwhile: ext4 grows in use only with CAP_SYS_RESOURCE"
+    )
+    line = f"Stops at here: volumeset/shop/data: {message}"
+    assert [each for each in desk.run("plan").out.splitlines() if each.startswith("Stops")] == [line]
+    assert f"`{line}`" in desk.run("plan", "--format", "markdown").out
+    assert desk.run("plan", "--format", "json").json["stops"] == [
+        {"message": message, "location": "here", "key": "volumeset/shop/data"}
+    ]
 
 
 def test_a_change_shows_only_what_is_new(tmp_path: Path) -> None:

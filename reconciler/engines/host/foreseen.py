@@ -1,4 +1,4 @@
-"""What this host will not enforce of a workload, as far as manifest and settings determine it; shown in plans."""
+"""What this host will not enforce of a workload, and which replicas it will stop for their volumes; for plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import msgspec
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
+from reconciler.engines.volumes import Lifecycle, read_volumes
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import read_specification
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
@@ -40,6 +42,37 @@ def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[S
         ForeseenLimitation(message, location, tuple(key for _, _, key in members))
         for (message, location), members in groupby(found, key=lambda each: each[:2])
     ]
+
+
+class ForeseenStop(msgspec.Struct, frozen=True, order=True):
+    """A replica that stops while a volume of ``key`` grows."""
+
+    location: str
+    key: Key
+    message: str
+
+
+def foreseen_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:
+    """The replicas that stop since ``steps`` make their volumes larger, which cannot grow in use."""
+    hosted = {name for name, each in settings.locations.items() if each.engine == "host"}
+    return sorted(
+        ForeseenStop(step.location, step.key, message)
+        for step in steps
+        if step.key.kind is Kind.VOLUMESET and step.location in hosted and step.action is Action.UPDATE
+        for message in _stops(records, step)
+    )
+
+
+def _stops(records: Records, step: Step) -> Iterator[str]:
+    past = next((each for each in records.applied.get(step.key) if each.location == step.location), None)
+    state, capacity = read_volumes(past.state) if past is not None else None, read_capacity(step.body)
+    for volume in state.volumes if state is not None else ():
+        bound = volume.lifecycle is Lifecycle.BOUND
+        if bound and volume.grows_detached is True and volume.current_size < capacity:
+            yield (
+                f"volume {volume.index} grows from {volume.current_size:g} to {capacity:g} GB, and its replica stops "
+                "meanwhile: ext4 grows in use only with CAP_SYS_RESOURCE"
+            )
 
 
 def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iterator[str]:

@@ -28,7 +28,7 @@ from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.foreseen import ForeseenLimitation
+    from reconciler.engines.host.foreseen import ForeseenLimitation, ForeseenStop
     from reconciler.source.file_reader import Read
 
 MAX_LIMITATIONS, MAX_KEYS = 20, 3
@@ -53,6 +53,7 @@ class PlanReview(msgspec.Struct, frozen=True):
     since: str = ""
     status: SourceStatus | None = None
     limitations: Sequence[ForeseenLimitation] = ()
+    stops: Sequence[ForeseenStop] = ()
 
     @property
     def has_errors(self) -> bool:
@@ -67,7 +68,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
         shown += f"{review.revision} is refused: {severity_counts(review.findings)}\n"
     else:
         shown += text(review.plan, colour=colour, blames=review.blames, since=review.since)
-        shown += "".join(f"{printable(line)}\n" for line in _not_enforced(review.limitations))
+        shown += "".join(f"{printable(line)}\n" for line in _foreseen(review))
     if review.status is not None:
         shown += "".join(f"Source {review.status.name}: {line}\n" for line in hold_lines(review.status))
     return shown + explain_hint(review.findings)
@@ -76,7 +77,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
 def plan_markdown(review: PlanReview) -> str:
     """The comment on a pull request: the plan, the findings, its limitations, and holds of the source."""
     shown = _markdown(review)
-    shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(review.limitations))
+    shown += "".join(f"\n{code_span(line)}\n" for line in _foreseen(review))
     if (status := review.status) is not None:
         shown += "".join(f"\nSource {code_span(status.name)}: {code_span(line)}\n" for line in hold_lines(status))
     return shown
@@ -93,6 +94,9 @@ def plan_document(review: PlanReview) -> dict[str, Any]:
         found["not_enforced"] = [
             {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
             for each in review.limitations
+        ]
+        found["stops"] = [
+            {"message": each.message, "location": each.location, "key": str(each.key)} for each in review.stops
         ]
         status = source_document(review.status)
         found |= {name: status[name] for name in ("pinned", "suspended")}
@@ -117,6 +121,15 @@ def _markdown(review: PlanReview) -> str:
         return shown
     heading = "Skipped" if has_errors(review.findings) else "Warnings"
     return f"{shown}\n{markdown_findings(review.findings, heading)}"
+
+
+def _foreseen(review: PlanReview) -> Iterator[str]:
+    """A line for each stop and each limitation on this host."""
+    for each in review.stops[:MAX_LIMITATIONS]:
+        yield f"Stops at {each.location}: {each.key}: {each.message}"
+    if len(review.stops) > MAX_LIMITATIONS:
+        yield f"… and {len(review.stops) - MAX_LIMITATIONS} more that stops"
+    yield from _not_enforced(review.limitations)
 
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:

@@ -70,7 +70,7 @@ class Executions:
         clock = self._services.clock
         wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
         log, failures = record_results(self.log, limit, replicas, wall, self._boot)
-        log, events = add_due(log, wanted, wall, self._boot)
+        log, events = add_due(log, wanted, wall, self._boot, replicas)
         failure = self._try_write(log, [*failures, *events])
         decision = decide_executions(wanted, self.log, replicas, now, self._services.timing)
         if failure is not None:

@@ -6,6 +6,8 @@ again, so neither a crash nor a clock that is set back starts an execution twice
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from reconciler.engines.due_times import at, begins_anew, due_times, missed_message
@@ -19,7 +21,8 @@ from reconciler.engines.host.decisions.execution_log import (
     ended,
     trimmed,
 )
-from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped
+from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped, with_running
+from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
@@ -35,10 +38,13 @@ def next_due(log: ExecutionLog) -> float | None:
     return None if minute is None else minute * 60.0
 
 
-def add_due(log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str) -> tuple[ExecutionLog, Events]:
+def add_due(
+    log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str, replicas: Sequence[Replica] = ()
+) -> tuple[ExecutionLog, Events]:
     """``log`` with the execution that is due at ``wall`` (seconds since the epoch), and the events.
 
-    A new or changed schedule begins now. After a downtime only the newest time runs, and the others are one event.
+    ``replicas`` are those of the executions. A new or changed schedule begins now. After a downtime only the newest
+    time runs, and the others are one event.
     """
     job, minute = wanted.job or Job(), int(wall // 60)
     schedule = "" if wanted.suspended else job.schedule
@@ -51,11 +57,13 @@ def add_due(log: ExecutionLog, wanted: WorkloadSpec, wall: float, boot: str) -> 
     log, skip = replace(log, checked=newest), bool(log.active) and job.concurrency_policy == "Forbid"
     missed = missed_message(times, "is skipped" if skip else "runs")
     events: Events = [(Reason.EXECUTIONS_MISSED, missed)] if missed else []
+    log = replace(log, entries=with_running(log.entries, replicas))
     if skip:
         log, news = _skip(log, newest)
         return log, [*events, *news]
     entries = tuple(_replaced(each, wall) for each in log.entries)
-    log, news = count_replaced(log, len(log.active))
+    number = len(log.active)
+    log, news = count_replaced(replace(log, entries=entries), number)
     name = f"{wanted.key.name}-{newest}"
     if all(each.name != name for each in entries):
         # The event about missed times names the newest one too.

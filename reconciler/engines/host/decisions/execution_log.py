@@ -28,6 +28,7 @@ class ExecutionEntry(msgspec.Struct, frozen=True):
 
     ``boot`` is the boot id of the machine when it began. ``on_demand`` executions ignore the concurrency policy;
     ``command_id`` is the command that requested one. ``due`` is when it should start, in seconds since the epoch.
+    ``running`` are the containers that ran when a later time was due.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ExecutionEntry(msgspec.Struct, frozen=True):
     overrides: tuple[ContainerOverride, ...] = ()
     command_id: str = ""
     due: float = 0.0
+    running: tuple[str, ...] = ()
 
 
 class ExecutionLog(msgspec.Struct, frozen=True):

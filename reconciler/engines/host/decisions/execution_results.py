@@ -78,6 +78,18 @@ def count_skipped(log: ExecutionLog) -> tuple[ExecutionLog, Events]:
     return log, _events(_unfinished(log)) if log.skipped == IN_A_ROW else []
 
 
+def with_running(entries: tuple[ExecutionEntry, ...], replicas: Sequence[Replica]) -> tuple[ExecutionEntry, ...]:
+    """``entries`` with the containers of active executions that run; they are recorded with what is due, not alone."""
+    running = {
+        each.name: tuple(container.name for container in each.containers if container.phase is not Phase.ENDED)
+        for each in replicas
+    }
+    return tuple(
+        replace(each, running=running.get(each.name, ())) if each.state is ExecutionState.ACTIVE else each
+        for each in entries
+    )
+
+
 def execution_conditions(log: ExecutionLog) -> tuple[ExecutionCondition, ...]:
     """What is wrong with the executions of a workload."""
     last = next((each for each in reversed(log.entries) if _failed(each)), None)
@@ -132,9 +144,14 @@ def _unfinished(log: ExecutionLog) -> Iterable[ExecutionCondition]:
     message = ""
     if log.skipped >= IN_A_ROW and log.active:
         first = log.active[0]
-        message = f"{first.name} runs since {iso(first.started)}, and {log.skipped} scheduled times were skipped"
+        containers = f" ({', '.join(first.running)})" if first.running else ""
+        since = f"{first.name}{containers} runs since {iso(first.started)}"
+        message = f"{since}, and {log.skipped} scheduled times were skipped"
     elif log.replaced >= IN_A_ROW:
         message = f"the last {log.replaced} executions were replaced before they ended"
+        last = next((each for each in reversed(log.entries) if each.reason == Reason.REPLACED), None)
+        if last is not None and last.running:
+            message += f"; {', '.join(last.running)} of {last.name} still ran"
     if message:
         yield ExecutionCondition(ConditionType.EXECUTIONS_UNFINISHED, Reason.EXECUTIONS_UNFINISHED, message)
 

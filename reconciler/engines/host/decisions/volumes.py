@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.engines.due_times import begins_anew, due_times
@@ -57,6 +58,8 @@ def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
         yield "Volumes that are directories have the file system of the host."
     if any(not each.freezes for each in stored):
         yield "Volumes that are directories cannot be frozen: their replica stops while a snapshot is taken."
+    if any(each.grows_detached for each in stored):
+        yield "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
 
 
 def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
@@ -129,7 +132,8 @@ def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Vo
     if stored.state is VolumeState.CREATING:
         return Volume(stored.index, Lifecycle.CREATING, 0, 0, snapshots)
     lifecycle = Lifecycle.REPAIRING if stored.lost else Lifecycle.BOUND if bound else free
-    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots)
+    detached = stored.grows_detached or UNSET
+    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached)
 
 
 def _seconds(time: str) -> float:

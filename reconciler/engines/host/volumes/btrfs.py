@@ -25,6 +25,7 @@ class BtrfsBackend:
 
     enforced = True
     freezes = True
+    grows_detached = False
 
     def probe(self, folder: Path) -> None:
         """Turn on the quotas of the file system. Raises EngineError if it is no btrfs."""

@@ -16,6 +16,7 @@ class DirectoryBackend:
 
     enforced = False
     freezes = False
+    grows_detached = False
 
     def storage(self, files: VolumeFiles) -> Path:
         """The path of the volume's data."""

@@ -47,6 +47,11 @@ class ImageBackend:
         self._form = form
         self._clones = False
 
+    @property
+    def grows_detached(self) -> bool:
+        """Whether a mounted image may not grow: with ext4, that takes a capability."""
+        return self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE)
+
     def probe(self, folder: Path) -> None:
         """Find out whether copies in ``folder`` share blocks. Raises OSError."""
         self._clones = can_clone(folder)
@@ -86,7 +91,7 @@ class ImageBackend:
         if self.has_failed(files):
             self.detach(files)
         if not self.is_attached(files):
-            if self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE):
+            if self.grows_detached:
                 self._grow_unmounted(files, record)
             self._mount(files)
         self.grow(files, record)
@@ -134,8 +139,8 @@ class ImageBackend:
         return kernel.find_loop(files.image) is not None
 
     def needs_detach(self, files: VolumeFiles) -> bool:
-        """Whether a mounted ext4 may not grow: that takes a capability."""
-        return self._form == "ext4" and not kernel.has_capability(kernel.SYS_RESOURCE) and self.is_attached(files)
+        """Whether the image is mounted and may not grow."""
+        return self.grows_detached and self.is_attached(files)
 
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Grow the image, and its file system if it is mounted; that of an unmounted one grows when it is attached."""

@@ -58,7 +58,8 @@ class StoredVolume(msgspec.Struct, frozen=True):
 
     ``enforced``: the capacity is a limit. ``freezes``: a snapshot can be taken while the volume is attached. ``lost``:
     it is attached, but its mount vanished or its file system failed; to attach it again mounts it. ``unfinished`` is a
-    command that replaces the data and is not done; until then no replica gets the volume.
+    command that replaces the data and is not done; until then no replica gets the volume. ``grows_detached``: it grows
+    only while it is detached.
     """
 
     index: int
@@ -72,6 +73,7 @@ class StoredVolume(msgspec.Struct, frozen=True):
     freezes: bool = False
     lost: bool = False
     unfinished: LastCommand | None = None
+    grows_detached: bool = False
 
 
 class DeletedVolume(msgspec.Struct, frozen=True):
@@ -92,6 +94,10 @@ class Backend(Protocol):
 
     enforced: bool
     freezes: bool
+
+    @property
+    def grows_detached(self) -> bool:
+        """Whether a volume can grow only while it is detached."""
 
     def storage(self, files: VolumeFiles) -> Path:
         """The path of the volume's data, whether it exists or not."""

@@ -78,7 +78,7 @@ class Volume:
         lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
             self.id.index, record.backend, record.file_system, record.capacity, record.state, found, holder,
-            backend.enforced, backend.freezes, lost, unfinished,
+            backend.enforced, backend.freezes, lost, unfinished, backend.grows_detached,
         )  # fmt: skip
 
     def lock(self, holder: str) -> bool:

@@ -59,7 +59,11 @@ def test_what_is_due_is_what_its_case_expects(case: dict[str, Any]) -> None:
     entries = tuple(ExecutionEntry(name, 1, seconds("00:00"), boot="boot") for name in case.get("active", []))
     checked = int(seconds(case["checked"]) // 60)
     log = ExecutionLog(was, checked, case.get("skipped", 0), case.get("replaced", 0), entries=entries)
-    log, events = add_due(log, wanted, seconds(case["now"]), "boot")
+    replicas = [
+        Replica(name, KEY, 1, "", 0.0, tuple(container(each, text) for each, text in found.items()))
+        for name, found in case.get("replicas", {}).items()
+    ]
+    log, events = add_due(log, wanted, seconds(case["now"]), "boot", replicas)
     started = [f"web-{int(seconds(case['starts']) // 60)}"] if "starts" in case else []
     removed = case.get("removed", [])
     expected = [each for each in case.get("active", []) if each not in removed] + started

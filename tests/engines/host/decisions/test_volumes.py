@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.decisions.volumes import (
@@ -15,6 +16,7 @@ from reconciler.engines.host.decisions.volumes import (
     expired,
     expiry,
     grown_capacity,
+    limitations,
     retention_seconds,
     scheduled_name,
 )
@@ -25,6 +27,17 @@ from reconciler.model.kinds.volumeset import Growth, Snapshots
 from tests.support.cases import cases
 
 BEGIN = int(datetime.fromisoformat("2026-01-01T00:00:00Z").timestamp()) // 60
+
+
+def test_growth_that_stops_a_replica_is_a_limitation_and_in_the_status() -> None:
+    ready = StoredVolume(0, "image-ext4", "ext4", 10, VolumeState.READY, enforced=True, freezes=True)
+    offline = msgspec.structs.replace(ready, grows_detached=True)
+    sentence = (
+        "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
+    )
+    assert [sentence in limitations([each]) for each in (ready, offline)] == [False, True]
+    found = [existing_volumes(VolumeSetState("here"), [each], {}).volumes[0] for each in (ready, offline)]
+    assert [each.grows_detached for each in found] == [msgspec.UNSET, True]
 
 
 def stored(index: int, capacity: float = 10, state: str = "ready", used: int = 0, lost: bool = False) -> StoredVolume:

@@ -55,6 +55,7 @@ def test_an_attached_volume_grows_if_its_file_system_can(disk: Disk) -> None:
     (path / "file").write_text("x")
     before = size_of(path)
     can = disk.setting == "image-xfs" or kernel.has_capability(kernel.SYS_RESOURCE)
+    assert disk.volume.grows_detached is not can
     assert disk.store.grow(VOLUME, disk.capacity * 2) is can
     assert (size_of(path) > before * 1.5) is can
     assert disk.volume.capacity == disk.capacity * (2 if can else 1)
