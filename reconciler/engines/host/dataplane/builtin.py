@@ -24,8 +24,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait
 
-BACKLOG = 1024
-CHUNK = 65_536
+BACKLOG, CHUNK = 1024, 65_536
 CONNECT_SECONDS = 2.0
 
 PAUSE_SECONDS = 0.1
