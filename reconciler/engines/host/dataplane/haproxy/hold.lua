@@ -21,27 +21,28 @@ end
 
 -- While a script waits, HAProxy from 2.9 on reads nothing from a client with HTTP/1, so the kernel tells who has left.
 -- Several clients can have the same two ports: all of them have left, or none.
-local READ_SECONDS, SHARE = 0.5, 20
+local READ_SECONDS, LONGEST_READ, SHARE = 0.5, 5, 20
 local ESTABLISHED, CLOSE_WAIT = "01", "08"
-local ports, open, closed, next_read = {}, {}, {}, 0
+local ports, open, closed, reads, next_read = {}, {}, {}, 0, 0
 
-local function read_clients()
-  local start = os.clock()
-  open, closed = {}, {}
+-- HAProxy may run other requests in between.
+local function read_clients(now)
+  local start, found = os.clock(), { [ESTABLISHED] = {}, [CLOSE_WAIT] = {} }
+  next_read = now + LONGEST_READ
   for _, name in ipairs({ "/proc/net/tcp", "/proc/net/tcp6" }) do
     local file = io.open(name)
-    if file then
-      for own, other, state in file:read("a"):gmatch("\n *%d+: %x+:(%x+) %x+:(%x+) (%x+) ") do
-        if ports[own] and state == ESTABLISHED then
-          open[own .. other] = true
-        elseif ports[own] and state == CLOSE_WAIT then
-          closed[own .. other] = true
-        end
+    for line in file and file:lines() or pairs({}) do
+      local own, other, state = line:match("^ *%d+: %x+:(%x+) %x+:(%x+) (%x+) ")
+      if own and ports[own] and found[state] then
+        found[state][own .. other] = true
       end
+    end
+    if file then
       file:close()
     end
   end
-  return math.max(READ_SECONDS, SHARE * (os.clock() - start))
+  open, closed, reads = found[ESTABLISHED], found[CLOSE_WAIT], reads + 1
+  next_read = now + math.max(READ_SECONDS, SHARE * (os.clock() - start))
 end
 
 -- Returns a function that returns whether the client of a request has left, as far as that is known.
@@ -50,15 +51,16 @@ local function client_of(txn)
   if not txn.http or is_true(txn.f:fc_rcvd_proxy()) then
     return function() return false end
   end
-  local own, seen = string.format("%04X", txn.f:dst_port()), false
+  -- An earlier client may have had the same port.
+  local own, first = string.format("%04X", txn.f:dst_port()), reads
   local pair = own .. string.format("%04X", txn.f:src_port())
   ports[own] = true
   return function(now)
     if now >= next_read then
-      next_read = now + read_clients()
+      read_clients(now)
     end
-    seen = seen or open[pair]
-    return not open[pair] and (seen or closed[pair])
+    -- The kernel leaves out some connections while others come and go: one that is not listed has not left.
+    return reads > first and closed[pair] and not open[pair]
   end
 end
 
