@@ -120,6 +120,9 @@ class ConditionType(StrEnum):
         "executions were replaced before they ended. Present only while it is true.")
     SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
         "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
+    HOST_DISK_LOW = ("HostDiskLow",
+        "A volume neither grows nor gets a scheduled snapshot, since its disk has less free than `host.diskReserve`; "
+        "the message names what makes room. Present only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -506,6 +509,8 @@ class Reason(StrEnum):
     FREEZE_TIMEOUT = ("FreezeTimeout",
         _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
     HOST_DISK_LOW = ("HostDiskLow",
+        _resource("A volume neither grows nor gets a snapshot, since the disk has less free than `host.diskReserve`.",
+                  "Do what the message says frees most, or reserve less with `host.diskReserve`."),
         _warning("A volume neither grows nor gets a snapshot, since the disk has less free than `host.diskReserve`."),
         _other("The disk of the volumes has less free than `host.diskReserve`; the message names what makes room."))
     # fmt: on

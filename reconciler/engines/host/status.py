@@ -138,6 +138,14 @@ def ending_message(error: str, location: str = "") -> str:
     return f"replicas are ending{f' at {location}' if location else ''}" + (f": {error}" if error else "")
 
 
+def with_condition(state: bytes, condition: DeploymentCondition) -> bytes:
+    """``state``, the JSON of a deployment or a volume set, with one more condition."""
+    found: dict[str, Any] = msgspec.json.decode(state)
+    status = found.get("status", {})
+    found["status"] = {**status, "conditions": [*status.get("conditions", ()), condition]}
+    return msgspec.json.encode(found)
+
+
 def with_message(state: bytes, message: str) -> bytes:
     """``state``, the JSON of a deployment, with another message; unchanged if it contains no status."""
     deployment: dict[str, Any] = msgspec.json.decode(state)

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.snapshot_export.restic import Restic
+from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
@@ -79,16 +79,8 @@ class SnapshotExporter:
         message = self._failures.get(seen.key)
         if message is None:
             return seen
-        state: dict[str, Any] = msgspec.json.decode(seen.state)
-        failing = {
-            "type": ConditionType.SNAPSHOT_EXPORT_FAILING.value,
-            "status": "True",
-            "reason": Reason.EXPORT_FAILED.value,
-            "message": message,
-        }
-        status = state.get("status", {})
-        state["status"] = {**status, "conditions": [*status.get("conditions", ()), failing]}
-        return msgspec.structs.replace(seen, state=msgspec.json.encode(state))
+        failing = DeploymentCondition(ConditionType.SNAPSHOT_EXPORT_FAILING, "True", Reason.EXPORT_FAILED, message)
+        return msgspec.structs.replace(seen, state=with_condition(seen.state, failing))
 
     async def _export_all(self, settings: ResticSettings) -> bool:
         """Export what is not exported; returns whether all of it is. Each volume set stops at its first failure."""

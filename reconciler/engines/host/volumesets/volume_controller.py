@@ -52,7 +52,7 @@ class VolumeController:
 
     def observations(self) -> Iterator[Observation]:
         """All volume sets."""
-        return map(self._exporter.with_condition, self.sets.observations())
+        return (self._watcher.with_condition(self._exporter.with_condition(each)) for each in self.sets.observations())
 
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What has to run for as long as the engine is open."""

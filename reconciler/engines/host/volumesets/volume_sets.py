@@ -145,6 +145,10 @@ class VolumeSets:
             self.known[volume.volumeset] = msgspec.structs.replace(known, used={**known.used, volume.index: used})
             self._changed()
 
+    def report_changed(self) -> None:
+        """Have the volume sets observed again: a condition of one has changed."""
+        self._changed()
+
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
         stored = await asyncio.to_thread(self.store.list, key)

@@ -20,16 +20,17 @@ from reconciler.engines.host.decisions.volumes import (
     scheduled_name,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
-from reconciler.reasons import Reason
+from reconciler.reasons import ConditionType, Reason
 from reconciler.tasks import cancel_and_wait
 
 CHECK = 15.0
@@ -67,6 +68,7 @@ class VolumeWatcher:
         self._measured: dict[VolumeId, float] = {}
         self._trimmed: dict[VolumeId, float] = {}
         self._failures: dict[VolumeId, str] = {}
+        self._low: dict[VolumeId, str] = {}
 
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
@@ -82,6 +84,14 @@ class VolumeWatcher:
         finally:
             await cancel_and_wait(self._tasks.values(), "checks of volumes")
             self._tasks.clear()
+
+    def with_condition(self, seen: Observation) -> Observation:
+        """``seen``, a volume set, with a condition while the disk has no room for one of its volumes."""
+        low = [message for volume, message in sorted(self._low.items()) if message and volume.volumeset == seen.key]
+        if not low:
+            return seen
+        found = DeploymentCondition(ConditionType.HOST_DISK_LOW, "True", Reason.HOST_DISK_LOW, low[0])
+        return msgspec.structs.replace(seen, state=with_condition(seen.state, found))
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -129,6 +139,7 @@ class VolumeWatcher:
             self._report(volume, error)
             return False
         self._failures.pop(volume, None)
+        self._set_low(volume, "")
         return True
 
     async def _give_up_lost(self, volume: VolumeId) -> None:
@@ -179,12 +190,21 @@ class VolumeWatcher:
             last[volume] = now
         return due
 
+    def _set_low(self, volume: VolumeId, message: str) -> None:
+        """Set why the disk has no room for a volume, "" if it has."""
+        if self._low.get(volume, "") != message:
+            self._low[volume] = message
+            self._sets.report_changed()
+
     def _report(self, volume: VolumeId, error: EngineError) -> None:
         """Report a failure once for as long as it lasts."""
-        if self._failures.get(volume) == str(error):
-            return
-        self._failures[volume] = str(error)
         low = error.reason == Reason.HOST_DISK_LOW
+        # How much is free changes all the time: that is in the condition, and no event each time.
+        known, failure = self._failures.get(volume), str(error.reason) if low else str(error)
+        self._set_low(volume, str(error) if low else "")
+        if failure == known:
+            return
+        self._failures[volume] = failure
         reason = Reason.HOST_DISK_LOW if low else Reason.VOLUME_CHECK_FAILED
         message = str(error) if low else f"{error.reason}: {error}"
         self._append_event(EngineEvent(volume.volumeset, reason, message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.model.key import Kind
 from tests.engines.host.kit import play_on
 from tests.engines.host.volumesets.kit import DB, SET, VOLUME, VolumeHost, play
 from tests.support.clock import FakeClock
@@ -30,6 +32,13 @@ async def begin(host: VolumeHost, **spec: Any) -> None:
 async def snapshots(host: VolumeHost) -> list[str]:
     """The names of the snapshots of the volume."""
     return [each["name"] for each in (await host.volumes())[0]["volumeSnapshots"]]
+
+
+async def conditions(host: VolumeHost) -> list[dict[str, str]]:
+    """The conditions of the volume set."""
+    [seen] = [each for each in await host.engine.observe() if each.key.kind is Kind.VOLUMESET]
+    found: list[dict[str, str]] = json.loads(seen.state).get("status", {}).get("conditions", [])
+    return found
 
 
 def reasons(host: VolumeHost) -> list[str]:
@@ -116,7 +125,16 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
             await host.time.advance(15.0)
             await host.running("db-0")
         assert reasons(host).count("HostDiskLow") == 1
+        [condition] = await conditions(host)
+        assert (condition["type"], condition["reason"]) == ("HostDiskLow", "HostDiskLow")
+        assert "are reserved" in condition["message"]
         assert await snapshots(host) == []
+        await host.volumeset(version=2)
+
+        async def gone() -> bool:
+            return not await conditions(host)
+
+        await host.eventually(gone, "nothing needs the room any more", pace=3.0)
 
     play_on(lambda: SmallDisk(tmp_path), story)
 
