@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -53,6 +54,15 @@ def _before_newer(repository: Repository, snapshots: Sequence[Snapshot], commit:
     since = sorted((each for each in newer if version_of(each) > last), key=version_of)
     too_many = len(since) > KEEP or (len(since) == KEEP and not last)
     return since[0] if since and not too_many else None
+
+
+def digest_of(target: RollbackTarget) -> str:
+    """The digest by which an operator approves the loss: it changes with the revision and with each snapshot."""
+    restores = [
+        (str(each.key), each.location, each.index, each.snapshot.name, each.snapshot.created)
+        for each in target.restores
+    ]
+    return sha256(msgspec.json.encode((target.source, target.revision.commit, sorted(restores)))).hexdigest()
 
 
 def loss(restore: VolumeSnapshot, now: float) -> str:

@@ -42,6 +42,13 @@ def roll_back(desk: Desk, revision: str, *more: str) -> CommandResult:
     return desk.run("rollback", "main", revision, "--with-data", *more)
 
 
+def approved(desk: Desk, revision: str) -> CommandResult:
+    """A rollback with the digest that its refusal shows, if it shows one."""
+    refused = roll_back(desk, revision)
+    digest = re.search(r"--approve (\w+)", refused.err)
+    return roll_back(desk, revision, "--approve", digest[1]) if digest else refused
+
+
 @pytest.mark.parametrize(
     ("revision", "snapshot"),
     [("HEAD~1", "before-db-00003"), ("HEAD~2", "before-db-00003"), ("HEAD~3", "before-db-00002")],
@@ -52,9 +59,13 @@ def test_the_snapshot_before_the_next_version_is_restored(desk: Desk, revision: 
     lost = re.findall(r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n",
                       refused.err)  # fmt: skip
     assert lost == [(DATA, place, snapshot, snapshot[-1], "workload/shop/db") for place in ("here", "there")]
-    assert refused.err.endswith("error: what was written to these volumes since is lost; to do it, add --yes\n")
+    assert re.search(r"error: what was written to these volumes since is lost; to approve it, add --approve \w{12}\n$",
+                     refused.err)  # fmt: skip
+    other = roll_back(desk, revision, "--approve", "0123456789ab")
+    assert (other.code, "lost; 0123456789ab is the digest of something else; to" in other.err) == (1, True)
+    assert "'0123' is too short; write the first 8" in roll_back(desk, revision, "--approve", "0123").err
     assert stages(desk) == []
-    done = roll_back(desk, revision, "--yes")
+    done = approved(desk, revision)
     assert (done.code, " with 2 volumes; follow" in done.out) == (0, True)
     assert stages(desk) == [(place, snapshot, "pending") for place in ("here", "there")]
     desk.applied()
@@ -63,7 +74,7 @@ def test_the_snapshot_before_the_next_version_is_restored(desk: Desk, revision: 
 
 def test_a_second_rollback_restores_what_the_first_version_wrote_last(desk: Desk) -> None:
     first = desk.repo.git("rev-parse", "main~3")
-    roll_back(desk, first, "--yes")
+    approved(desk, first)
     desk.applied()
     desk.run("resume", "main")
     desk.applied()
@@ -79,15 +90,15 @@ def test_the_snapshot_to_restore_outlives_the_release_that_a_rollback_is(desk: D
     for number in range(4, 13):
         desk.commit({"shop/db.yaml": version(number)})
         desk.applied()
-    gone = roll_back(desk, "main~12", "--yes")
+    gone = approved(desk, "main~12")
     assert "has a snapshot from before a version newer than that of" in gone.err
-    assert roll_back(desk, "main~10", "--yes").code == 0
+    assert approved(desk, "main~10").code == 0
     desk.applied()
     assert stages(desk) == [(place, "before-db-00003", "completed") for place in ("here", "there")]
 
 
 def test_a_restore_waits_until_its_workload_is_back(desk: Desk) -> None:
-    roll_back(desk, "HEAD~1", "--yes")
+    approved(desk, "HEAD~1")
     assert desk.run("suspend", "workload/shop/db").code == 0
     desk.run("apply")
     assert {stage for _, _, stage in stages(desk)} == {"pending"}
@@ -97,7 +108,7 @@ def test_a_restore_waits_until_its_workload_is_back(desk: Desk) -> None:
 
 
 def test_who_follows_the_branch_again_restores_nothing(desk: Desk) -> None:
-    roll_back(desk, "HEAD~1", "--yes")
+    approved(desk, "HEAD~1")
     desk.run("resume", "main")
     desk.applied()
     assert {stage for _, _, stage in stages(desk)} == {"cancelled"}
@@ -107,8 +118,8 @@ def test_who_follows_the_branch_again_restores_nothing(desk: Desk) -> None:
 
 
 def test_another_rollback_replaces_what_the_first_one_would_restore(desk: Desk) -> None:
-    roll_back(desk, "HEAD~1", "--yes")
-    roll_back(desk, "HEAD~3", "--yes")
+    approved(desk, "HEAD~1")
+    approved(desk, "HEAD~3")
     desk.applied()
     found = json.dumps(stages(desk))
     assert found.count('"before-db-00003", "cancelled"') == found.count('"before-db-00002", "completed"') == 2

@@ -57,7 +57,9 @@ def test_an_older_version_gets_the_data_that_it_left(tmp_path: Path) -> None:
             wait(lambda last=str(version): written(site)[-1:] == [last])  # type: ignore[misc]
         assert written(site) == ["1", "2", "3"]
         wait(lambda: "before-db-00003" in site.run("snapshots", DATA).stdout)
-        done = site.run("rollback", "main", first, "--with-data", "--yes")
+        asked = site.run("rollback", "main", first, "--with-data")
+        digest = asked.stderr.split()[-1]
+        done = site.run("rollback", "main", first, "--with-data", "--approve", digest)
         assert done.returncode == 0, done
         assert "goes back to before-db-00002 of" in done.stderr
         wait(lambda: written(site) == ["1", "1"], "the first version runs with its own data")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import confirm, run_operation
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
 from reconciler.errors import RefusedError, UsageError
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @click.option("--previous", is_flag=True, help="Roll back to the last good revision before the applied one.")
 @click.option("--force", is_flag=True, help="Accept a revision that the source never followed.")
 @click.option("--with-data", is_flag=True, help="Restore volumes from the snapshots before newer versions.")
-@click.option("--yes", is_flag=True, help="Do not ask before data is lost.")
+@click.option("--approve", default="", metavar="DIGEST", help="Approve the loss of data that --with-data shows.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @settings_option
-def command(settings_file: Path, source: str, revision: str, reason: str, **how: bool) -> None:
+def command(settings_file: Path, source: str, revision: str, reason: str, approve: str, **how: bool) -> None:
     """Roll a source back to the revision REV, and ignore pushes until `reconciler resume SOURCE`.
 
     REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
@@ -42,16 +42,17 @@ def command(settings_file: Path, source: str, revision: str, reason: str, **how:
     def roll_back(operations: OperatorCommands) -> str:
         target = operations.rollback_target(source, wanted, force=how["force"])
         if how["with_data"]:
-            _confirm(target, yes=how["yes"])
+            _check_approved(target, approve)
         return operations.rollback(target, reason, with_data=how["with_data"])
 
     run_operation(settings_file, roll_back)
 
 
-def _confirm(target: RollbackTarget, *, yes: bool) -> None:
-    """Show what would be lost, and let the operator approve it. Raises RefusedError without a terminal."""
+def _check_approved(target: RollbackTarget, approved: str) -> None:
+    """Show what would be lost. Raises RefusedError unless ``approved`` begins the digest of that, or is it."""
     from reconciler.clock import SystemClock
-    from reconciler.operations.data_rollback import loss
+    from reconciler.operations.approval import MIN_PREFIX
+    from reconciler.operations.data_rollback import digest_of, loss
 
     if not target.restores:
         short = target.revision.commit[:12]
@@ -62,4 +63,11 @@ def _confirm(target: RollbackTarget, *, yes: bool) -> None:
     now = SystemClock().now()
     for each in target.restores:
         click.echo(loss(each, now), err=True)
-    confirm("what was written to these volumes since is lost", yes=yes)
+    digest = digest_of(target)
+    if approved and len(approved) < MIN_PREFIX:
+        raise RefusedError(f"{approved!r} is too short; write the first {MIN_PREFIX} characters of the digest, or more")
+    if not approved or not digest.startswith(approved):
+        other = f"; {approved} is the digest of something else" if approved else ""
+        raise RefusedError(
+            f"what was written to these volumes since is lost{other}; to approve it, add --approve {digest[:12]}"
+        )
