@@ -12,6 +12,7 @@ import pytest
 from reconciler.errors import EngineError
 from reconciler.records.tables.commands import NewCommand
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.support.waiting import PATIENCE
 
 
 async def begin(host: VolumeHost, content: str = "old") -> None:
@@ -72,7 +73,9 @@ def test_a_deleted_volume_in_use_is_replaced_by_an_empty_one(tmp_path: Path) -> 
         await host.command("deleteVolume", command_id="c2")
         await host.running("db-0")
         assert (host.content(), host.starts()) == ({}, 2)
-        assert [(each["lifecycle"], each["currentSize"]) for each in await host.volumes()] == [("bound", 10)]
+        async with asyncio.timeout(PATIENCE):
+            while [(each["lifecycle"], each["currentSize"]) for each in await host.volumes()] != [("bound", 10)]:
+                await asyncio.sleep(0.02)
 
     play(tmp_path, story)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
 from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.runtimes.procfs import children, find_process
 from reconciler.engines.protocol import EngineEvent
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
@@ -199,8 +201,9 @@ class Plane:
     async def waiting(self, count: int, key: Key = KEY) -> None:
         """Return when so many requests wait for a replica."""
         for _ in range(1000):
-            if (await self.dataplane.traffic())[key].waiting == count:
-                return
+            with contextlib.suppress(EngineError):  # a worker that is new may not answer in time
+                if (await self.dataplane.traffic())[key].waiting == count:
+                    return
             await asyncio.sleep(0.02)
         raise AssertionError(f"never {count} requests wait: {await self.dataplane.traffic()}")
 
