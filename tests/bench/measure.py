@@ -105,9 +105,10 @@ class Crowd:
 
     def share(self) -> float:
         """Part of all CPU time, 0 to 1."""
-        own = _cpu_of_descendants(os.getpid()) - self._own
+        # A descendant that another process adopts takes its CPU along: our own never shrinks by that.
+        own = max(0.0, _cpu_of_descendants(os.getpid()) - self._own)
         whole = self.seconds() * (os.cpu_count() or 1)
-        return max(0.0, sum(_machine_cpu()) - self._busy - own) / whole
+        return min(1.0, max(0.0, sum(_machine_cpu()) - self._busy - own) / whole)
 
 
 def machine_cpu() -> float:
