@@ -41,7 +41,7 @@ again.
 
 A forge tells the daemon of a push by `POST /webhook/SOURCE`, if the settings have a webhook for the source under
 `api.webhooks`. The signature is checked over the raw body before anything else; the content is not read. Each delivery
-counts once, and many of them become one look at the source, at most one a second.
+counts once. The daemon reads the source at most once a second, however many arrive.
 
 Every change, every login and every refusal is in the audit log: who, by which credential, from where, what, the
 request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry

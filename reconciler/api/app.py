@@ -16,6 +16,7 @@ from reconciler.access.rules import Caller
 from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
+from reconciler.api.idempotency import idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources, webhooks
@@ -89,7 +90,8 @@ def _endpoint(api: Api, methods: dict[str, Operation]) -> Callable[[Request], Aw
                 caller = api.authenticator.caller(request)
             if request.path_params.get("org", api.settings.org) != api.settings.org:
                 raise Problem(403, f"this server has the org {api.settings.org} alone")
-            response = await operation.handler(Call(request, api, caller))
+            handler = idempotent(operation.handler) if operation.idempotent else operation.handler
+            response = await handler(Call(request, api, caller))
         except Exception as error:
             problem = problem_of(error)
             if operation.changes or problem.status in _REFUSED:

@@ -68,7 +68,7 @@ def _operation(operation: Operation, org: str) -> dict[str, Any]:
         "responses": _responses(operation),
         "security": [] if operation.permission == PUBLIC else [{"bearer": []}],
     }
-    if operation.changes:
+    if operation.idempotent:
         found["parameters"].append(
             {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
              "description": "A repeated request with the same key changes nothing again."}

@@ -24,7 +24,7 @@ from reconciler.settings import TlsSettings
 ALIVE_SECONDS = 10.0
 """Seconds after the daemon's last beat from which it counts as hanging."""
 RELOAD_SECONDS = 5.0
-"""Seconds between two looks at the files of the certificate."""
+"""Seconds between two checks of the certificate's files."""
 _KEEP_ALIVE_SECONDS = 30
 _DRAIN_SECONDS = 3.0
 _DESCRIPTORS = 4096

@@ -33,6 +33,8 @@ class Operation(NamedTuple):
     optional_body: bool = False
     changes: bool = False
     """Whether it changes something or shows a secret, so that the audit log has it; refusals are always in it."""
+    idempotent: bool = False
+    """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
 
 
 PARAMETERS: Mapping[str, str] = {

@@ -80,10 +80,10 @@ def _applied(edit: ResourceEdit, text: str | None) -> str | None:
         separator = "" if text.endswith("\n") else "\n"
         return f"{text}{separator}---\n{new_document(edit.wanted)}"
     if text is None:
-        raise RefusedError(f"{edit.path} is not in the branch any more: {edit.key} was moved or deleted meanwhile")
+        raise RefusedError(f"{edit.path} is no longer in the branch: {edit.key} was moved or deleted meanwhile")
     index = _index(text, edit.key)
     if index is None:
-        raise RefusedError(f"{edit.path} does not declare {edit.key} any more: it was moved or deleted meanwhile")
+        raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
     if edit.wanted is None:
         return remove_document(text, index) or None
     return replace_document(text, index, edit.was, edit.wanted)

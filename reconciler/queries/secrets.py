@@ -18,8 +18,8 @@ from reconciler.settings import Settings
 def read_secret_data(settings: Settings, records: Records, key: Key, clock: Clock) -> Any:
     """The value of the field ``data`` of the secret ``key``, as it was last applied.
 
-    Data that is never recorded is decrypted again. Raises NotFoundError, and RefusedError if its applied value cannot
-    be read any more.
+    Data that is never recorded is decrypted again. Raises NotFoundError, and RefusedError if its applied value can no
+    longer be read.
     """
     applied = next(iter(records.applied.get(key)), None)
     if applied is None:

@@ -23,7 +23,7 @@ ORG = "/org/acme"
 
 
 def ask(site: Site, path: str) -> httpx2.Response | None:
-    """The response over the unix socket; None while nobody answers."""
+    """The response over the unix socket; None while no process answers."""
     try:
         with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(site.state / SOCKET))) as client:
             return client.get(f"http://api{path}")

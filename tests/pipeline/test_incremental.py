@@ -99,6 +99,18 @@ def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
     return [(one.path, one.line, one.column, one.rule, one.message) for one in errors]
 
 
+def decoded_files(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The files that are decoded for their bodies from now on."""
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
+        decoded.append(raw)
+        return decode_file(raw, dialect)
+
+    monkeypatch.setattr(desired_bodies, "decode", counted)
+    return decoded
+
+
 @given(commits=st.lists(edits(), min_size=2, max_size=5))
 @settings(few, max_examples=examples(50))
 def test_commit_by_commit_reaches_the_state_of_a_fresh_load(
@@ -167,13 +179,7 @@ def test_members_in_one_file_with_a_secret_are_decoded_together(
     secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"  # such a file is never cached
     way = Way(tmp_path, {"gvc.yaml": gvc % 80, "members.yaml": "---\n".join([*members, secret])})
     way.applied()
-    decoded: list[bytes] = []
-
-    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
-        decoded.append(raw)
-        return decode_file(raw, dialect)
-
-    monkeypatch.setattr(desired_bodies, "decode", counted)
+    decoded = decoded_files(monkeypatch)
     way.commit({"gvc.yaml": gvc % 81})
     way.applied()
     assert len(decoded) == 1
@@ -196,13 +202,7 @@ def test_an_applied_secret_is_not_decoded_again(tmp_path: Path, monkeypatch: pyt
         {"gvc.yaml": gvc, "i.yaml": identity, "p.yaml": policy, "s.yaml": secret, "w.yaml": workload % (1, "a")},
     )
     way.applied()
-    decoded: list[bytes] = []
-
-    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
-        decoded.append(raw)
-        return decode_file(raw, dialect)
-
-    monkeypatch.setattr(desired_bodies, "decode", counted)
+    decoded = decoded_files(monkeypatch)
     way.commit({"w.yaml": workload % (2, "a")})
     way.applied()
     assert decoded == []

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.commits import change_document, write_change
 from reconciler.api.documents import resource_document
-from reconciler.api.idempotency import idempotent
 from reconciler.api.problems import Problem
-from reconciler.api.table import Operation
+from reconciler.api.table import Handler, Operation
 from reconciler.daemon.wake import wake
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
@@ -115,7 +114,7 @@ def _declared(call: Call, permission: str) -> Declaration:
     key = call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
     if entry is None:
-        raise NotFoundError(f"{key} is not in Git any more; it is to be deleted")
+        raise NotFoundError(f"{key} is no longer in Git; it is to be deleted")
     return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
 
 
@@ -205,20 +204,20 @@ _COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
 _ANSWERS: dict[int, str] = {200: "What was written.", 400: "Findings.", 409: "Changed meanwhile."}
 
 
-def _operations() -> list[Operation]:
-    found = []
-    for path in _COLLECTIONS:
-        found.append(Operation("POST", path, idempotent(create_resource), "Create a resource.", "create",
-                               {**_ANSWERS, 201: "Created."}, ("dryRun", "source"), changes=True))  # fmt: skip
-        for method, change, summary, permission in (
-            ("PUT", put_resource, "Replace a resource.", "edit"),
-            ("PATCH", patch_resource, "Change fields of a resource.", "edit"),
-            ("DELETE", delete_resource, "Delete a resource.", "delete"),
-        ):
-            parameters = ("dryRun", "force") if method == "DELETE" else ("dryRun",)
-            found.append(Operation(method, f"{path}/{{name}}", idempotent(change), summary, permission, _ANSWERS,
-                                   parameters, changes=True))  # fmt: skip
-    return found
+def _operation(method: str, path: str, change: Handler, summary: str, permission: str, *parameters: str) -> Operation:
+    """A change, which may be repeated with its key."""
+    return Operation(method, path, change, summary, permission, _ANSWERS, parameters, changes=True, idempotent=True)
 
 
-OPERATIONS = tuple(_operations())
+OPERATIONS = tuple(
+    operation
+    for path in _COLLECTIONS
+    for operation in (
+        _operation("POST", path, create_resource, "Create a resource.", "create", "dryRun", "source")._replace(
+            answers={**_ANSWERS, 201: "Created."}
+        ),
+        _operation("PUT", f"{path}/{{name}}", put_resource, "Replace a resource.", "edit", "dryRun"),
+        _operation("PATCH", f"{path}/{{name}}", patch_resource, "Change fields of a resource.", "edit", "dryRun"),
+        _operation("DELETE", f"{path}/{{name}}", delete_resource, "Delete a resource.", "delete", "dryRun", "force"),
+    )
+)

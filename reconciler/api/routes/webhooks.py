@@ -14,7 +14,7 @@ from reconciler.api.webhooks import delivery_id, is_signed, read_secret
 
 
 async def take_delivery(call: Call) -> Response:
-    """Take a delivery for a source: the daemon looks at it now. A repeated one is accepted, and changes nothing."""
+    """Take a delivery for a source: the daemon reads the source now. A repeated one is accepted, and has no effect."""
     name = call.request.path_params["name"]
     hook = call.api.webhooks.find(name)
     secret = await asyncio.to_thread(read_secret, hook.secret_file) if hook is not None else b""
@@ -28,7 +28,7 @@ async def take_delivery(call: Call) -> Response:
         raise unauthorized("the signature of the delivery is missing or wrong")
     call.api.authenticator.forget_failures(call.request)
     taken = call.api.webhooks.accept(name, delivery_id(hook.forge, headers, body))
-    return call.respond({"message": f"the daemon looks at {name}" if taken else "delivered before"}, 202)
+    return call.respond({"message": f"the daemon reads {name}" if taken else "delivered before"}, 202)
 
 
 OPERATIONS = (
