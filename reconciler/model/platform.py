@@ -63,7 +63,11 @@ NEW_VERSION = "new-version"
 """A tag of stateful workloads, with its only value: a snapshot of their volumes precedes each new version."""
 
 _GROUPS = ("superusers", "viewers")
+AUDIT_CONTEXT = f"auditctx/{SPELLING}"
+"""The key of the built-in audit context, which holds the audit log of the HTTP API."""
 BUILT_IN_RESOURCES = frozenset(
-    {f"group/{group}" for group in _GROUPS} | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
+    {AUDIT_CONTEXT}
+    | {f"group/{group}" for group in _GROUPS}
+    | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
 )
 """Keys of the resources that exist in every org without a manifest (docs/platform/fields.md#group)."""

@@ -67,7 +67,7 @@ class ApiSite(Site):
     def __init__(self, path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> None:
         super().__init__(path, SHOP if files is None else files, **({"api": {}} | settings))
         done = self.run("apply")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         self.clock = FakeClock()
         self.api = Api(load_settings(self.settings_file), self.clock, lambda: True)
 

@@ -16,14 +16,13 @@ from reconciler.api.table import ANY, PUBLIC, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
+from reconciler.model.platform import AUDIT_CONTEXT
 from reconciler.times import iso, parse_time
 
 SESSION_SECONDS = 3600.0
 """How long a session lasts that a bootstrap token began."""
 BOOTSTRAP = f"{Kind.USER}/bootstrap"
 """The principal of that session."""
-AUDIT_CONTEXT = Key(Kind.AUDITCTX, "", "platform")
-"""The built-in audit context, which has what happens through this API."""
 _MOST_ENTRIES = 1000
 
 
@@ -97,7 +96,7 @@ async def revoke_key(call: Call) -> Response:
 
 async def read_audit(call: Call) -> Response:
     """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
-    call.require("readAudit", AUDIT_CONTEXT)
+    call.require("readAudit", Key.parse(AUDIT_CONTEXT))
     after = call.query("after", "0")
     if not after.isdecimal():
         raise Problem(400, "after is the number of an entry")

@@ -1,0 +1,204 @@
+"""The authorization matrix: every operation on every kind, for callers with each permission and without.
+
+The expected decision is a naive reading of the permission table: a caller may use an operation if one of its granted
+permissions is the operation's, or implies it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx2
+import msgspec
+import pytest
+
+from reconciler.api.app import OPERATIONS, make_app
+from reconciler.api.table import ANY, PUBLIC, Operation
+from reconciler.engines.command_types import COMMANDS
+from reconciler.model.key import GVC_SCOPED, Kind
+from reconciler.model.kinds.table import TABLE
+from tests.support.api import ApiSite, api_site
+from tests.support.kinds import KINDS
+from tests.support.sandbox import GVC
+
+ORG = "/org/acme"
+NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
+    kind: next(line.removeprefix("name: ") for line in text.splitlines() if line.startswith("name: "))
+    for kind, text in KINDS.items()
+    if kind is not Kind.ORG
+}
+OF_ORG = ("source", "/-approve")
+"""What stands in paths of operations whose permission is one on the org."""
+
+
+class Account(NamedTuple):
+    """A caller, and the ``granted`` permissions that it has on the resource of ``kind``."""
+
+    name: str
+    kind: Kind
+    granted: frozenset[str]
+
+
+class Question(NamedTuple):
+    """A request, the account that makes it, and whether it may."""
+
+    account: Account
+    method: str
+    path: str
+    body: Any
+    allowed: bool
+
+
+def closure(kind: Kind, permission: str) -> frozenset[str]:
+    """``permission`` and all that it implies, in the words of the permission table."""
+    implied = [each for each in TABLE[kind].permissions[permission] if each != permission]
+    return frozenset({permission}).union(*(closure(kind, each) for each in implied))
+
+
+def accounts() -> Iterator[tuple[Account, str]]:
+    """Every account with its policy: each permission; all on another resource; all for a namesake in another org."""
+    for kind in Kind:
+        link = f"/org/acme/gvc/shop/{kind}/{NAMES[kind]}" if kind in GVC_SCOPED else f"/org/acme/{kind}/{NAMES[kind]}"
+        # The audit log of the API is a built-in context.
+        more = ", //auditctx/platform" if kind is Kind.AUDITCTX else ""
+        one = "target: all" if kind is Kind.ORG else f"targetLinks: [{link}{more}]"
+        for permission in TABLE[kind].permissions:
+            name = f"{kind}-{permission.replace('.', '-').lower()}"
+            yield Account(name, kind, closure(kind, permission)), policy(name, kind, permission, one)
+        another = "targetQuery: {spec: {terms: [{property: name, value: another}]}}"
+        if kind in GVC_SCOPED:
+            another = f"targetLinks: [//gvc/depot/{kind}/{NAMES[kind]}]"
+        name = f"{kind}-another"
+        yield Account(name, kind, frozenset()), policy(name, kind, "manage", another)
+        name = f"{kind}-nothing"
+        yield Account(name, kind, frozenset()), policy(name, kind, "manage", one, "/org/other")
+
+
+def policy(name: str, kind: Kind, permission: str, target: str, org: str = "/org/acme") -> str:
+    """A policy that grants ``permission`` to the service account ``name`` of ``org``."""
+    binding = f"{{permissions: [{permission}], principalLinks: [{org}/serviceaccount/{name}]}}"
+    return f"---\nkind: policy\nname: {name}\ntargetKind: {kind}\n{target}\nbindings: [{binding}]\n"
+
+
+def files() -> dict[str, str]:
+    """A resource of each kind, the accounts and their policies."""
+    shop = GVC.replace(", //location/there", "")
+    found = {"shop/gvc.yaml": shop, "depot/gvc.yaml": shop.replace("name: shop", "name: depot")}
+    found |= {f"shop/{kind}.yaml": text for kind, text in KINDS.items()}
+    found |= {f"depot/{kind}.yaml": KINDS[kind] for kind in GVC_SCOPED}
+    made = "".join(f"---\nkind: serviceaccount\nname: {each.name}\n" for each, _ in accounts())
+    return found | {"accounts.yaml": made, "policies.yaml": "".join(text for _, text in accounts())}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """All kinds, applied; changes are refused after the decision on access, so that no question changes an answer."""
+    path = tmp_path_factory.mktemp("authorization")
+    others = [f"/org/other/serviceaccount/{kind}-nothing" for kind in Kind]
+    settings = {"external": others, "locations": {"here": {"engine": "recorded"}}}
+    with api_site(path, files(), api={"writes": "refuse"}, **settings) as made:
+        yield made
+
+
+def questions() -> Iterator[Question]:
+    """Every operation with a permission, on every kind that its path fits, by every account of that kind."""
+    for account, _ in accounts():
+        for operation in OPERATIONS:
+            if operation.permission not in (ANY, PUBLIC) and (path := path_of(operation, account.kind)):
+                yield question(operation, account, path)
+
+
+def path_of(operation: Operation, kind: Kind) -> str:
+    """The path of ``operation`` on the resource of ``kind``; "" if it has none."""
+    path = operation.path
+    of_org = any(each in path for each in OF_ORG)
+    if of_org or kind is Kind.ORG:
+        path = path.replace("{name}", "main") if of_org and kind is Kind.ORG else ""
+    elif "/-audit" in path:
+        return path.replace("{org}", "acme") if kind is Kind.AUDITCTX else ""
+    elif ("{gvc}" in path) is not (kind in GVC_SCOPED):
+        return ""
+    fixed = next((each for each in Kind if f"/{each}/{{name}}" in path), kind)
+    if fixed is not kind or ("/deployment" in path and kind is not Kind.WORKLOAD):
+        return ""
+    if "-command" in path and operation.method == "POST" and kind not in COMMANDS:
+        return ""
+    names = {"org": "acme", "gvc": "shop", "kind": str(kind), "name": NAMES[kind], "id": "none", "location": "here"}
+    for word, value in names.items():
+        path = path.replace(f"{{{word}}}", value)
+    return path
+
+
+def question(operation: Operation, account: Account, path: str) -> Question:
+    """``operation`` at ``path``, with a body that is read after the decision."""
+    needed, body = operation.permission, None
+    if operation.permission == "exec.TYPE":
+        kind = next(iter(COMMANDS[account.kind]))
+        needed, body = f"exec.{kind}", {"type": kind, "spec": {"unknown": 1}}
+    elif operation.method in ("POST", "PUT", "PATCH"):
+        body = {"name": NAMES[account.kind]} if operation.permission == "create" else []
+    return Question(account, operation.method, path, body, needed in account.granted)
+
+
+def answers(site: ApiSite, asked: list[Question]) -> list[httpx2.Response]:
+    """The response to each question, one after the other."""
+    keys = {name: site.api.store.add_key(name, "", "test", None)[1] for name in {each.account.name for each in asked}}
+    app = make_app(site.api)
+
+    async def ask() -> list[httpx2.Response]:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as client:
+            return [
+                await client.request(
+                    each.method, each.path, json=each.body, headers={"Authorization": keys[each.account.name]}
+                )
+                for each in asked
+            ]
+
+    return asyncio.run(ask())
+
+
+def refused(response: httpx2.Response) -> bool:
+    """Whether it was refused for want of a permission, rather than for what the settings forbid."""
+    return response.status_code == 403 and "has no permission" in response.json()["message"]
+
+
+def test_nothing_is_allowed_that_is_not_granted_and_nothing_refused_that_is(site: ApiSite) -> None:
+    asked = list(questions())
+    assert len({(each.method, each.path) for each in asked}) > 250
+    wrong = [
+        (each.account.name, each.method, each.path, response.status_code, response.text[:200])
+        for each, response in zip(asked, answers(site, asked), strict=True)
+        if refused(response) is each.allowed or response.status_code in (401, 500)
+    ]
+    assert not wrong, msgspec.json.encode(wrong[:20]).decode()
+
+
+def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+    asked = [
+        Question(account, method, path, body, "view" in account.granted)
+        for account, _ in accounts()
+        if account.kind is not Kind.ORG
+        for method, path, body in lists_of(account.kind)
+    ]
+    for each, response in zip(asked, answers(site, asked), strict=True):
+        assert response.status_code == 200, response.text
+        found = response.json()
+        names = {item["name"] for item in found["items"]}
+        names.discard("platform")  # the built-in audit context
+        assert names == ({NAMES[each.account.kind]} if each.allowed else set()), each
+        assert not [link for link in found["links"] if link["rel"] == "next"], "no page shows that there is more"
+
+
+def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
+    """The requests that list resources of ``kind``."""
+    path = f"{ORG}/gvc/shop/{kind}" if kind in GVC_SCOPED else f"{ORG}/{kind}"
+    yield "GET", path, None
+    yield "POST", f"{path}/-query", {"kind": str(kind), "spec": {"match": "all", "terms": []}}
+
+
+def test_every_operation_with_a_permission_is_in_the_matrix() -> None:
+    protected = [each for each in OPERATIONS if each.permission not in (ANY, PUBLIC)]
+    missing = [each.path for each in protected if not any(path_of(each, kind) for kind in Kind)]
+    assert missing == ["/org/{org}/{kind}/{name}/-command"], "no kind outside GVCs takes commands"
