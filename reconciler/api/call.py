@@ -22,6 +22,9 @@ from reconciler.queries.existence import did_you_mean, is_present
 
 _Form = TypeVar("_Form")
 
+LARGEST = (1 << 63) - 1
+"""The largest number of a row in SQLite."""
+_MOST_DIGITS = len(str(LARGEST))
 MOST_BODY = 1 << 20
 """Bytes of the longest body of a request."""
 
@@ -113,10 +116,11 @@ class Call:
         return self.request.query_params.get(name, default)
 
     def count(self, name: str, default: int, most: int) -> int:
-        """The query parameter ``name`` as a number from 1 to ``most``."""
-        text = self.query(name, str(default))
-        if not text.isdecimal() or not 1 <= int(text) <= most:
-            raise Problem(400, f"{name} is a number from 1 to {most}, not {text[:20]!r}")
+        """The query parameter ``name`` as a number from 1 (or the ``default``, if that is less) to ``most``."""
+        text, least = self.query(name, str(default)), min(1, default)
+        # More digits than any number has: int() refuses thousands of them with an error of its own.
+        if not text.isdecimal() or len(text) > _MOST_DIGITS or not least <= int(text) <= most:
+            raise Problem(400, f"{name} is a number from {least} to {most}, not {text[:20]!r}")
         return int(text)
 
     @property

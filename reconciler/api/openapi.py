@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler import __version__
+from reconciler.api.call import LARGEST
 from reconciler.api.problems import JSON
 from reconciler.api.table import PARAMETERS, PUBLIC, Operation
 from reconciler.model.key import GVC_SCOPED, Kind
@@ -30,7 +31,7 @@ _OBJECT = {"type": "object", "description": "A manifest, or a part of it: see th
 _BOUNDS: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     "last": {"type": "integer", "minimum": 1, "maximum": 1000},
-    "after": {"type": "integer", "minimum": 0},
+    "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},
     "dryRun": {"type": "boolean"},
     "force": {"type": "boolean"},
 }

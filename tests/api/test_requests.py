@@ -104,3 +104,14 @@ def test_readers_request_nothing(site: ApiSite) -> None:
     assert client.request("POST", f"{JOB}/-command", json=run).status_code == 403
     assert client.request("POST", f"{ORG}/-approve", json={"digest": "0123456789"}).status_code == 403
     assert client.request("POST", f"{ORG}/source/main/-suspend", json={}).status_code == 403
+
+
+def test_a_rollback_to_an_unknown_revision_is_the_fault_of_the_caller(site: ApiSite) -> None:
+    code, answer = post(site, f"{ORG}/source/main/-rollback", {"revision": "none"})
+    assert (code, answer["message"]) == (404, "source main: revision 'none' is not in the repository")
+
+
+@pytest.mark.parametrize("number", ["-1", "9" * 20, "9" * 5000])
+def test_a_number_that_no_row_has_is_refused(site: ApiSite, number: str) -> None:
+    answer = site.client().request("GET", f"{ORG}/-audit", params={"after": number})
+    assert answer.status_code == 400

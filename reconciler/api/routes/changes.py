@@ -202,6 +202,7 @@ def _wanted(edit: ResourceEdit) -> dict[str, Any]:
 
 _COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
 _ANSWERS: dict[int, str] = {200: "What was written.", 400: "Findings.", 409: "Changed meanwhile."}
+_CREATED, _DELETED = {**_ANSWERS, 201: "Created."}, {**_ANSWERS, 202: "Deleted in Git; the daemon deletes it next."}
 
 
 def _operation(method: str, path: str, change: Handler, summary: str, permission: str, *parameters: str) -> Operation:
@@ -214,10 +215,12 @@ OPERATIONS = tuple(
     for path in _COLLECTIONS
     for operation in (
         _operation("POST", path, create_resource, "Create a resource.", "create", "dryRun", "source")._replace(
-            answers={**_ANSWERS, 201: "Created."}
+            answers=_CREATED
         ),
         _operation("PUT", f"{path}/{{name}}", put_resource, "Replace a resource.", "edit", "dryRun"),
         _operation("PATCH", f"{path}/{{name}}", patch_resource, "Change fields of a resource.", "edit", "dryRun"),
-        _operation("DELETE", f"{path}/{{name}}", delete_resource, "Delete a resource.", "delete", "dryRun", "force"),
+        _operation(
+            "DELETE", f"{path}/{{name}}", delete_resource, "Delete a resource.", "delete", "dryRun", "force"
+        )._replace(answers=_DELETED),
     )
 )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import SESSION_PREFIX, AuditRow, ServiceKey
 from reconciler.api.authentication import unauthorized
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import LARGEST, Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import ANY, PUBLIC, Operation
 from reconciler.errors import NotFoundError
@@ -97,10 +97,7 @@ async def revoke_key(call: Call) -> Response:
 async def read_audit(call: Call) -> Response:
     """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
     call.require("readAudit", Key.parse(AUDIT_CONTEXT))
-    after = call.query("after", "0")
-    if not after.isdecimal():
-        raise Problem(400, "after is the number of an entry")
-    rows = call.api.store.audit(int(after), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
+    rows = call.api.store.audit(call.count("after", 0, LARGEST), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
     return call.respond({"kind": "list", "itemKind": "audit", "items": [_entry_document(each) for each in rows]})
 
 

@@ -15,6 +15,7 @@ from reconciler.api.problems import Problem
 from reconciler.api.table import Handler, Operation
 from reconciler.daemon.loop import REFRESH
 from reconciler.daemon.wake import wake
+from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
 from reconciler.operations.approval import approve
 from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_operator_command
@@ -113,7 +114,10 @@ async def roll_back_source(call: Call) -> Response:
     wanted = read_as(await call.body(optional=True), Rollback)
 
     def roll_back(operations: OperatorCommands) -> str:
-        target = operations.rollback_target(name, wanted.revision or PREVIOUS, force=wanted.force)
+        try:
+            target = operations.rollback_target(name, wanted.revision or PREVIOUS, force=wanted.force)
+        except SourceNotFound as error:
+            raise Problem(404, str(error)) from None
         return operations.rollback(target, wanted.reason)
 
     return await _carry_out(call, roll_back)

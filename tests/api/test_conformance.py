@@ -1,0 +1,121 @@
+"""Generated requests against a running daemon: no server error, and every response as the OpenAPI document has it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from reconciler.api.authentication import BOOTSTRAP_FILE
+from tests.api.conftest import FILES
+from tests.support.processes import free_ports
+from tests.support.sandbox import Site, eventually
+
+CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+          checks.response_headers_conformance, checks.response_schema_conformance]  # fmt: skip
+SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "900"))
+"""How long the long form takes for each of two callers."""
+NAMES = {"workload": "web", "secret": "db", "user": "ann@example.com", "group": "web", "serviceaccount": "ci",
+         "policy": "web-edits", "gvc": "shop", "source": "main", "webhook": "main"}  # fmt: skip
+
+
+class Served:
+    """A daemon with the API at ``base``, and a credential of a superuser."""
+
+    def __init__(self, site: Site) -> None:
+        self.base = f"http://{site.settings['api']['address']}"
+        eventually(self.ready, "the API answers")
+        token = (site.state / BOOTSTRAP_FILE).read_text().strip()
+        answer = httpx2.post(f"{self.base}/login/bootstrap", json={"token": token})
+        self.headers = {"Authorization": answer.json()["token"]}
+
+    def ready(self) -> bool:
+        """Whether every source was read."""
+        try:
+            return httpx2.get(f"{self.base}/readyz").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+
+@contextlib.contextmanager
+def serving(path: Path) -> Iterator[Served]:
+    """A daemon for generated requests of every kind."""
+    site = Site(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with site.daemon():
+        yield Served(site)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A daemon that all callers share."""
+    with serving(tmp_path_factory.mktemp("conformance")) as found:
+        yield found
+
+
+def requests(served: Served, headers: Mapping[str, str], examples: int) -> Counter[int]:
+    """Statuses of ``examples`` generated requests for each operation; three of four name resources that exist."""
+    found: Counter[int] = Counter()
+    schema = schemathesis.openapi.from_url(f"{served.base}/openapi.json")
+
+    def request(case: schemathesis.Case, existing: bool) -> None:
+        case.headers.pop("Authorization", None)
+        if existing:
+            _name_existing(case)
+        if case.path == "/login" and case.method == "DELETE":
+            return  # it would end the session of all that follow
+        response = case.call(headers={**headers})
+        found[response.status_code] += 1
+        case.validate_response(response, checks=CHECKS)
+
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        repeated = given(case=operation.as_strategy(), existing=st.sampled_from((True, True, True, False)))(request)
+        settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(repeated)()
+    return found
+
+
+def _name_existing(case: schemathesis.Case) -> None:
+    parameters: dict[str, Any] = case.path_parameters
+    if "gvc" in parameters:
+        parameters["gvc"] = NAMES["gvc"]
+    kind = parameters.get("kind") or next((each for each in NAMES if f"/{each}/{{name}}" in case.path), "")
+    if "name" in parameters and kind in NAMES:
+        parameters["name"] = NAMES[kind]
+
+
+@pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
+def test_generated_requests_get_documented_responses(served: Served, superuser: bool) -> None:
+    found = requests(served, served.headers if superuser else {}, 5)
+    assert sum(found.values()) > 200
+    assert set(found) & {200} if superuser else set(found) >= {200, 401}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
+def test_half_an_hour_of_generated_requests_gets_documented_responses(tmp_path: Path, superuser: bool) -> None:
+    end = time.monotonic() + SECONDS
+    for number in count():
+        # The requests delete much of what they find: each round begins anew.
+        with serving(tmp_path / str(number)) as served:
+            requests(served, served.headers if superuser else {}, 50)
+        if time.monotonic() > end:
+            break
