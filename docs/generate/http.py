@@ -28,6 +28,20 @@ body `{"token": …}` exchanges it, once, for a session of a superuser that last
 service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
 longer each time.
 
+People log in at an OpenID Connect provider, if the settings have [`api.oidc`](settings.md); [Logins](install.md#logins)
+shows how to set it up. A command on the machine of the browser opens
+`/login?redirect_uri=http://127.0.0.1:PORT/…&code_challenge=…&code_challenge_method=S256&state=…`, gets a `code` at that
+address, and sends it with its verifier and the same `redirect_uri` to `POST /login/token`. A machine without a browser
+uses the device flow of RFC 8628: `POST /login/device`, then `POST /login/token` every 5 seconds. Either answer has an
+`access_token`, a session of 15 minutes, and a `refresh_token` for the next one. A refresh token works once; sent again
+later than 30 seconds after, it ends the login, since two clients have it. The login also ends by `DELETE /login`, after
+`api.oidc.sessionLasts`, and after `sessionTimeoutSeconds` of the [org](manifests.md) without a request.
+
+A CI job exchanges the OIDC token of its CI service for a session of a service account that lasts 15 minutes at most, by
+the rules in [`api.tokenExchange`](settings.md): `POST /login/exchange`, with the form of RFC 8693. Signatures, issuer,
+audience and times of every token are checked; clocks may differ by a minute. Errors of `/login/token` and
+`/login/exchange` have the members `error` and `error_description` of OAuth 2.0 where it defines one.
+
 Keys, sessions and the audit log are in `access.sqlite` in the state directory. `reconciler backup` does not copy it:
 after a restore on another host, add new keys.
 

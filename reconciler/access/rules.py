@@ -31,12 +31,15 @@ APPROVE = "approve"
 class Caller(msgspec.Struct, frozen=True):
     """A principal, as a key (``user/a@example.com``), with the groups that its credential names, as keys too.
 
-    ``credential`` describes the credential for the audit log, without its secret.
+    ``credential`` describes the credential for the audit log, without its secret. ``user`` has the fields of a user
+    that no manifest declares, for the queries of groups. ``workload`` is the key of the workload that calls, or "".
     """
 
     principal: str
     groups: frozenset[str] = frozenset()
     credential: str = ""
+    user: Body | None = None
+    workload: str = ""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -107,7 +110,7 @@ class AccessRules:
 
     def principals(self, caller: Caller) -> frozenset[str]:
         """The caller and every group that it is a member of: by links, by queries for users, by its credential."""
-        user = self._users.get(caller.principal)
+        user = self._users.get(caller.principal, caller.user)
         found = [group for group, query in self._queries if user is not None and matches(query, user)]
         return frozenset((caller.principal, *caller.groups, *self._groups.get(caller.principal, ()), *found))
 

@@ -11,7 +11,9 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from reconciler.access.people import People
 from reconciler.access.rules import Caller
+from reconciler.access.tokens import SECRET_BYTES, hash_of
 from reconciler.records.database import Database
 
 FILE = "access.sqlite"
@@ -19,7 +21,6 @@ FILE = "access.sqlite"
 KEY_PREFIX = "rk_"
 SESSION_PREFIX = "rs_"
 """How credentials of this program begin, so that scanners find them where they do not belong."""
-SECRET_BYTES = 32
 ANSWER_SECONDS = 86_400.0
 """How long the answer to a request with an idempotency key is remembered."""
 USE_SECONDS = 60.0
@@ -36,7 +37,20 @@ _GROUND = (
         status INTEGER, body BLOB, PRIMARY KEY (caller, key)) WITHOUT ROWID""",
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
-MIGRATIONS = (_GROUND,)
+
+_PEOPLE = (
+    """CREATE TABLE users (name TEXT PRIMARY KEY, created REAL NOT NULL, invited_by TEXT NOT NULL,
+        issuer TEXT NOT NULL, subject TEXT NOT NULL, last_login REAL) WITHOUT ROWID""",
+    """CREATE TABLE logins (id TEXT PRIMARY KEY, user TEXT NOT NULL, groups BLOB NOT NULL, created REAL NOT NULL,
+        ends REAL NOT NULL, used REAL NOT NULL, refresh BLOB NOT NULL UNIQUE, former BLOB NOT NULL,
+        rotated REAL NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX logins_user ON logins (user)",
+    "CREATE INDEX logins_former ON logins (former)",
+    "ALTER TABLE sessions ADD COLUMN login TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE sessions ADD COLUMN credential TEXT NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS = (_GROUND, _PEOPLE)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -55,6 +69,13 @@ class ServiceKey(NamedTuple):
     by: str
     expires: float | None
     used: float | None
+
+
+class Session(NamedTuple):
+    """Whom a session stands for, and the login that it belongs to ("": none)."""
+
+    caller: Caller
+    login: str
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -97,6 +118,7 @@ class AccessStore:
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
+        self.people = People(database, now)
 
     @classmethod
     def open(cls, state: Path, now: Callable[[], float]) -> Self:
@@ -112,7 +134,7 @@ class AccessStore:
         name = secrets.token_hex(6)
         text = f"{KEY_PREFIX}{name}.{secrets.token_urlsafe(SECRET_BYTES)}"
         now = self._now()
-        row = (name, account, _hash(text), description, now, by, expires)
+        row = (name, account, hash_of(text), description, now, by, expires)
         self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
         return ServiceKey(name, account, description, now, by, expires, None), text
 
@@ -130,7 +152,7 @@ class AccessStore:
         """The service account of the key ``text`` and the id of the key; None if it is unknown or has expired."""
         name = text.removeprefix(KEY_PREFIX).partition(".")[0]
         row = self._db.one("SELECT account, hash, expires, used FROM keys WHERE id = ?", (name,))
-        if row is None or not hmac.compare_digest(row[1], _hash(text)):
+        if row is None or not hmac.compare_digest(row[1], hash_of(text)):
             return None
         now = self._now()
         if row[2] is not None and row[2] <= now:
@@ -139,38 +161,45 @@ class AccessStore:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
-    def add_session(self, caller: Caller, seconds: float) -> str:
-        """A token that stands for ``caller`` for ``seconds``; only its hash is stored."""
+    def add_session(self, caller: Caller, seconds: float, login: str = "") -> str:
+        """A token that stands for ``caller`` for ``seconds``, and no longer than ``login``; only its hash is stored."""
         text = f"{SESSION_PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
         now = self._now()
         groups = msgspec.json.encode(sorted(caller.groups))
         with self._db.transaction():
             self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
-            row = (_hash(text), caller.principal, groups, now, now + seconds)
-            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
+            row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential)
+            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return text
 
-    def session(self, text: str) -> Caller | None:
-        """The caller that the token ``text`` stands for; None if it is unknown or has expired."""
-        sql = "SELECT principal, groups FROM sessions WHERE hash = ? AND expires > ?"
-        row = self._db.one(sql, (_hash(text), self._now()))
-        return Caller(str(row[0]), frozenset(msgspec.json.decode(row[1], type=list[str]))) if row else None
+    def session(self, text: str) -> Session | None:
+        """The session with the token ``text``; None if it is unknown or has expired."""
+        sql = "SELECT principal, groups, login, credential FROM sessions WHERE hash = ? AND expires > ?"
+        row = self._db.one(sql, (hash_of(text), self._now()))
+        if row is None:
+            return None
+        groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
+        return Session(Caller(str(row[0]), groups, row[3] or "session"), str(row[2]))
 
     def end_session(self, text: str) -> bool:
-        """End the session with the token ``text``; returns whether there was one."""
-        return self._db.write("DELETE FROM sessions WHERE hash = ?", (_hash(text),)).rowcount > 0
+        """End the session with the token ``text``, and the login that it belongs to; returns whether there was one."""
+        with self._db.transaction():
+            login = self._db.value("SELECT login FROM sessions WHERE hash = ?", (hash_of(text),))
+            if login:
+                self.people.end(login)
+            return self._db.write("DELETE FROM sessions WHERE hash = ?", (hash_of(text),)).rowcount > 0
 
     def make_bootstrap(self, publish: Callable[[str], None]) -> None:
         """If there has never been one, pass a new bootstrap token to ``publish``, and store its hash after that."""
         if self._db.one("SELECT 1 FROM facts WHERE name = ?", (_BOOTSTRAP,)) is None:
             text = secrets.token_urlsafe(SECRET_BYTES)
             publish(text)
-            self._db.write("INSERT INTO facts VALUES (?, ?)", (_BOOTSTRAP, _hash(text)))
+            self._db.write("INSERT INTO facts VALUES (?, ?)", (_BOOTSTRAP, hash_of(text)))
 
     def use_bootstrap(self, text: str) -> bool:
         """Whether ``text`` is the bootstrap token; it is void from then on."""
         sql = "UPDATE facts SET value = ? WHERE name = ? AND value = ?"
-        return self._db.write(sql, (_USED, _BOOTSTRAP, _hash(text))).rowcount > 0
+        return self._db.write(sql, (_USED, _BOOTSTRAP, hash_of(text))).rowcount > 0
 
     def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> Answer | None:
         """The answer to the earlier request of ``caller`` with ``key``; None if this is the first, which begins now."""
@@ -213,10 +242,6 @@ class AccessStore:
             if number != expected or found != _chained(last, content):
                 yield number
             last, expected = found, number + 1
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _chained(last: bytes, entry: str) -> bytes:

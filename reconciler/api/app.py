@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.access.rules import Caller
@@ -16,9 +19,21 @@ from reconciler.api.call import Call
 from reconciler.api.idempotency import idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
-from reconciler.api.routes import changes, commands, credentials, health, operator, reports, resources, webhooks
+from reconciler.api.routes import (
+    changes,
+    commands,
+    credentials,
+    device,
+    health,
+    login,
+    operator,
+    reports,
+    resources,
+    users,
+    webhooks,
+)
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, Operation, Routes
+from reconciler.api.table import PUBLIC, Operation
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
@@ -33,6 +48,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/openapi.json", read_openapi, "Read the OpenAPI document.", PUBLIC),
     *health.OPERATIONS,
     *credentials.OPERATIONS,
+    *login.OPERATIONS,
+    *device.OPERATIONS,
+    *users.OPERATIONS,
     *webhooks.OPERATIONS,
     *operator.OPERATIONS,
     *commands.OPERATIONS,
@@ -48,37 +66,68 @@ _REFUSED = frozenset({401, 403})
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
+class _Name(Convertor[str]):
+    """A segment of a path that is a name: those that begin with a hyphen are operations."""
+
+    regex = "[^/-][^/]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
+
+
 def make_app(api: Api) -> ASGIApp:
     """The application that answers requests with ``api``."""
-    return _Application(api, Routes(OPERATIONS))
+    return _Identified(Router([*_routes(api, OPERATIONS)], redirect_slashes=False))
 
 
-async def _answer(api: Api, request: Request, operation: Operation) -> Response:
-    """Perform ``operation`` for the caller of ``request``, and append to the audit log what belongs there."""
-    caller = ANONYMOUS
-    try:
-        if operation.permission != PUBLIC:
-            caller = api.authenticator.caller(request)
-        if request.path_params.get("org", api.settings.org) != api.settings.org:
-            raise Problem(403, f"this server has the org {api.settings.org} alone")
-        handler = idempotent(operation.handler) if operation.idempotent else operation.handler
-        response = await handler(Call(request, api, caller))
-    except Exception as error:
-        problem = problem_of(error)
-        if operation.changes or problem.status in _REFUSED:
-            _audit(api, request, caller, problem.status, str(problem))
-        raise
-    if operation.changes:
-        _audit(api, request, caller, response.status_code)
-    return response
+def _routes(api: Api, operations: Iterable[Operation]) -> Iterable[Route]:
+    """A route for each path, with the operations on it by method."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    for path, methods in paths.items():
+        typed = path.replace("}", ":name}")
+        yield Route(typed, _endpoint(api, methods), methods=list(methods))
 
 
-def _audit(api: Api, request: Request, caller: Caller, outcome: int, message: str = "") -> None:
-    """Append what ``caller`` did to the audit log; the path is as the client sent it, without its query."""
+def _endpoint(api: Api, methods: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        operation = methods["GET" if request.method == "HEAD" else request.method]
+        call = Call(request, api, ANONYMOUS)
+        try:
+            if operation.permission != PUBLIC:
+                call.act_as(api.authenticator.caller(request))
+            if request.path_params.get("org", api.settings.org) != api.settings.org:
+                raise Problem(403, f"this server has the org {api.settings.org} alone")
+            handler = idempotent(operation.handler) if operation.idempotent else operation.handler
+            response = await handler(call)
+        except Exception as error:
+            problem = problem_of(error)
+            if (operation.changes and problem.is_audited) or problem.status in _REFUSED:
+                _audit(call, problem.status, str(problem))
+            raise
+        if call.refusal is not None:
+            _audit(call, call.refusal.status, str(call.refusal))
+        elif operation.changes:
+            _audit(call, response.status_code)
+        return response
+
+    return answer
+
+
+def _audit(call: Call, outcome: int, message: str = "") -> None:
+    """Append what the caller did to the audit log; the path is as the client sent it, without its query."""
+    request = call.request
     entry = AuditEntry(
-        at=api.clock.now(),
-        principal=caller.principal,
-        credential=caller.credential,
+        at=call.api.clock.now(),
+        principal=call.caller.principal,
+        credential=call.caller.credential,
         address=address_of(request),
         action=request.method,
         target=truncated(request.url.path),
@@ -86,15 +135,14 @@ def _audit(api: Api, request: Request, caller: Caller, outcome: int, message: st
         outcome=outcome,
         message=truncated(message),
     )
-    api.store.append_audit(entry)
+    call.api.store.append_audit(entry)
 
 
-class _Application:
-    """Finds the operation of each request, gives it an id, and turns every error into a response with it."""
+class _Identified:
+    """Gives each request an id, and turns every error into a response with it."""
 
-    def __init__(self, api: Api, routes: Routes) -> None:
-        self._api = api
-        self._routes = routes
+    def __init__(self, router: Router) -> None:
+        self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,11 +161,10 @@ class _Application:
             await send(message)
 
         scope["request_id"] = request_id
+        scope["app"] = self  # with it, Starlette raises an error where nothing matches, and responds with text without
         try:
             _refuse_ambiguous(scope)
-            operation, scope["path_params"] = self._routes.find(scope["method"], scope["path"])
-            response = await _answer(self._api, Request(scope, receive), operation)
-            await response(scope, receive, send_on)
+            await self._router(scope, receive, send_on)
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pwd
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from starlette.requests import Request
 
+from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
 from reconciler.api.connections import Peer
+from reconciler.api.org import org_of
 from reconciler.api.problems import Problem
+from reconciler.clock import Clock
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import open_regular
+from reconciler.records.store import Records
+from reconciler.settings import Settings
 
 BOOTSTRAP_FILE = "bootstrap-token"
 """The file in the state directory with the token for the first login."""
@@ -57,12 +60,14 @@ class FailedLogins:
 
 
 class Authenticator:
-    """Knows the credentials that this program issues. ``exists`` is whether a resource is applied."""
+    """Knows the credentials that this program issues, for the ``settings`` and resources that are applied."""
 
-    def __init__(self, store: AccessStore, exists: Callable[[Key], bool], monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: AccessStore, settings: Settings, records: Records, clock: Clock) -> None:
         self._store = store
-        self._exists = exists
-        self._failed = FailedLogins(monotonic)
+        self._settings = settings
+        self._records = records
+        self._clock = clock
+        self._failed = FailedLogins(clock.monotonic)
 
     def caller(self, request: Request) -> Caller:
         """The caller of ``request``: by its header ``Authorization``, else by its unix socket.
@@ -100,13 +105,36 @@ class Authenticator:
             found = self._store.key_account(credential)
             account = Key(Kind.SERVICEACCOUNT, "", found[0]) if found else None
             # The keys of a deleted account stay until they are revoked, and permit nothing meanwhile.
-            if found is None or account is None or not self._exists(account):
+            if found is None or account is None or not self._records.applied.exists(account):
                 return None
             return Caller(str(account), credential=f"key {found[1]}")
         if credential.startswith(SESSION_PREFIX):
-            session = self._store.session(credential)
-            return msgspec.structs.replace(session, credential="session") if session else None
+            return self._session(credential)
         return None
+
+    def _session(self, credential: str) -> Caller | None:
+        found = self._store.session(credential)
+        if found is None or not found.login:
+            is_account = found is not None and found.caller.principal.startswith(f"{Kind.SERVICEACCOUNT}/")
+            if found is None or (is_account and not self._records.applied.exists(found.caller.principal)):
+                return None
+            return found.caller
+        login = self._store.people.login(found.login)
+        return self.person(login) if login is not None else None
+
+    def person(self, login: Login) -> Caller | None:
+        """The person of ``login``, with the groups of today's settings; None if they were removed, or idle too long."""
+        user = self._store.people.find(login.user)
+        oidc = self._settings.api.oidc if self._settings.api is not None else None
+        if user is None or oidc is None:
+            return None
+        timeout = org_of(self._records, self._settings.org).spec.session_timeout_seconds
+        if timeout and self._clock.now() - login.used > timeout:
+            self._store.people.end(login.id)
+            return None
+        self._store.people.use(login)
+        groups = frozenset(str(Key(Kind.GROUP, "", oidc.groups[each])) for each in login.groups if each in oidc.groups)
+        return Caller(f"{Kind.USER}/{user.name}", groups, f"login {login.id}", person_fields(user))
 
 
 def unauthorized(message: str) -> Problem:
@@ -125,7 +153,6 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client is not None else "unix"
 
 
-@functools.lru_cache(maxsize=256)
 def user_name(uid: int) -> str:
     """The name of a user of this host."""
     try:

@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Caller, Visibility
-from reconciler.api.problems import JSON, Problem
+from reconciler.api.problems import FORM, JSON, Problem
 from reconciler.api.reading import body_of
 from reconciler.api.service import Api
 from reconciler.errors import NotFoundError
@@ -27,6 +29,8 @@ LARGEST = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST))
 MOST_BODY = 1 << 20
 """Bytes of the longest body of a request."""
+MOST_FIELDS = 50
+"""The most fields of a form."""
 
 
 class Call:
@@ -37,7 +41,17 @@ class Call:
         self.api = api
         self.caller = caller
         self.reader = api.reader
+        self.refusal: Problem | None = None
+        """What the audit log has as the outcome, where the answer is a redirect or a page that says no."""
         self._body: bytes | None = None
+
+    def act_as(self, caller: Caller) -> None:
+        """Name the caller, once they are known."""
+        self.caller = caller
+
+    def note_refusal(self, problem: Problem) -> None:
+        """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""
+        self.refusal = problem
 
     async def apart(self, read: Callable[[], Response]) -> Response:
         """Run ``read`` in a thread with a reader of its own, so that a long list delays no other request."""
@@ -47,8 +61,7 @@ class Call:
     def _with_reader(self, read: Callable[[], Response]) -> Response:
         own, self.reader = self.reader, self.api.borrow_reader()
         try:
-            with self.reader.snapshot():
-                return read()
+            return read()
         finally:
             self.api.return_reader(self.reader)
             self.reader = own
@@ -96,7 +109,7 @@ class Call:
         """
         key = self.key()
         self.require(permission, key)
-        if not is_present(self.reader.records, key):
+        if not is_present(self.reader.records, key) and self.person(key) is None:
             # No suggestion: it could name a resource that the caller may not see.
             raise NotFoundError(f"there is no {key}")
         return key
@@ -105,10 +118,16 @@ class Call:
         """The key in the path, of a resource that has a document: applied or built in, and the caller may view it."""
         key = self.key()
         self.require("view", key)
-        if str(key) not in BUILT_IN_RESOURCES and not self.reader.records.applied.exists(key):
-            self.existing("view")
+        if str(key) in BUILT_IN_RESOURCES:
+            return key
+        self.existing("view")
+        if not self.reader.records.applied.exists(key) and self.person(key) is None:
             raise NotFoundError(f"{key} is in Git, and not applied yet; its -eventlog has the reason")
         return key
+
+    def person(self, key: Key) -> Person | None:
+        """The person of the user ``key``, who was invited or has logged in; None if there is none."""
+        return self.api.store.people.find(key.name) if key.kind is Kind.USER else None
 
     def query(self, name: str, default: str = "") -> str:
         """The query parameter ``name``."""
@@ -154,6 +173,18 @@ class Call:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
 
+    async def form(self) -> Any:
+        """The body, as a form in the way of OAuth 2.0, or as JSON."""
+        if self.request.headers.get("content-type", JSON).partition(";")[0].strip() != FORM:
+            return await self.body()
+        try:
+            pairs = parse_qsl((await self.raw_body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            raise Problem(400, f"the body is no form of at most {MOST_FIELDS} fields in UTF-8") from None
+        if len(dict(pairs)) < len(pairs):
+            raise Problem(400, "the form has a field twice")
+        return dict(pairs)
+
     def respond(self, document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """``document`` as JSON with its entity tag; 304 without a body if the client has it."""
         content = msgspec.json.encode(selected(document, self.query("fields")))
@@ -167,7 +198,8 @@ class Call:
         """The manifest of ``key`` as last applied, {} if it is not; it includes the masked data of a secret."""
         for record in self.reader.records.applied.get(key):
             return body_of(record)
-        return {}
+        person = self.person(key)
+        return {} if person is None else {"kind": str(key.kind), **person_fields(person)}
 
 
 def read_as(body: Any, form: type[_Form]) -> _Form:

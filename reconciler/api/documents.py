@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import BUILT_IN_GRANTS
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -55,6 +56,23 @@ def built_in_document(key: Key, org: str) -> dict[str, Any]:
         binding = {"permissions": [permission], "principalLinks": [f"/org/{org}/group/{group}"]}
         document |= {"targetKind": kind, "target": "all", "bindings": [binding]}
     return {**document, "origin": "builtin", "links": _links(key, place, org)}
+
+
+def person_document(person: Person, org: str) -> dict[str, Any]:
+    """A user whom no manifest declares: a person who was invited, or who has logged in."""
+    key = Key(Kind.USER, "", person.name)
+    place = full_form(key, org)
+    return {
+        "kind": str(key.kind),
+        "id": resource_id(place, person.created),
+        **person_fields(person),
+        "created": iso(person.created),
+        "links": _links(key, place, org),
+        "status": {
+            "invitedBy": person.invited_by or None,
+            "lastLogin": iso(person.last_login) if person.last_login is not None else None,
+        },
+    }
 
 
 def resource_id(place: str, created: float) -> str:

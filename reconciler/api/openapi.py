@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler import __version__
 from reconciler.api.call import LARGEST
-from reconciler.api.problems import JSON
+from reconciler.api.problems import FORM, JSON
 from reconciler.api.table import PARAMETERS, PUBLIC, Operation
 from reconciler.model.key import GVC_SCOPED, Kind
 
@@ -77,7 +77,8 @@ def _operation(operation: Operation, org: str) -> dict[str, Any]:
     if operation.method in ("POST", "PUT", "PATCH"):
         name = "Resource" if operation.body is None else operation.body.__name__
         schema = {"$ref": f"#/components/schemas/{name}"}
-        found["requestBody"] = {"required": not operation.optional_body, "content": {JSON: {"schema": schema}}}
+        content = {media: {"schema": schema} for media in ((JSON, FORM) if operation.form else (JSON,))}
+        found["requestBody"] = {"required": not operation.optional_body, "content": content}
     return found
 
 
@@ -110,8 +111,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status, text in good.items():
         found[str(status)] = {"description": text}
-        if status != HTTPStatus.NO_CONTENT:
-            found[str(status)]["content"] = {JSON: {"schema": {"type": "object"}}}
+        if status != HTTPStatus.NO_CONTENT and status < HTTPStatus.MULTIPLE_CHOICES:
+            schema = {"type": "object" if operation.media == JSON else "string"}
+            found[str(status)]["content"] = {operation.media: {"schema": schema}}
     error = {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status, text in sorted((_REFUSALS | bad).items()):
         found[str(status)] = {"description": text, "content": error}

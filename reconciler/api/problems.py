@@ -17,6 +17,8 @@ CODES: Mapping[int, str] = {status: HTTPStatus(status).phrase.replace(" ", "") f
 """Status → the code of the body, which programs compare."""
 
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+HTML = "text/html"
 
 
 class Problem(Exception):
@@ -29,6 +31,34 @@ class Problem(Exception):
         self.status = status
         self.details = details
         self.headers = headers
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """More members of the body, which another standard wants."""
+        return {}
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether the audit log has it where it ends an operation that changes something."""
+        return True
+
+
+class OAuthProblem(Problem):
+    """A refused request for tokens, with the ``error`` of OAuth 2.0 (RFC 6749, 5.2, and RFC 8628, 3.5)."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(400, message)
+        self._error = error
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """The error and the message, as clients of OAuth 2.0 read them."""
+        return {"error": self._error, "error_description": str(self)}
+
+    @property
+    def is_audited(self) -> bool:
+        """Waiting is no event."""
+        return self._error not in ("authorization_pending", "slow_down")
 
 
 def problem_of(error: Exception) -> Problem:
@@ -59,5 +89,6 @@ def problem_response(problem: Problem, request_id: str) -> Response:
         "code": CODES[problem.status],
         "details": problem.details,
         "id": request_id,
+        **problem.members,
     }
     return Response(msgspec.json.encode(body), problem.status, problem.headers, JSON)

@@ -8,6 +8,7 @@ from functools import partial
 
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
+from reconciler.api.oidc.logins import JobIssuers, logins_of
 from reconciler.api.reading import Reader
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
@@ -33,7 +34,9 @@ class Api:
         self.list_slots = asyncio.Semaphore(LISTS)
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
-        self.authenticator = Authenticator(self.store, self.reader.records.applied.exists, clock.monotonic)
+        self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
+        self.logins = logins_of(settings.api, clock)
+        self.issuers = JobIssuers(settings.api.token_exchange if settings.api is not None else (), clock)
 
     def borrow_reader(self) -> Reader:
         """A reader for one thread; at most as many are in use as ``list_slots`` has."""

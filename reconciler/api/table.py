@@ -1,18 +1,15 @@
-"""The table of all operations: routes, permissions, and the OpenAPI document come from it.
-
-A linear search through regular expressions, as frameworks do it, would cost more than most answers.
-"""
+"""The table of all operations: routes, permissions, and the OpenAPI document come from it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.problems import Problem
+from reconciler.api.problems import JSON
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -37,6 +34,10 @@ class Operation(NamedTuple):
     optional_body: bool = False
     changes: bool = False
     """Whether it changes something or shows a secret, so that the audit log has it; refusals are always in it."""
+    form: bool = False
+    """Whether the body may also be a form, as clients of OAuth 2.0 send it."""
+    media: str = JSON
+    """The media type of its answers; errors are JSON."""
     idempotent: bool = False
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
 
@@ -49,78 +50,11 @@ PARAMETERS: Mapping[str, str] = {
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
     "source": "The source for the new manifest, if there are several.",
+    "redirect_uri": "Where the command waits, on the machine of the browser: `http://127.0.0.1:PORT/PATH`.",
+    "code_challenge": "The SHA-256 of the verifier of the command (RFC 7636).",
+    "code_challenge_method": "Always `S256`.",
+    "state": "A text that the command gets back with its code.",
+    "user_code": "The code that the machine shows.",
     "last": "The number of entries, the newest ones.",
 }
 """Query parameter → its description."""
-
-
-class Match(NamedTuple):
-    """An operation, and the names in the path by its parameters."""
-
-    operation: Operation
-    parameters: dict[str, str]
-
-
-class _Node:
-    """The operations on a path by method, and the paths below it: after a word, and after a name."""
-
-    def __init__(self) -> None:
-        self.methods: dict[str, Operation] = {}
-        self._parameters: tuple[str, ...] = ()
-        self._words: dict[str, _Node] = {}
-        self._below_name: _Node | None = None
-
-    def add(self, operation: Operation, segments: Sequence[str], parameters: tuple[str, ...] = ()) -> None:
-        """Add ``operation`` at ``segments`` below this node, which ``parameters`` lead to."""
-        if not segments:
-            self.methods[operation.method] = operation
-            self._parameters = parameters
-        elif segments[0].startswith("{"):
-            self._below_name = self._below_name or _Node()
-            self._below_name.add(operation, segments[1:], (*parameters, segments[0][1:-1]))
-        else:
-            self._words.setdefault(segments[0], _Node()).add(operation, segments[1:], parameters)
-
-    def match(self, method: str, names: Sequence[str]) -> Match | None:
-        """The operation of ``method`` here; None if there is none."""
-        found = self.methods.get(method)
-        return None if found is None else Match(found, dict(zip(self._parameters, names, strict=True)))
-
-    def below(self, segments: Sequence[str], names: tuple[str, ...] = ()) -> Iterator[tuple[_Node, tuple[str, ...]]]:
-        """The nodes with operations that ``segments`` lead to, and the names on the way, a word before a name."""
-        if not segments:
-            if self.methods:
-                yield self, names
-            return
-        segment, rest = segments[0], segments[1:]
-        if segment in self._words:
-            yield from self._words[segment].below(rest, names)
-        if self._below_name is not None and segment and segment[0] != "-":
-            yield from self._below_name.below(rest, (*names, segment))
-
-
-class Routes:
-    """All operations by path. A name does not begin with a hyphen; where a word and a name match, the word counts."""
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        self._root = _Node()
-        for operation in operations:
-            self._root.add(operation, _segments(operation.path))
-
-    def find(self, method: str, path: str) -> Match:
-        """The operation of ``method`` on ``path``. Raises Problem 404 or 405."""
-        wanted = "GET" if method == "HEAD" else method
-        allowed: set[str] = set()
-        for node, names in self._root.below(_segments(path)):
-            if (found := node.match(wanted, names)) is not None:
-                return found
-            allowed |= node.methods.keys()
-        if "GET" in allowed:
-            allowed.add("HEAD")
-        if allowed:
-            raise Problem(405, "Method Not Allowed", headers={"Allow": ", ".join(sorted(allowed))})
-        raise Problem(404, "Not Found")
-
-
-def _segments(path: str) -> list[str]:
-    return path.split("/")[1:]

@@ -52,7 +52,7 @@ def selector(query: Body) -> Selector:
 
 
 def _term(term: Body) -> Selector:
-    read = _tag(term["tag"]) if "tag" in term else _property(term.get("property", ""))
+    read = _tag(term["tag"]) if term.get("tag") else _property(term.get("property", ""))
     op = term.get("op", "=")
     if op in ("exists", "!exists"):
         return lambda body: (read(body) is not None) is (op == "exists")
@@ -93,7 +93,7 @@ def _ordered(left: str, right: str) -> int:
         return (left > right) - (left < right)
 
 
-def _fits(text: str, parts: list[str]) -> bool:
+def fits_parts(text: str, parts: list[str]) -> bool:
     """Whether ``text`` consists of ``parts`` with any text between them; the time is linear in both."""
     first, *between = parts
     if not between:
@@ -113,7 +113,7 @@ def _fits(text: str, parts: list[str]) -> bool:
 
 def _like(pattern: str) -> Callable[[str], bool]:
     parts = pattern.split("*")
-    return lambda text: _fits(text, parts) or pattern in text
+    return lambda text: fits_parts(text, parts) or pattern in text
 
 
 _COMPARE: dict[str, Callable[[str], Callable[[str], bool]]] = {

@@ -1,5 +1,12 @@
 """The settings: one YAML file of the operator."""
 
+from reconciler.settings.api import (
+    ApiSettings,
+    OidcSettings,
+    TlsSettings,
+    TokenExchangeSettings,
+    WebhookSettings,
+)
 from reconciler.settings.checks import RULES
 from reconciler.settings.loader import (
     DEFAULT_PATH,
@@ -11,7 +18,6 @@ from reconciler.settings.loader import (
 )
 from reconciler.settings.types import (
     AcmeSettings,
-    ApiSettings,
     CloudAccountSettings,
     Credentials,
     EventSettings,
@@ -33,9 +39,7 @@ from reconciler.settings.types import (
     SourceSecretSettings,
     SourceSettings,
     StatusSettings,
-    TlsSettings,
     VerifySettings,
-    WebhookSettings,
     is_local,
 )
 
@@ -56,6 +60,7 @@ __all__ = [
     "LocationSettings",
     "LogSettings",
     "MetricsSettings",
+    "OidcSettings",
     "PodmanSettings",
     "PruneSettings",
     "ResticSettings",
@@ -68,6 +73,7 @@ __all__ = [
     "SourceSettings",
     "StatusSettings",
     "TlsSettings",
+    "TokenExchangeSettings",
     "VerifySettings",
     "WebhookSettings",
     "is_local",

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from reconciler.model.finding import Pointer
 from reconciler.model.rule import error_rule
@@ -43,8 +44,22 @@ RULES = (
         "Every request carries a credential, and the network between would see it.",
         "docs/settings.md#settings",
     ),
+    error_rule(
+        "api-login",
+        "Logins return to an address with https, and token exchange names a repository or its owner.",
+        "Without them, the network could see a login, or jobs of other people could be your service account.",
+        "docs/settings.md#settings",
+    ),
 )
 """Rules for the settings as a whole, beyond single fields."""
+
+
+OWNER_CLAIMS = {
+    "https://token.actions.githubusercontent.com": (
+        "repository", "repository_id", "repository_owner", "repository_owner_id", "sub"),
+    "https://gitlab.com": ("project_path", "project_id", "namespace_path", "namespace_id", "sub"),
+}  # fmt: skip
+"""Issuers that serve everybody → the claims that name the repository or its owner."""
 
 
 class _Port(NamedTuple):
@@ -180,11 +195,33 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _api_faults(api: dict[str, Any] | None) -> Iterator[SettingsFault]:
-    text = (api or {}).get("address", "")
-    if api is None or "tls" in api or not text:
+    if api is None:
         return
-    host = text.rpartition(":")[0].strip("[]")
-    address = _address(host)
-    if host != "localhost" and (address is None or not address.is_loopback):
+    text = api.get("address", "")
+    if text and "tls" not in api and not _is_of_this_host(text.rpartition(":")[0]):
         message = f"the API at `{text}` has no `tls`, and other machines can reach it"
         yield SettingsFault("api-tls", message, ("api", "address"), "add `tls`, or listen at 127.0.0.1")
+    yield from _login_faults(api)
+
+
+def _login_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:
+    """Logins return to the URL of the API; and at an issuer that serves everybody, anybody can have a token."""
+    url = urlsplit(api.get("url", ""))
+    if "oidc" in api and not (api.get("url") or api.get("address")):
+        message = "people log in with a browser, and the API has no address for it"
+        yield SettingsFault("api-login", message, ("api", "oidc"), "add `api.url`, or `api.address`")
+    elif "oidc" in api and url.scheme == "http" and not _is_of_this_host(url.hostname or ""):
+        message = "the URL of the API has no https, and the network between would see who logs in"
+        yield SettingsFault("api-login", message, ("api", "url"), "write its address with https")
+    for number, rule in enumerate(api.get("tokenExchange", ())):
+        at: Pointer = ("api", "tokenExchange", number, "claims")
+        owners = OWNER_CLAIMS.get(rule["issuer"].rstrip("/"), tuple(rule["claims"]))
+        if not any(rule["claims"].get(name, "*").strip("*") for name in owners):
+            message = f"every token of {rule['issuer']} would fit: no claim names who may have it"
+            names = ", ".join(owners) or "those of your repository"
+            yield SettingsFault("api-login", message, at, f"add claims, such as {names}")
+
+
+def _is_of_this_host(host: str) -> bool:
+    address = _address(host.strip("[]"))
+    return host == "localhost" or (address is not None and address.is_loopback)

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from reconciler.model.drift_policy import DriftPolicy
+from reconciler.settings.api import ApiSettings
 
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):
@@ -192,33 +193,6 @@ class SnapshotSettings(msgspec.Struct, frozen=True):
     """What happens to snapshots of volumes."""
 
     export: ExportSettings = ExportSettings()
-
-
-class TlsSettings(msgspec.Struct, frozen=True):
-    """The files of a server: its certificate with the chain, and its private key, as PEM."""
-
-    certificate: Path
-    key: Path
-
-
-class WebhookSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """A webhook that makes the daemon look at ``source``; deliveries are signed with the secret in ``secret_file``."""
-
-    source: str
-    forge: Literal["bitbucket", "forgejo", "generic", "gitea", "github", "gitlab"]
-    secret_file: Path
-
-
-class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
-
-    ``tls`` is None on addresses of this host only.
-    """
-
-    address: str = ""
-    tls: TlsSettings | None = None
-    writes: Literal["branch", "commit", "refuse"] = "commit"
-    webhooks: tuple[WebhookSettings, ...] = ()
 
 
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,9 +15,10 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Visibility
 from reconciler.api.call import Call, read_as
-from reconciler.api.documents import built_in_document, resource_document
+from reconciler.api.documents import built_in_document, person_document, resource_document
 from reconciler.api.problems import Problem
 from reconciler.api.reading import Reader, body_of
 from reconciler.api.table import Operation
@@ -30,11 +31,13 @@ from reconciler.model.query_match import selector
 from reconciler.model.record import Record
 from reconciler.queries.secrets import read_secret_data
 
+Others = Mapping[str, Person | None]
+"""Keys of resources that the records do not have, each with its person, or None if it is built in."""
+
 PAGE = 50
 MOST_ITEMS = 500
 """Items of a page: those without a limit, and the most."""
 _BATCH = 200
-"""Keys that are read at once after the first, which are as many as the page has items."""
 _OF_LISTS = ("cursor", "limit", "fields")
 
 
@@ -84,8 +87,7 @@ async def read_org(call: Call) -> Response:
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
-    with call.reader.snapshot():
-        return call.respond(_document(call, call.shown()))
+    return call.respond(_document(call, call.shown()))
 
 
 async def reveal_secret(call: Call) -> Response:
@@ -104,7 +106,8 @@ async def reveal_secret(call: Call) -> Response:
 async def list_resources(call: Call) -> Response:
     """A page of a collection, in order of keys; only what the caller may view."""
     kind = call.kind()
-    return await call.apart(lambda: _page(call, kind, lambda _: True, {}))
+    others = _unrecorded(call, kind)
+    return await call.apart(lambda: _page(call, kind, others, lambda _: True, {}))
 
 
 async def query_resources(call: Call) -> Response:
@@ -113,7 +116,8 @@ async def query_resources(call: Call) -> Response:
     query = await call.body()
     if (found := read_as(query, QueryBody).kind) not in ("", kind):
         raise Problem(400, f"the query is for kind {found[:40]!r}, and this is the collection of {kind}")
-    return await call.apart(lambda: _page(call, kind, selector(query), {"query": query}))
+    others = _unrecorded(call, kind)
+    return await call.apart(lambda: _page(call, kind, others, selector(query), {"query": query}))
 
 
 async def list_permissions(call: Call) -> Response:
@@ -126,14 +130,25 @@ async def list_permissions(call: Call) -> Response:
 
 
 def _document(call: Call, key: Key) -> dict[str, Any]:
-    applied = call.reader.records.applied
-    created = applied.created_at(key)
-    if created is None:
-        return built_in_document(key, call.org)
-    return resource_document(call.reader.facts().facts(key, records=applied.get(key)), created, call.org)
+    created = call.reader.records.applied.created((key,))
+    if not created:
+        return _other_document(key, call.person(key), call.org)
+    return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
 
 
-def _page(call: Call, kind: Kind, wanted: Callable[[Any], bool], extra: dict[str, Any]) -> Response:
+def _unrecorded(call: Call, kind: Kind) -> Others:
+    """The resources of ``kind`` that the records do not have: those that are built in, and people."""
+    found: dict[str, Person | None] = {key: None for key in BUILT_IN_RESOURCES if key.startswith(f"{kind}/")}
+    if kind is Kind.USER:
+        found |= {f"{kind}/{person.name}": person for person in call.api.store.people.every()}
+    return found
+
+
+def _other_document(key: Key, person: Person | None, org: str) -> dict[str, Any]:
+    return built_in_document(key, org) if person is None else person_document(person, org)
+
+
+def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool], extra: dict[str, Any]) -> Response:
     """The next items of ``kind`` that are ``wanted`` and that the caller may view, with a link to those after them.
 
     The cursor is the key of an item of this page, and there is a link only if another item follows: neither tells
@@ -142,7 +157,7 @@ def _page(call: Call, kind: Kind, wanted: Callable[[Any], bool], extra: dict[str
     gvc = call.request.path_params.get("gvc")
     prefix = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
     limit = call.count("limit", PAGE, MOST_ITEMS)
-    found = _visible(call, kind, prefix, _decoded(call.query("cursor")), limit + 1)
+    found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")))
     items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))
     links = [{"rel": "self", "href": str(call.request.url.path)}]
     if len(items) > limit:
@@ -153,45 +168,47 @@ def _page(call: Call, kind: Kind, wanted: Callable[[Any], bool], extra: dict[str
     return call.respond({"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra})
 
 
-def _visible(call: Call, kind: Kind, prefix: str, after: str, size: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Keys below ``prefix`` that the caller may view, in order, with their documents; ``size`` of them are wanted."""
+def _visible(call: Call, kind: Kind, others: Others, prefix: str, after: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Keys below ``prefix`` that the caller may view, in order, with their documents."""
     visible = call.visibility(kind)
     applied = call.reader.records.applied
-    for keys in _batches(call, visible, prefix, after, size):
+    for keys in _batches(call, visible, others, prefix, after):
         records = applied.get_many(keys)
-        shown = [key for key in map(Key.parse, keys) if visible.includes(key, partial(_body, records, key))]
+        shown = [key for key in map(Key.parse, keys) if visible.includes(key, partial(_body, records, others, key))]
         facts = call.reader.facts()
         facts.expect_applied([str(key) for key in shown], records)
         created = applied.created(shown)
         for key in shown:
             at = created.get(str(key))
-            yield (
-                str(key),
-                built_in_document(key, call.org) if at is None else resource_document(facts.facts(key), at, call.org),
-            )
+            if at is None:
+                yield str(key), _other_document(key, others.get(str(key)), call.org)
+            else:
+                yield str(key), resource_document(facts.facts(key), at, call.org)
 
 
-def _batches(call: Call, visible: Visibility, prefix: str, after: str, size: int) -> Iterator[list[str]]:
+def _batches(call: Call, visible: Visibility, others: Others, prefix: str, after: str) -> Iterator[list[str]]:
     """Keys that may be visible, in order: of all resources, or of those that grants name where no other can be."""
     if not visible.everything and not visible.grants:
         named = sorted(key for key in visible.keys if key.startswith(prefix) and key > after)
         present = call.reader.records.applied.exists
-        yield from batches([key for key in named if key in BUILT_IN_RESOURCES or present(key)], _BATCH)
+        yield from batches([key for key in named if key in others or present(key)], _BATCH)
         return
-    while keys := _with_built_in(call.reader.records.applied.keys_after(prefix, after, size), prefix, after, size):
+    while keys := _with_others(call.reader.records.applied.keys_after(prefix, after, _BATCH), others, prefix, after):
         yield keys
-        after, size = keys[-1], _BATCH
+        after = keys[-1]
 
 
-def _body(records: Mapping[str, tuple[Record, ...]], key: Key) -> dict[str, Any]:
-    found = records.get(str(key))
-    return body_of(found[0]) if found else {"kind": str(key.kind), "name": key.name}
+def _body(records: Mapping[str, tuple[Record, ...]], others: Others, key: Key) -> dict[str, Any]:
+    if found := records.get(str(key)):
+        return body_of(found[0])
+    person = others.get(str(key))
+    return {"kind": str(key.kind), **(person_fields(person) if person is not None else {"name": key.name})}
 
 
-def _with_built_in(keys: list[str], prefix: str, after: str, size: int) -> list[str]:
-    """The next ``size`` applied ``keys`` and the built-in ones among them; after a full batch, none beyond it."""
-    end = keys[-1] if len(keys) == size else chr(0x10FFFF)
-    return sorted({*keys, *(key for key in BUILT_IN_RESOURCES if key.startswith(prefix) and after < key <= end)})
+def _with_others(keys: list[str], others: Others, prefix: str, after: str) -> list[str]:
+    """``keys``, the next that are applied, and ``others`` among them; after a full batch, none beyond it."""
+    end = keys[-1] if len(keys) == _BATCH else chr(0x10FFFF)
+    return sorted({*keys, *(key for key in others if key.startswith(prefix) and after < key <= end)})
 
 
 def _encoded(key: str) -> str:

@@ -1,0 +1,139 @@
+"""People who log in at an identity provider: their users, and the logins that their sessions belong to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.records.database import Database
+
+REFRESH_PREFIX = "rr_"
+"""How refresh tokens begin."""
+USE_SECONDS = 60.0
+"""The last use of a login is recorded once within this time."""
+REUSE_SECONDS = 30.0
+"""How long a refresh token that was replaced may be sent again without effect."""
+_COLUMNS = "name, created, invited_by, issuer, subject, last_login"
+
+
+class Person(NamedTuple):
+    """A user who was invited or has logged in. Times are seconds since the epoch; ``last_login`` None: never.
+
+    ``issuer`` and ``subject`` are those of the first login: the account at the provider that the user is.
+    """
+
+    name: str
+    created: float
+    invited_by: str = ""
+    issuer: str = ""
+    subject: str = ""
+    last_login: float | None = None
+
+
+class Login(NamedTuple):
+    """A login of ``user``, with the groups that the provider named; it ends at ``ends``, in seconds since the epoch."""
+
+    id: str
+    user: str
+    groups: tuple[str, ...]
+    ends: float
+    used: float
+
+
+class People:
+    """The users of people, and their logins. Methods raise RecordsError."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def find(self, name: str) -> Person | None:
+        """The user ``name``; None if they were never invited and never logged in."""
+        row = self._db.one(f"SELECT {_COLUMNS} FROM users WHERE name = ?", (name,))
+        return Person(*row) if row else None
+
+    def every(self) -> list[Person]:
+        """All users, by name."""
+        return [Person(*row) for row in self._db.all(f"SELECT {_COLUMNS} FROM users ORDER BY name")]
+
+    def invite(self, name: str, by: str) -> bool:
+        """Let ``name`` log in; returns whether they could not before."""
+        sql = "INSERT OR IGNORE INTO users VALUES (?, ?, ?, '', '', NULL)"
+        return self._db.write(sql, (name, self._now(), by)).rowcount > 0
+
+    def remove(self, name: str) -> bool:
+        """Remove the user ``name`` and end their logins; returns whether there was one."""
+        with self._db.transaction():
+            self._db.write("DELETE FROM logins WHERE user = ?", (name,))
+            return self._db.write("DELETE FROM users WHERE name = ?", (name,)).rowcount > 0
+
+    def begin_login(self, person: Person, groups: Iterable[str], seconds: float) -> tuple[Login, str]:
+        """Record that ``person`` logged in for ``seconds``; the login, and its refresh token, which is not stored."""
+        now, refresh = self._now(), _new_token()
+        login = Login(secrets.token_hex(8), person.name, tuple(sorted(groups)), now + seconds, now)
+        with self._db.transaction():
+            self._db.write("DELETE FROM logins WHERE ends <= ?", (now,))
+            self._db.write(
+                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+                " issuer = excluded.issuer, subject = excluded.subject, last_login = excluded.last_login",
+                person._replace(last_login=now),
+            )
+            row = (
+                login.id,
+                login.user,
+                msgspec.json.encode(login.groups),
+                now,
+                login.ends,
+                now,
+                hash_of(refresh),
+                b"",
+                now,
+            )
+            self._db.write("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        return login, refresh
+
+    def login(self, name: str) -> Login | None:
+        """The login with the id ``name``; None if it was ended or has expired."""
+        sql = "SELECT id, user, groups, ends, used FROM logins WHERE id = ? AND ends > ?"
+        row = self._db.one(sql, (name, self._now()))
+        return Login(row[0], row[1], msgspec.json.decode(row[2], type=tuple[str, ...]), *row[3:]) if row else None
+
+    def use(self, login: Login) -> None:
+        """Record a use of ``login``."""
+        now = self._now()
+        if now - login.used >= USE_SECONDS:
+            self._db.write("UPDATE logins SET used = ? WHERE id = ?", (now, login.id))
+
+    def refresh(self, text: str) -> tuple[Login, str] | None:
+        """The login of the refresh token ``text``, and the token that replaces it; None if it is not valid.
+
+        A token that was replaced means that two clients have it, so it ends the login; but not within REUSE_SECONDS,
+        in which two commands of one person may have sent it at once.
+        """
+        used, following, now = hash_of(text), _new_token(), self._now()
+        sql = "DELETE FROM logins WHERE former = ? AND rotated <= ?"
+        self._db.write(sql, (used, now - REUSE_SECONDS))
+        found = self._db.value("SELECT id FROM logins WHERE refresh = ?", (used,))
+        login = self.login(str(found)) if found is not None else None
+        if login is None:
+            return None
+        sql = "UPDATE logins SET refresh = ?, former = ?, rotated = ? WHERE id = ?"
+        self._db.write(sql, (hash_of(following), used, now, login.id))
+        return login, following
+
+    def end(self, name: str) -> None:
+        """End the login with the id ``name``: its sessions and its refresh token."""
+        self._db.write("DELETE FROM logins WHERE id = ?", (name,))
+
+
+def person_fields(person: Person) -> dict[str, str]:
+    """The fields that a manifest of the user could have, which queries see."""
+    return {"name": person.name, "email": person.name} | ({"idp": person.issuer} if person.issuer else {})
+
+
+def _new_token() -> str:
+    return f"{REFRESH_PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"

@@ -1,0 +1,96 @@
+"""Logins of machines without a browser (RFC 8628): a person enters a short code at another one."""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.api.oidc.login import Identity
+from reconciler.api.problems import OAuthProblem, Problem
+from reconciler.clock import Clock
+
+DEVICE_SECONDS = 600.0
+"""Seconds in which a person enters the code."""
+INTERVAL_SECONDS = 5
+"""Seconds that a machine waits between two questions."""
+MOST_DEVICES = 1_000
+"""Logins of machines that wait at once."""
+_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowels, so that no code is a word (RFC 8628, 6.1)
+_LENGTH = 8
+
+
+class DeviceCodes(NamedTuple):
+    """The codes of a login: one for the machine, one for the person."""
+
+    device_code: str
+    user_code: str
+
+
+class PendingDevice(msgspec.Struct, frozen=True):
+    """A machine that waits: since it asked from ``address``, until ``ends``; ``identity`` once a person allowed it."""
+
+    device_code: str
+    address: str
+    ends: float
+    asked: float
+    identity: Identity | None = None
+    denied: bool = False
+
+
+class DeviceLogins:
+    """The machines that wait for a person."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[str, PendingDevice] = {}
+
+    def begin(self, address: str) -> DeviceCodes:
+        """The codes for a machine that asks from ``address``. Raises Problem 503 if too many wait."""
+        now = self._clock.monotonic()
+        self._waiting = {code: each for code, each in self._waiting.items() if each.ends > now}
+        if len(self._waiting) >= MOST_DEVICES:
+            raise Problem(503, "too many machines wait for a login; try again later")
+        codes = DeviceCodes(secrets.token_urlsafe(32), _new_user_code())
+        ends = now + DEVICE_SECONDS
+        self._waiting[codes.user_code] = PendingDevice(codes.device_code, address, ends, now - INTERVAL_SECONDS)
+        return codes
+
+    def answer(self, user_code: str, identity: Identity, *, allow: bool) -> PendingDevice | None:
+        """Allow the machine with ``user_code``, as ``identity`` writes it, or refuse it; None if none waits for it."""
+        found = self._waiting.get(normal_code(user_code))
+        if found is None or found.ends <= self._clock.monotonic() or found.denied or found.identity is not None:
+            return None
+        answered = replace(found, identity=identity if allow else None, denied=not allow)
+        self._waiting[normal_code(user_code)] = answered
+        return answered
+
+    def poll(self, device_code: str) -> Identity:
+        """The person who allowed the login of a machine; it is over then. Raises Problem 400 with the OAuth error."""
+        now = self._clock.monotonic()
+        code = next((code for code, each in self._waiting.items() if each.device_code == device_code), "")
+        found = self._waiting.get(code)
+        if found is None or found.ends <= now:
+            raise OAuthProblem("expired_token", "the code of the device is unknown or has expired; begin again")
+        if found.denied:
+            del self._waiting[code]
+            raise OAuthProblem("access_denied", "the login was refused at the page for devices")
+        if found.identity is not None:
+            del self._waiting[code]
+            return found.identity
+        self._waiting[code] = replace(found, asked=now)
+        if now - found.asked < INTERVAL_SECONDS:
+            raise OAuthProblem("slow_down", f"ask at most every {INTERVAL_SECONDS} s")
+        raise OAuthProblem("authorization_pending", "no person has entered the code yet")
+
+
+def normal_code(text: str) -> str:
+    """A user code as it is stored: capital letters, with a hyphen in the middle."""
+    letters = "".join(each for each in text.upper() if each in _LETTERS)
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+def _new_user_code() -> str:
+    return normal_code("".join(secrets.choice(_LETTERS) for _ in range(_LENGTH)))

@@ -1,0 +1,37 @@
+"""Which service account a CI job is, by the claims of its token."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.model.query_match import fits_parts
+from reconciler.settings import TokenExchangeSettings
+
+
+def fits(rule: TokenExchangeSettings, claims: Mapping[str, Any]) -> bool:
+    """Whether ``claims`` has every claim of ``rule``."""
+    return all(name in claims and _equal(pattern, claims[name]) for name, pattern in rule.claims.items())
+
+
+def _equal(pattern: str, found: Any) -> bool:
+    """Whether a claim has the value ``pattern``, in which ``*`` is any text; no list or object has one."""
+    if isinstance(found, bool):
+        found = str(found).lower()
+    if not isinstance(found, str | int):
+        return False
+    return fits_parts(str(found), pattern.split("*"))
+
+
+def issuer_of(token: str) -> str:
+    """The issuer that ``token`` names, before anything is checked; "" if it is no JSON Web Token."""
+    try:
+        payload = token.split(".")[1]
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError, RecursionError):
+        return ""
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    return issuer if isinstance(issuer, str) else ""

@@ -1,0 +1,212 @@
+"""Logins of people at their provider, the tokens of commands, and the exchange of the tokens of CI jobs."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from reconciler.access.people import Login
+from reconciler.access.rules import Caller
+from reconciler.api.call import Call, read_as
+from reconciler.api.oidc.admission import admitted
+from reconciler.api.oidc.exchange import fits, issuer_of
+from reconciler.api.oidc.login import (
+    LOGIN_SECONDS,
+    Identity,
+    LoginRequest,
+    check_command,
+    new_request,
+    returned,
+)
+from reconciler.api.oidc.logins import Logins
+from reconciler.api.oidc.pages import confirm_page
+from reconciler.api.problems import HTML, OAuthProblem, Problem
+from reconciler.api.table import PUBLIC, Operation
+from reconciler.model.key import Key, Kind
+from reconciler.settings import TokenExchangeSettings
+
+ACCESS_SECONDS = 900.0
+"""How long the session of a person lasts without a refresh."""
+LONGEST_TOKEN = 16_384
+"""Characters of the longest token of a CI job."""
+COOKIE = "reconciler-login"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"
+
+
+class TokenRequest(msgspec.Struct):
+    """A request for tokens: a code with its verifier, a refresh token, or the code of a device, by ``grant_type``."""
+
+    grant_type: str
+    code: str = ""
+    redirect_uri: str = ""
+    code_verifier: str = ""
+    refresh_token: str = ""
+    device_code: str = ""
+
+
+class ExchangeRequest(msgspec.Struct):
+    """A token exchange (RFC 8693): ``subject_token`` is the OIDC token of a CI job."""
+
+    grant_type: str
+    subject_token: str
+    subject_token_type: str = ""
+
+
+async def begin_login(call: Call) -> Response:
+    """Send the browser to the provider; it returns to the command that waits at ``redirect_uri``."""
+    redirect_uri, challenge = call.query("redirect_uri"), call.query("code_challenge")
+    check_command(redirect_uri, challenge, call.query("code_challenge_method"))
+    return await to_provider(call, new_request(redirect_uri, challenge, call.query("state")))
+
+
+async def to_provider(call: Call, request: LoginRequest) -> Response:
+    """Send the browser to the provider; a cookie binds the answer to this browser."""
+    logins = logins_of(call)
+    response = RedirectResponse(await logins.people.authorization_url(request), 302)
+    secure = logins.endpoint.startswith("https:")
+    response.set_cookie(COOKIE, logins.seal.seal(request), max_age=LOGIN_SECONDS, path="/login/callback",
+                        httponly=True, secure=secure, samesite="lax")  # fmt: skip
+    return response
+
+
+async def finish_login(call: Call) -> Response:
+    """Take the answer of the provider: send the command its code, or show the page for devices."""
+    logins = logins_of(call)
+    request = logins.seal.open(call.request.cookies.get(COOKIE, ""), LoginRequest, LOGIN_SECONDS)
+    if request is None or call.query("state") != request.state:
+        raise Problem(400, "this browser began no such login, or too long ago; begin again")
+    try:
+        identity = await _identity(call, logins, request)
+    except Problem as problem:
+        if not request.redirect_uri:
+            raise
+        call.note_refusal(problem)
+        error = "access_denied" if problem.status in (401, 403) else "temporarily_unavailable"
+        response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+    else:
+        if request.redirect_uri:
+            response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
+        else:
+            response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
+    response.delete_cookie(COOKIE, path="/login/callback")
+    return response
+
+
+async def _identity(call: Call, logins: Logins, request: LoginRequest) -> Identity:
+    issuer = logins.people.settings.issuer
+    if error := call.query("error"):
+        raise Problem(403, f"{issuer} refuses the login: {error[:100]}")
+    if call.query("iss", issuer) != issuer:
+        raise Problem(401, "the answer is that of another provider")
+    identity = await logins.people.identify(request, call.query("code"))
+    call.act_as(Caller(f"{Kind.USER}/{admitted(call, identity, issuer).name}", credential=f"login at {issuer}"))
+    return identity
+
+
+async def issue_tokens(call: Call) -> Response:
+    """Exchange a code, a refresh token or the code of a device for a session, with the next refresh token."""
+    wanted = read_as(await call.form(), TokenRequest)
+    logins = logins_of(call)
+    call.api.authenticator.check_address(call.request)
+    match wanted.grant_type:
+        case "authorization_code":
+            identity = logins.people.take_code(wanted.code, wanted.redirect_uri, wanted.code_verifier)
+        case "refresh_token":
+            return _refresh(call, wanted.refresh_token)
+        case _ if wanted.grant_type == DEVICE_GRANT:
+            identity = logins.devices.poll(wanted.device_code)
+        case _:
+            raise OAuthProblem("unsupported_grant_type", f"grant_type: {wanted.grant_type[:60]!r} is not known here")
+    if identity is None:
+        call.api.authenticator.count_failure(call.request)
+        raise OAuthProblem("invalid_grant", "the code is unknown, was used before, or belongs to another command")
+    call.api.authenticator.forget_failures(call.request)
+    oidc = logins.people.settings
+    person = admitted(call, identity, oidc.issuer)
+    login, refresh = call.api.store.people.begin_login(person, identity.groups, oidc.session_lasts)
+    return _tokens(call, login, refresh)
+
+
+def _refresh(call: Call, text: str) -> Response:
+    # The session timeout counts here too: a login that was idle for too long has no refresh token any more.
+    found = call.api.store.people.refresh(text)
+    if found is None or call.api.authenticator.person(found[0]) is None:
+        call.api.authenticator.count_failure(call.request)
+        raise OAuthProblem("invalid_grant", "the refresh token is unknown, expired or was used before; log in again")
+    return _tokens(call, *found)
+
+
+def _tokens(call: Call, login: Login, refresh: str) -> Response:
+    principal = f"{Kind.USER}/{login.user}"
+    call.act_as(Caller(principal, credential=f"login {login.id}"))
+    seconds = min(ACCESS_SECONDS, login.ends - call.api.clock.now())
+    token = call.api.store.add_session(call.caller, seconds, login.id)
+    answer = {"access_token": token, "token_type": "Bearer", "expires_in": int(seconds), "refresh_token": refresh}
+    return call.respond({**answer, "principal": principal})
+
+
+async def exchange_token(call: Call) -> Response:
+    """Exchange the token of a CI job for a short session of the service account that a rule names."""
+    wanted = read_as(await call.form(), ExchangeRequest)
+    call.api.authenticator.check_address(call.request)
+    if wanted.grant_type != EXCHANGE_GRANT:
+        raise OAuthProblem("unsupported_grant_type", f"grant_type is {EXCHANGE_GRANT}")
+    try:
+        rule, ends = await _matching_rule(call, wanted.subject_token)
+    except Problem as problem:
+        if problem.status == 401:
+            call.api.authenticator.count_failure(call.request)
+        raise
+    call.api.authenticator.forget_failures(call.request)
+    account = Key(Kind.SERVICEACCOUNT, "", rule.service_account)
+    if not call.reader.records.applied.exists(account):
+        raise Problem(403, f"the token fits a rule of the settings, and there is no {account}")
+    call.act_as(Caller(str(account), credential=f"token of {rule.issuer}"))
+    seconds = min(rule.lasts, ends - call.api.clock.now())
+    token = call.api.store.add_session(call.caller, seconds)
+    answer = {"access_token": token, "issued_token_type": ACCESS_TOKEN_TYPE, "token_type": "Bearer"}
+    return call.respond({**answer, "expires_in": int(seconds), "principal": str(account)})
+
+
+async def _matching_rule(call: Call, token: str) -> tuple[TokenExchangeSettings, float]:
+    """The first rule that ``token`` fits, and when the token expires."""
+    issuers = call.api.issuers
+    issuer = issuer_of(token) if len(token) <= LONGEST_TOKEN else ""
+    rules = [rule for rule in issuers.rules if rule.issuer == issuer]
+    if not rules:
+        raise Problem(401, "the token is refused: no rule under `api.tokenExchange` has its issuer")
+    refusal: Problem | None = None
+    for rule in rules:
+        try:
+            claims = await issuers.of(rule).claims(token, rule.audience)
+        except Problem as problem:
+            refusal = problem
+            continue
+        if fits(rule, claims):
+            return rule, float(claims["exp"])
+        refusal = Problem(403, "the token is valid, and its claims fit no rule under `api.tokenExchange`")
+    assert refusal is not None
+    raise refusal
+
+
+def logins_of(call: Call) -> Logins:
+    """The logins of people. Raises Problem 404 if the settings have none."""
+    if call.api.logins is None:
+        raise Problem(404, "people cannot log in here: the settings have no `api.oidc`")
+    return call.api.logins
+
+
+_CODE = ("redirect_uri", "code_challenge", "code_challenge_method", "state")
+
+OPERATIONS = (
+    Operation("GET", "/login", begin_login, "Log in with a browser, for a command on the same machine.", PUBLIC,
+              {302: "The browser goes to the provider."}, parameters=_CODE),
+    Operation("GET", "/login/callback", finish_login, "Return from the provider.", PUBLIC,
+              {302: "The browser goes to the command.", 200: "The page for devices."}, media=HTML, changes=True),
+    Operation("POST", "/login/token", issue_tokens, "Get the session of a login, or refresh it.", PUBLIC,
+              {200: "The session.", 429: "Too many refused codes."}, body=TokenRequest, form=True, changes=True),
+    Operation("POST", "/login/exchange", exchange_token, "Exchange the OIDC token of a CI job for a session.", PUBLIC,
+              {200: "The session.", 401: "The token is not valid."}, body=ExchangeRequest, form=True, changes=True),
+)  # fmt: skip

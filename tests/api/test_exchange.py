@@ -1,0 +1,156 @@
+"""Tokens of CI jobs: which are exchanged, and the answer to each that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.oidc import Issuer, job_issuer
+
+WEB = f"{ORG}/gvc/shop/workload/web"
+GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+JOB = {"repository": "acme/shop", "ref": "refs/heads/main", "environment": "production", "ref_protected": True}
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    """An issuer like that of a CI service."""
+    with job_issuer() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site with two rules."""
+    rules = [
+        {"claims": {"repository": "acme/shop", "ref": "refs/heads/release/*"}, "serviceAccount": "gone"},
+        {"claims": {"repository": "acme/shop", "ref_protected": "true", "environment": "production"},
+         "serviceAccount": "ci", "lasts": "5m"},
+    ]  # fmt: skip
+    every = [{"issuer": issuer.url, "audience": "reconciler", **rule} for rule in rules]
+    with api_site(tmp_path_factory.mktemp("exchange"), FILES, api={"tokenExchange": every}) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_failures(site: ApiSite) -> None:
+    """A valid credential ends the count of refused ones, so that no test waits for those of another."""
+    site.clock.suspend(3600.0)
+    _, key = site.api.store.add_key("ci", "", "test", None)
+    assert site.client(None).request("GET", "/whoami", headers={"Authorization": key}).status_code == 200
+
+
+def exchange(site: ApiSite, token: str, **more: Any) -> tuple[int, dict[str, Any]]:
+    """Status and body of an exchange, as a client of OAuth 2.0 sends it."""
+    form = {"grant_type": GRANT, "subject_token": token, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt"}
+    answer = site.client(None).request("POST", "/login/exchange", data={**form, **more})
+    return answer.status_code, answer.json()
+
+
+def test_a_job_is_its_service_account_for_a_short_time(site: ApiSite, issuer: Issuer) -> None:
+    status, made = exchange(site, issuer.token(site.clock.now(), **JOB))
+    assert (status, made["token_type"], made["expires_in"]) == (200, "Bearer", 300)
+    assert made["principal"] == "serviceaccount/ci"
+    client, headers = site.client(None), {"Authorization": f"Bearer {made['access_token']}"}
+    assert client.request("GET", WEB, headers=headers).status_code == 200
+    assert client.request("GET", f"{ORG}/secret/db", headers=headers).status_code == 403
+    [*_, entry] = [each for each in site.client().get(f"{ORG}/-audit")["items"] if each["target"] == "/login/exchange"]
+    assert (entry["principal"], entry["credential"]) == ("serviceaccount/ci", f"token of {issuer.url}")
+    site.clock.suspend(301.0)
+    assert client.request("GET", WEB, headers=headers).status_code == 401
+
+
+def test_a_session_ends_with_the_token_of_the_job(site: ApiSite, issuer: Issuer) -> None:
+    now = int(site.clock.now())
+    status, made = exchange(site, issuer.token(now, exp=now + 20, **JOB))
+    assert (status, made["expires_in"]) == (200, 20)
+
+
+Change = Callable[[Issuer, float], str]
+REFUSED: dict[str, tuple[Change, int, str]] = {
+    "expired": (lambda of, now: of.token(now, exp=int(now) - LEEWAY - 1, **JOB), 401, "it has expired"),
+    "a clock five minutes fast": (lambda of, now: of.token(now + 300, **JOB), 401, "compare the clocks"),
+    "a clock five minutes slow": (lambda of, now: of.token(now - 601, **JOB), 401, "it has expired"),
+    "not yet valid": (lambda of, now: of.token(now, nbf=int(now) + 300, **JOB), 401, "compare the clocks"),
+    "another audience": (lambda of, now: of.token(now, aud="other", **JOB), 401, "claim `aud`"),
+    "no audience": (lambda of, now: of.token(now, aud=None, **JOB), 401, "claim `aud`"),
+    "no end": (lambda of, now: of.token(now, exp=None, **JOB), 401, "claim `exp`"),
+    "a text as its end": (lambda of, now: of.token(now, exp="soon", **JOB), 401, "the token is refused"),
+    "another issuer": (lambda of, now: of.token(now, iss="https://x.example.com", **JOB), 401, "no rule"),
+    "no signature": (lambda of, now: of.token(now, "none", **JOB), 401, "its algorithm is not one of"),
+    "signed with the public key": (lambda of, now: of.token(now, "HS256", **JOB), 401, "its algorithm is not one of"),
+    "a changed byte": (lambda of, now: _changed(of.token(now, **JOB)), 401, "its signature is wrong"),
+    "no token": (lambda of, now: "hello", 401, "no rule"),
+    "an empty one": (lambda of, now: "", 401, "no rule"),
+    "a very long one": (lambda of, now: of.token(now, x="x" * 20_000, **JOB), 401, "no rule"),
+    "another repository": (lambda of, now: of.token(now, **JOB | {"repository": "evil/shop"}), 403, "fit no rule"),
+    "no environment": (lambda of, now: of.token(now, **JOB | {"environment": None}), 403, "fit no rule"),
+    "a list": (lambda of, now: of.token(now, **JOB | {"repository": ["acme/shop"]}), 403, "fit no rule"),
+    "a deleted account": (
+        lambda of, now: of.token(now, **JOB | {"ref": "refs/heads/release/2"}), 403, "there is no serviceaccount/gone"
+    ),
+}  # fmt: skip
+
+
+def _changed(token: str) -> str:
+    head, body, signature = token.split(".")
+    return f"{head}.{body}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}"
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_token_is_refused(case: str, site: ApiSite, issuer: Issuer) -> None:
+    change, status, words = REFUSED[case]
+    token = change(issuer, site.clock.now())
+    code, body = exchange(site, token)
+    assert (code, body["status"], body["code"]) == (status, status, "Unauthorized" if status == 401 else "Forbidden")
+    assert words in body["message"], body
+    assert body["id"]
+    assert len(token) < 10 or token not in str(body)
+    last = site.client().get(f"{ORG}/-audit")["items"][-1]
+    assert (last["target"], last["outcome"], last["message"]) == ("/login/exchange", status, body["message"])
+
+
+def test_a_clock_may_be_wrong_by_a_minute(site: ApiSite, issuer: Issuer) -> None:
+    for drift in (-LEEWAY + 5, LEEWAY - 5):
+        assert exchange(site, issuer.token(site.clock.now() + drift, **JOB))[0] == 200
+
+
+def test_a_new_key_is_fetched_at_most_once_a_minute(site: ApiSite, issuer: Issuer) -> None:
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    site.clock.suspend(REFETCH_SECONDS)
+    issuer.rotate("second")
+    reads = issuer.reads
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    issuer.rotate("third")
+    for _ in range(3):
+        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        assert (status, body["message"]) == (401, "the token is refused: no key of its issuer has signed it")
+    assert issuer.reads == reads + 1
+    site.clock.suspend(REFETCH_SECONDS)
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    assert issuer.reads == reads + 2
+
+
+def test_an_issuer_that_does_not_answer_is_503(site: ApiSite, issuer: Issuer) -> None:
+    site.clock.suspend(3600.0)
+    good, issuer.metadata = issuer.metadata, {"issuer": "https://x.example.com", "jwks_uri": "https://x.example.com"}
+    try:
+        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        assert (status, body["code"]) == (503, "ServiceUnavailable")
+        assert "those of another issuer" in body["message"]
+    finally:
+        issuer.metadata = good
+    # A failure is the answer for some seconds: no request causes more than one.
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 503
+    site.clock.suspend(10.0)
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+
+
+def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
+    token = _changed(issuer.token(site.clock.now(), **JOB))
+    assert [exchange(site, token)[0] for _ in range(6)] == [401] * 5 + [429]

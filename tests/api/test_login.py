@@ -1,0 +1,378 @@
+"""Logins of people at a real provider: with a browser and a command, with a device, and what ends a session."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from reconciler.api.oidc.login import challenge_of
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.oidc import PeopleProvider, people_provider
+
+SECRET = "client-secret-hunter2"
+WEB = f"{ORG}/gvc/shop/workload/web"
+API = "http://127.0.0.1:8080"
+COMMAND = "http://127.0.0.1:45123/done"
+ORG_MANIFEST = """kind: org
+name: acme
+spec: {sessionTimeoutSeconds: 3600, authConfig: {domainAutoMembers: [members.example.com]}}
+"""
+QUERY = """kind: group
+name: everybody-at-members
+memberQuery: {kind: user, spec: {terms: [{property: email, op: "~", value: "*@members.example.com"}]}}
+---
+kind: policy
+name: members-view
+targetKind: secret
+target: all
+bindings: [{permissions: [view], principalLinks: [//group/everybody-at-members]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[PeopleProvider]:
+    """A provider with people of all sorts."""
+    with people_provider() as made:
+        made.add_person("ann", email="Ann@example.com", email_verified=True)
+        made.add_person("kim", email="kim@example.com", groups=["ops", "others"])
+        made.add_person("max", email="max@members.example.com")
+        made.add_person("eve", email="eve@evil.example.com")
+        made.add_person("fay", email="bob@example.com", email_verified=False)
+        made.add_person("odd", email="no name/../x@example.com", groups=["ops"])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def site(provider: PeopleProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site whose people log in at the provider."""
+    path = tmp_path_factory.mktemp("login")
+    (path / "oidc-secret").write_text(f"{SECRET}\n")
+    oidc = {"issuer": provider.issuer, "clientId": "reconciler", "clientSecretFile": str(path / "oidc-secret"),
+            "groups": {"ops": "superusers"}}  # fmt: skip
+    files = {**FILES, "org.yaml": ORG_MANIFEST, "members.yaml": QUERY}
+    with api_site(path / "site", files, api={"address": "127.0.0.1:8080", "oidc": oidc}) as made:
+        made.clock.jump(time.time() - made.clock.now())  # the provider has the time of this host
+        yield made
+
+
+class Command:
+    """A command that waits for its browser at a loopback port."""
+
+    def __init__(self, site: ApiSite, provider: PeopleProvider) -> None:
+        self.site = site
+        self.provider = provider
+        self.verifier = secrets.token_urlsafe(32)
+        self.cookie = ""
+
+    def begin(self, path: str = "/login", **query: str) -> httpx2.Response:
+        """What the browser gets first."""
+        usual = {"redirect_uri": COMMAND, "code_challenge": challenge_of(self.verifier), "state": "mine",
+                 "code_challenge_method": "S256"}  # fmt: skip
+        answer = self.site.client(None).request("GET", path, params={**usual, **query})
+        self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
+        return answer
+
+    def finish(self, place: str, **headers: str) -> httpx2.Response:
+        """What the browser gets when the provider returned it to ``place``."""
+        assert place.startswith(f"{API}/login/callback?"), place
+        return self.site.client(None).request("GET", place[len(API) :], headers={"cookie": self.cookie, **headers})
+
+    def log_in(self, person: str) -> httpx2.Response:
+        """Where the browser ends."""
+        return self.finish(self.provider.log_in(self.begin().headers["location"], person))
+
+    def token(self, **fields: str) -> httpx2.Response:
+        """The answer to a request for tokens."""
+        return self.site.client(None).request("POST", "/login/token", data=fields)
+
+    def exchange(self, code: str, **changed: str) -> httpx2.Response:
+        """The answer to a request with ``code``."""
+        usual = {"grant_type": "authorization_code", "redirect_uri": COMMAND, "code_verifier": self.verifier}
+        return self.token(**{**usual, "code": code, **changed})
+
+
+@pytest.fixture
+def command(site: ApiSite, provider: PeopleProvider) -> Command:
+    """A command of its own, and no count of refused credentials."""
+    site.clock.suspend(120.0)
+    _, key = site.api.store.add_key("ci", "", "test", None)
+    assert get(site, key, "/whoami").status_code == 200
+    site.clock.jump(time.time() - site.clock.now())
+    return Command(site, provider)
+
+
+def code_of(answer: httpx2.Response) -> str:
+    """The code that the command got."""
+    place = answer.headers["location"]
+    assert place.startswith(f"{COMMAND}?"), place
+    found = parse_qs(urlsplit(place).query)
+    assert found["state"] == ["mine"]
+    return found["code"][0]
+
+
+def session(command: Command, person: str) -> dict[str, Any]:
+    """The tokens of ``person``."""
+    answer = command.exchange(code_of(command.log_in(person)))
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def get(site: ApiSite, token: str, path: str = WEB, method: str = "GET", **more: Any) -> httpx2.Response:
+    """The answer to a request with ``token`` over TCP."""
+    return site.client(None).request(method, path, headers={"Authorization": f"Bearer {token}"}, **more)
+
+
+def test_a_person_logs_in_and_is_the_user_whom_policies_name(command: Command, site: ApiSite) -> None:
+    made = session(command, "ann")
+    assert (made["principal"], made["token_type"], made["expires_in"]) == ("user/ann@example.com", "Bearer", 900)
+    assert get(site, made["access_token"], "/whoami").json() == {
+        "principal": "user/ann@example.com", "groups": ["group/web"], "org": "acme"
+    }  # fmt: skip
+    assert get(site, made["access_token"]).status_code == 200
+    assert get(site, made["access_token"], f"{ORG}/secret/db").status_code == 403
+    entries = site.client().get(f"{ORG}/-audit")["items"]
+    found = [each for each in entries if each["principal"] == made["principal"]]
+    assert [(each["target"], each["outcome"]) for each in found][:2] == [
+        ("/login/callback", 302),
+        ("/login/token", 200),
+    ]
+    assert not any(text in str(entries) for text in (made["access_token"], made["refresh_token"], SECRET))
+
+
+def test_groups_of_the_provider_are_those_that_the_settings_map(command: Command, site: ApiSite) -> None:
+    made = session(command, "kim")
+    assert get(site, made["access_token"], "/whoami").json()["groups"] == ["group/superusers"]
+    assert get(site, made["access_token"], f"{ORG}/secret/db").status_code == 200
+
+
+def test_a_domain_of_the_org_makes_members_whom_queries_find(command: Command, site: ApiSite) -> None:
+    made = session(command, "max")
+    assert get(site, made["access_token"], "/whoami").json()["groups"] == ["group/everybody-at-members"]
+    assert get(site, made["access_token"], f"{ORG}/secret/db").status_code == 200
+    document = site.client().get(f"{ORG}/user/max@members.example.com")
+    assert (document["kind"], document["email"]) == ("user", "max@members.example.com")
+    assert document["status"]["lastLogin"]
+    names = [each["name"] for each in site.client().get(f"{ORG}/user?limit=2")["items"]]
+    assert names == ["ann@example.com", "bob@example.com"]
+    assert "max@members.example.com" in [each["name"] for each in site.client().get(f"{ORG}/user")["items"]]
+
+
+@pytest.mark.parametrize(
+    ("person", "words"),
+    [
+        ("eve", "no member of acme; ask for an invitation"),
+        ("fay", "has not verified the address bob@example.com"),
+        ("odd", "cannot be the name of a user"),
+    ],
+)
+def test_others_are_refused(person: str, words: str, command: Command, site: ApiSite) -> None:
+    place = command.log_in(person).headers["location"]
+    found = parse_qs(urlsplit(place).query)
+    assert (found["error"], found["state"]) == (["access_denied"], ["mine"])
+    assert words in found["error_description"][0]
+    last = site.client().get(f"{ORG}/-audit")["items"][-1]
+    assert (last["target"], last["outcome"]) == ("/login/callback", 403)
+
+
+def test_an_invited_person_may_log_in_and_a_removed_one_not(command: Command, site: ApiSite) -> None:
+    invitation = f"{ORG}/user/Eve@evil.example.com/-invite"
+    assert site.client().request("POST", invitation).status_code == 201
+    token = session(command, "eve")["access_token"]
+    assert get(site, token, "/whoami").status_code == 200
+    assert get(site, token, invitation, "POST").status_code == 403
+    assert site.client().request("DELETE", f"{ORG}/user/eve@evil.example.com").status_code == 202
+    answer = get(site, token)
+    assert (answer.status_code, answer.json()["message"]) == (401, "the credential is unknown, expired or revoked")
+    assert site.client().request("GET", f"{ORG}/user/eve@evil.example.com").status_code == 404
+    assert "error" in command.log_in("eve").headers["location"]
+
+
+def test_an_address_stays_that_of_one_account(command: Command, provider: PeopleProvider, site: ApiSite) -> None:
+    session(command, "max")
+    provider.add_person("max-2", email="max@members.example.com")
+    assert "another+account" in command.log_in("max-2").headers["location"]
+    assert site.client().request("DELETE", f"{ORG}/user/max@members.example.com").status_code == 202
+    session(command, "max-2")
+    assert site.client().request("DELETE", f"{ORG}/user/max@members.example.com").status_code == 202
+
+
+def test_a_superuser_may_act_as_another_person(command: Command, site: ApiSite) -> None:
+    made = session(command, "ann")
+    place = f"{ORG}/user/ann@example.com/-impersonate"
+    assert get(site, made["access_token"], place, "POST").status_code == 403
+    token = site.client().request("POST", place).json()["token"]
+    assert get(site, token, "/whoami").json()["groups"] == ["group/web"]
+    assert get(site, token, place, "POST").status_code == 403
+    last = site.client().get(f"{ORG}/-audit")["items"][-1]
+    assert (last["principal"], last["credential"]) == ("user/ann@example.com", "impersonated by user/root")
+
+
+def test_a_code_works_once_for_its_own_command(command: Command) -> None:
+    code = code_of(command.log_in("ann"))
+    stolen = command.exchange(code, code_verifier=secrets.token_urlsafe(32))
+    assert (stolen.status_code, stolen.json()["error"], stolen.json()["code"]) == (400, "invalid_grant", "BadRequest")
+    assert command.exchange(code).status_code == 400, "a failed attempt ends it"
+    code = code_of(command.log_in("ann"))
+    assert command.exchange(code, redirect_uri="http://127.0.0.1:1/done").status_code == 400
+    code = code_of(command.log_in("ann"))
+    assert command.exchange(code).status_code == 200
+    assert command.exchange(code).status_code == 400
+    command.site.clock.suspend(60.0)
+    code = code_of(command.log_in("ann"))
+    command.site.clock.suspend(60.0)
+    assert command.exchange(code).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://evil.example.com/", "http://127.0.0.1.evil.example.com:1/", "http://evil@127.0.0.1@evil.example.com:1/",
+        "http://127.0.0.1/", "http://[::1:8/", "http://127.0.0.1:99999/", "http://127.0.0.1:1/#x",
+        "javascript:alert(1)", "http://127.0.0.1:1/\r\nX: y", "//127.0.0.1:1/", "",
+    ],
+)  # fmt: skip
+def test_a_login_returns_to_the_same_machine_only(uri: str, command: Command) -> None:
+    answer = command.begin(redirect_uri=uri)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("redirect_uri is an address of the command")
+
+
+def test_a_login_needs_a_code_challenge(command: Command) -> None:
+    assert command.begin(code_challenge_method="plain").status_code == 400
+    assert command.begin(code_challenge="short").status_code == 400
+
+
+def test_an_answer_belongs_to_the_browser_that_began(command: Command, provider: PeopleProvider) -> None:
+    began = command.begin()
+    sent = parse_qs(urlsplit(began.headers["location"]).query)
+    assert sent["code_challenge_method"] == ["S256"]
+    assert {"state", "nonce", "code_challenge"} <= sent.keys()
+    assert "HttpOnly" in began.headers["set-cookie"]
+    place = provider.log_in(began.headers["location"], "ann")
+    assert command.finish(place, cookie="").status_code == 400
+    assert command.finish(place, cookie="reconciler-login=forged").status_code == 400
+    assert command.finish(place.replace("state=", "state=x")).status_code == 400
+    other = Command(command.site, provider)
+    other.begin()
+    assert command.finish(place, cookie=other.cookie).status_code == 400
+    command.site.clock.jump(601.0)
+    assert command.finish(place).status_code == 400
+
+
+def test_a_login_that_the_provider_refuses_is_refused(command: Command, provider: PeopleProvider) -> None:
+    url = command.begin().headers["location"]
+    place = provider.log_in(url, "ann", action="deny")
+    refused = command.finish(f"{API}/login/callback?{urlsplit(place).query}&state={parse_qs(url)['state'][0]}")
+    assert "access_denied" in refused.headers["location"]
+
+
+def test_a_session_is_refreshed_and_a_stolen_token_ends_it(command: Command, site: ApiSite) -> None:
+    first = session(command, "ann")
+    site.clock.jump(901.0)
+    assert get(site, first["access_token"]).status_code == 401
+    second = command.token(grant_type="refresh_token", refresh_token=first["refresh_token"]).json()
+    assert get(site, second["access_token"]).status_code == 200
+    # A second command of the same person refreshes at the same time: it fails, and nothing ends by it.
+    again = command.token(grant_type="refresh_token", refresh_token=first["refresh_token"])
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert get(site, second["access_token"]).status_code == 200
+    site.clock.jump(31.0)
+    assert command.token(grant_type="refresh_token", refresh_token=first["refresh_token"]).status_code == 400
+    assert get(site, second["access_token"]).status_code == 401
+    assert command.token(grant_type="refresh_token", refresh_token=second["refresh_token"]).status_code == 400
+
+
+def test_logging_out_ends_every_token_of_the_login(command: Command, site: ApiSite) -> None:
+    made, other = session(command, "ann"), session(command, "ann")
+    assert get(site, made["access_token"], "/login", "DELETE").status_code == 204
+    assert get(site, made["access_token"]).status_code == 401
+    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+    assert get(site, other["access_token"]).status_code == 200
+
+
+def test_an_idle_session_ends_after_the_timeout_of_the_org(command: Command, site: ApiSite) -> None:
+    made = session(command, "ann")
+    for _ in range(3):
+        site.clock.jump(3000.0)
+        made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
+        assert get(site, made["access_token"]).status_code == 200
+    site.clock.jump(3700.0)
+    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+
+
+def test_a_session_ends_a_day_after_the_login(command: Command, site: ApiSite) -> None:
+    made = session(command, "ann")
+    for _ in range(28):
+        site.clock.jump(3000.0)
+        made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
+    assert made["expires_in"] == 900
+    site.clock.jump(2300.0)
+    made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
+    assert made["expires_in"] == 100
+    site.clock.jump(101.0)
+    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+
+
+def test_a_machine_without_a_browser_logs_in(command: Command, site: ApiSite) -> None:
+    codes = site.client(None).request("POST", "/login/device").json()
+    assert codes["verification_uri"] == f"{API}/login/device"
+    ask = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": codes["device_code"]}
+    before = len(site.client().get(f"{ORG}/-audit")["items"])
+    assert [command.token(**ask).json()["error"] for _ in range(2)] == ["authorization_pending", "slow_down"]
+    assert len(site.client().get(f"{ORG}/-audit")["items"]) == before, "waiting is no event"
+    page = _device_page(command, "ann", codes["user_code"])
+    assert codes["user_code"] in page
+    site.clock.suspend(5.0)
+    form = {"identity": _hidden(page), "user_code": "BBBB-BBBB", "answer": "allow"}
+    wrong = site.client(None).request("POST", "/login/device/answer", data=form)
+    assert (wrong.status_code, wrong.headers["content-type"].partition(";")[0]) == (404, "text/html")
+    form["user_code"] = codes["user_code"].replace("-", " ").lower()
+    allowed = site.client(None).request("POST", "/login/device/answer", data=form)
+    assert (allowed.status_code, "Logged in" in allowed.text) == (200, True)
+    assert "script" not in allowed.headers["content-security-policy"]
+    made = command.token(**ask).json()
+    assert get(site, made["access_token"], "/whoami").json()["principal"] == "user/ann@example.com"
+    assert command.token(**ask).json()["error"] == "expired_token"
+    assert site.client(None).request("POST", "/login/device/answer", data=form).status_code == 404
+
+
+def test_a_machine_is_refused_or_waits_too_long(command: Command, site: ApiSite) -> None:
+    ask = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code"}
+    codes = site.client(None).request("POST", "/login/device").json()
+    form = {"identity": _hidden(_device_page(command, "ann", "")), "user_code": codes["user_code"], "answer": "deny"}
+    forged = {**form, "identity": "forged"}
+    assert site.client(None).request("POST", "/login/device/answer", data=forged).status_code == 401
+    assert site.client(None).request("POST", "/login/device/answer", data=form).status_code == 200
+    assert command.token(**ask, device_code=codes["device_code"]).json()["error"] == "access_denied"
+    late = site.client(None).request("POST", "/login/device").json()
+    site.clock.suspend(600.0)
+    assert command.token(**ask, device_code=late["device_code"]).json()["error"] == "expired_token"
+    assert command.token(**ask, device_code="\N{SNOWMAN}").json()["error"] == "expired_token"
+
+
+def _device_page(command: Command, person: str, user_code: str) -> str:
+    answer = command.site.client(None).request("GET", "/login/device", params={"user_code": user_code})
+    command.cookie = answer.headers["set-cookie"].partition(";")[0]
+    page = command.finish(command.provider.log_in(answer.headers["location"], person))
+    assert (page.status_code, "You are Ann@example.com" in page.text) == (200, True)
+    return page.text
+
+
+def _hidden(page: str) -> str:
+    return page.partition('name="identity" value="')[2].partition('"')[0]
+
+
+def test_without_a_provider_people_cannot_log_in(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with api_site(tmp_path_factory.mktemp("none"), FILES) as made:
+        answer = made.client(None).request("POST", "/login/device")
+        assert (answer.status_code, answer.json()["message"]) == (
+            404, "people cannot log in here: the settings have no `api.oidc`"
+        )  # fmt: skip
