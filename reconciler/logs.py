@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from reconciler.printable import printable, printable_json, printable_lines
@@ -20,6 +21,8 @@ _SECRET_NAME = re.compile(
 )
 _CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@")
 _MASK = "***"
+_configure_now: Callable[[], None] | None = None
+"""Configures structlog as the last call of ``configure`` requested; None once it is done."""
 
 
 class _Forgiving:
@@ -40,11 +43,16 @@ class _Forgiving:
 def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
     """Log events of ``level`` (debug, info, warning, error) and above to ``stream`` (default: standard error).
 
-    ``format`` is console, json, or auto: console if the stream is a terminal. May be called again.
+    ``format`` is console, json, or auto: console if the stream is a terminal. May be called again. It takes effect with
+    the next event: structlog takes 6 MB, which a process that logs nothing does without.
     """
+    global _configure_now
+    _configure_now = partial(_configure, format, level, stream if stream is not None else sys.stderr)
+
+
+def _configure(format: str, level: str, out: TextIO) -> None:  # noqa: A002
     import structlog
 
-    out = stream if stream is not None else sys.stderr
     console = format == "console" or (format == "auto" and out.isatty())
     people = structlog.dev.ConsoleRenderer(
         colors=out.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
@@ -70,10 +78,14 @@ def configure(format: str = "auto", level: str = "info", stream: TextIO | None =
 
 def log() -> FilteringBoundLogger:
     """The logger: ``log().info("run", source="main", applied=3)``; facts are keys, never sentences."""
+    global _configure_now
     import structlog
 
-    if not structlog.is_configured():  # a command, whose standard output is for its result
+    if _configure_now is None and not structlog.is_configured():  # a command, whose standard output is for its result
         configure()
+    if _configure_now is not None:
+        _configure_now()
+        _configure_now = None
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger
 

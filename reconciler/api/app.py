@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.access.rules import Caller
@@ -33,7 +30,7 @@ from reconciler.api.routes import (
     webhooks,
 )
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, Operation
+from reconciler.api.table import PUBLIC, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
@@ -66,59 +63,31 @@ _REFUSED = frozenset({401, 403})
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class _Name(Convertor[str]):
-    """A segment of a path that is a name: those that begin with a hyphen are operations."""
-
-    regex = "[^/-][^/]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("name", _Name())
-
-
 def make_app(api: Api) -> ASGIApp:
     """The application that answers requests with ``api``."""
-    return _Identified(Router([*_routes(api, OPERATIONS)], redirect_slashes=False))
+    return _Application(api, Routes(OPERATIONS))
 
 
-def _routes(api: Api, operations: Iterable[Operation]) -> Iterable[Route]:
-    """A route for each path, with the operations on it by method."""
-    paths: dict[str, dict[str, Operation]] = {}
-    for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method] = operation
-    for path, methods in paths.items():
-        typed = path.replace("}", ":name}")
-        yield Route(typed, _endpoint(api, methods), methods=list(methods))
-
-
-def _endpoint(api: Api, methods: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        operation = methods["GET" if request.method == "HEAD" else request.method]
-        call = Call(request, api, ANONYMOUS)
-        try:
-            if operation.permission != PUBLIC:
-                call.act_as(api.authenticator.caller(request))
-            if request.path_params.get("org", api.settings.org) != api.settings.org:
-                raise Problem(403, f"this server has the org {api.settings.org} alone")
-            handler = idempotent(operation.handler) if operation.idempotent else operation.handler
-            response = await handler(call)
-        except Exception as error:
-            problem = problem_of(error)
-            if (operation.changes and problem.is_audited) or problem.status in _REFUSED:
-                _audit(call, problem.status, str(problem))
-            raise
-        if call.refusal is not None:
-            _audit(call, call.refusal.status, str(call.refusal))
-        elif operation.changes:
-            _audit(call, response.status_code)
-        return response
-
-    return answer
+async def _answer(api: Api, request: Request, operation: Operation) -> Response:
+    """Perform ``operation`` for the caller of ``request``, and append to the audit log what belongs there."""
+    call = Call(request, api, ANONYMOUS)
+    try:
+        if operation.permission != PUBLIC:
+            call.act_as(api.authenticator.caller(request))
+        if request.path_params.get("org", api.settings.org) != api.settings.org:
+            raise Problem(403, f"this server has the org {api.settings.org} alone")
+        handler = idempotent(operation.handler) if operation.idempotent else operation.handler
+        response = await handler(call)
+    except Exception as error:
+        problem = problem_of(error)
+        if (operation.changes and problem.is_audited) or problem.status in _REFUSED:
+            _audit(call, problem.status, str(problem))
+        raise
+    if call.refusal is not None:
+        _audit(call, call.refusal.status, str(call.refusal))
+    elif operation.changes:
+        _audit(call, response.status_code)
+    return response
 
 
 def _audit(call: Call, outcome: int, message: str = "") -> None:
@@ -138,11 +107,12 @@ def _audit(call: Call, outcome: int, message: str = "") -> None:
     call.api.store.append_audit(entry)
 
 
-class _Identified:
-    """Gives each request an id, and turns every error into a response with it."""
+class _Application:
+    """Finds the operation of each request, gives it an id, and turns every error into a response with it."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    def __init__(self, api: Api, routes: Routes) -> None:
+        self._api = api
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -161,10 +131,11 @@ class _Identified:
             await send(message)
 
         scope["request_id"] = request_id
-        scope["app"] = self  # with it, Starlette raises an error where nothing matches, and responds with text without
         try:
             _refuse_ambiguous(scope)
-            await self._router(scope, receive, send_on)
+            operation, scope["path_params"] = self._routes.find(scope["method"], scope["path"])
+            response = await _answer(self._api, Request(scope, receive), operation)
+            await response(scope, receive, send_on)
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
 from collections import OrderedDict
@@ -153,6 +154,7 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client is not None else "unix"
 
 
+@functools.lru_cache(maxsize=256)
 def user_name(uid: int) -> str:
     """The name of a user of this host."""
     try:

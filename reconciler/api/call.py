@@ -61,7 +61,8 @@ class Call:
     def _with_reader(self, read: Callable[[], Response]) -> Response:
         own, self.reader = self.reader, self.api.borrow_reader()
         try:
-            return read()
+            with self.reader.snapshot():
+                return read()
         finally:
             self.api.return_reader(self.reader)
             self.reader = own
@@ -118,10 +119,12 @@ class Call:
         """The key in the path, of a resource that has a document: applied or built in, and the caller may view it."""
         key = self.key()
         self.require("view", key)
-        if str(key) in BUILT_IN_RESOURCES:
-            return key
-        self.existing("view")
-        if not self.reader.records.applied.exists(key) and self.person(key) is None:
+        if (
+            str(key) not in BUILT_IN_RESOURCES
+            and not self.reader.records.applied.exists(key)
+            and self.person(key) is None
+        ):
+            self.existing("view")
             raise NotFoundError(f"{key} is in Git, and not applied yet; its -eventlog has the reason")
         return key
 

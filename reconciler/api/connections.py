@@ -7,8 +7,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 10.0
 """Seconds in which the head of a request must arrive, and each pause of its body must end."""
@@ -26,12 +25,14 @@ class Peer(NamedTuple):
     gid: int
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """A connection of a client. A client that sends nothing, or a byte now and then, loses it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the client; make room by ending the longest idle connection."""
         super().connection_made(transport)
+        self._head = 0
+        self._in_head = True
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family == socket.AF_UNIX:
@@ -40,12 +41,44 @@ class Connection(H11Protocol):
             self._make_room()
 
     def data_received(self, received: bytes) -> None:
-        """Read; the deadline is for the whole head, and for each pause of a body."""
+        """Read; what the parser keeps of an unfinished head is bounded too."""
+        if self._in_head:
+            self._head += len(received)
         super().data_received(received)
-        if self.conn.their_state is h11.SEND_BODY:
-            self._restart_deadline()
-        elif self.conn.their_state is not h11.IDLE:
-            self._deadline.cancel()
+        if self._in_head and self._head > MOST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_url(self, url: bytes) -> None:
+        """Count the bytes of the head that are parsed."""
+        self._measure(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count the bytes of the head that are parsed."""
+        self._measure(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_message_begin(self) -> None:
+        """The head of a request begins; its deadline runs since the connection or the response before."""
+        super().on_message_begin()
+        self._parsed = 0
+        self._in_head = True
+
+    def on_headers_complete(self) -> None:
+        """From here on, the deadline is for each pause of the body."""
+        self._in_head, self._head = False, 0
+        super().on_headers_complete()
+        self._restart_deadline()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body arrived in time."""
+        super().on_body(body)
+        self._restart_deadline()
+
+    def on_message_complete(self) -> None:
+        """The request arrived; the response may take its time."""
+        super().on_message_complete()
+        self._deadline.cancel()
 
     def on_response_complete(self) -> None:
         """The next request has a deadline of its own; uvicorn ends the connection if none begins."""
@@ -61,6 +94,12 @@ class Connection(H11Protocol):
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _measure(self, size: int) -> None:
+        """Refuse a head that is too long; the parser reports any error of its callbacks as one of the request."""
+        self._parsed += size
+        if self._parsed > MOST_HEAD:
+            raise ValueError("the head of the request is too long")
 
     def _restart_deadline(self) -> None:
         self._deadline.cancel()

@@ -11,7 +11,6 @@ from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
 from reconciler.operations.commands import open_existing
-from reconciler.operations.manifest_commits import SourceWriter
 from reconciler.records.store import Records
 
 _LONGEST_KEY = 200
@@ -49,6 +48,8 @@ def _made_before(call: Call, request_id: str) -> str:
 
 
 def _find_commit(call: Call, records: Records, request_id: str) -> str:
+    from reconciler.operations.manifest_commits import SourceWriter  # only writes load the reader of Git
+
     for source in call.api.settings.sources:
         if source.branch and not source.read_only:
             writer = SourceWriter(call.api.settings, source, records, call.api.clock)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ class Reader:
         self._settings = settings
         self.records = Records.open(settings.state / FILE, read_only=True, clock_now=now)
         self._version = -1
+        self._in_snapshot = False
         self._facts: FactsReader | None = None
         self._access: AccessRules | None = None
         self._compiled: AccessRules | None = None
@@ -33,6 +35,17 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self.records.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Reads within it see a single moment, and cost less than separate ones."""
+        with self.records.snapshot():
+            self._refresh()
+            self._in_snapshot = True
+            try:
+                yield
+            finally:
+                self._in_snapshot = False
 
     def facts(self) -> FactsReader:
         """Facts of this moment; shared data is read again after each write of the daemon."""
@@ -52,7 +65,7 @@ class Reader:
         return self._access
 
     def _refresh(self) -> None:
-        version = self.records.data_version()
+        version = self._version if self._in_snapshot else self.records.data_version()
         if version != self._version:
             self._version, self._facts, self._access = version, None, None
 

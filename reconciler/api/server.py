@@ -9,12 +9,13 @@ import socket
 import ssl
 import sys
 
+import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from reconciler import logs
 from reconciler.api.app import make_app
-from reconciler.api.connections import MOST_HEAD, Connection
+from reconciler.api.connections import Connection
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import decode_start
@@ -42,8 +43,7 @@ async def serve() -> None:
     beat = loop.time()
     api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
     config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
-                    proxy_headers=False, h11_max_incomplete_event_size=MOST_HEAD,
-                    timeout_keep_alive=_KEEP_ALIVE_SECONDS)  # fmt: skip
+                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS)  # fmt: skip
     config.load()
     state = ServerState()
     servers = [await _listen(config, state, start.unix, None)]
@@ -129,6 +129,6 @@ def _raise_descriptor_limit() -> None:
 def main() -> None:
     """Run the process of the API."""
     try:
-        asyncio.run(serve())
+        uvloop.run(serve())
     except KeyboardInterrupt:
         log().info("api", message="interrupted")

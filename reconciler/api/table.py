@@ -1,15 +1,18 @@
-"""The table of all operations: routes, permissions, and the OpenAPI document come from it."""
+"""The table of all operations: routes, permissions, and the OpenAPI document come from it.
+
+A linear search through regular expressions, as frameworks do it, would cost more than most answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.problems import JSON
+from reconciler.api.problems import JSON, Problem
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -58,3 +61,75 @@ PARAMETERS: Mapping[str, str] = {
     "last": "The number of entries, the newest ones.",
 }
 """Query parameter → its description."""
+
+
+class Match(NamedTuple):
+    """An operation, and the names in the path by its parameters."""
+
+    operation: Operation
+    parameters: dict[str, str]
+
+
+class _Node:
+    """The operations on a path by method, and the paths below it: after a word, and after a name."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, Operation] = {}
+        self._parameters: tuple[str, ...] = ()
+        self._words: dict[str, _Node] = {}
+        self._below_name: _Node | None = None
+
+    def add(self, operation: Operation, segments: Sequence[str], parameters: tuple[str, ...] = ()) -> None:
+        """Add ``operation`` at ``segments`` below this node, which ``parameters`` lead to."""
+        if not segments:
+            self.methods[operation.method] = operation
+            self._parameters = parameters
+        elif segments[0].startswith("{"):
+            self._below_name = self._below_name or _Node()
+            self._below_name.add(operation, segments[1:], (*parameters, segments[0][1:-1]))
+        else:
+            self._words.setdefault(segments[0], _Node()).add(operation, segments[1:], parameters)
+
+    def match(self, method: str, names: Sequence[str]) -> Match | None:
+        """The operation of ``method`` here; None if there is none."""
+        found = self.methods.get(method)
+        return None if found is None else Match(found, dict(zip(self._parameters, names, strict=True)))
+
+    def below(self, segments: Sequence[str], names: tuple[str, ...] = ()) -> Iterator[tuple[_Node, tuple[str, ...]]]:
+        """The nodes with operations that ``segments`` lead to, and the names on the way, a word before a name."""
+        if not segments:
+            if self.methods:
+                yield self, names
+            return
+        segment, rest = segments[0], segments[1:]
+        if segment in self._words:
+            yield from self._words[segment].below(rest, names)
+        if self._below_name is not None and segment and segment[0] != "-":
+            yield from self._below_name.below(rest, (*names, segment))
+
+
+class Routes:
+    """All operations by path. A name does not begin with a hyphen; where a word and a name match, the word counts."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._root = _Node()
+        for operation in operations:
+            self._root.add(operation, _segments(operation.path))
+
+    def find(self, method: str, path: str) -> Match:
+        """The operation of ``method`` on ``path``. Raises Problem 404 or 405."""
+        wanted = "GET" if method == "HEAD" else method
+        allowed: set[str] = set()
+        for node, names in self._root.below(_segments(path)):
+            if (found := node.match(wanted, names)) is not None:
+                return found
+            allowed |= node.methods.keys()
+        if "GET" in allowed:
+            allowed.add("HEAD")
+        if allowed:
+            raise Problem(405, "Method Not Allowed", headers={"Allow": ", ".join(sorted(allowed))})
+        raise Problem(404, "Not Found")
+
+
+def _segments(path: str) -> list[str]:
+    return path.split("/")[1:]

@@ -20,7 +20,7 @@ from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
-from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, STATUS, WakeQueue
+from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, REFRESH, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
@@ -32,8 +32,8 @@ from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
-REFRESH, SIGHUP = "refresh", "SIGHUP"
-"""Reasons: make the engines reread what operators requested, and their files. The second runs every source too."""
+SIGHUP = "SIGHUP"
+"""A reason that makes the engines reread their files as ``REFRESH`` does, and runs every source too."""
 BACKGROUND = frozenset({"poll", "ref", "apply", REFRESH})
 """Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
 PAUSE = 0.25

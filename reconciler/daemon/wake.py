@@ -20,6 +20,9 @@ LOCATIONS_ALONE = frozenset({"noticed", "command"})
 COMMANDS = "/commands"
 """Wake-up name, in place of a source, that performs commands on resources."""
 
+REFRESH = "refresh"
+"""A reason that makes the engines reread what operators requested."""
+
 _NAME = "wake.sock"
 _LONGEST_ADDRESS = 107
 _LONGEST_MESSAGE = 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from reconciler.clock import SystemClock
 from reconciler.errors import RefusedError, SourceError
-from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.suspensions import source_target
@@ -55,6 +54,8 @@ def _alone(hold: str) -> str:
 
 def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[str]:
     """The held steps of the current plans that match, as ``SOURCE/DIGEST``. Raises RefusedError if none does."""
+    from reconciler.pipeline.source_pipeline import SourcePipeline  # digests of recorded plans need none
+
     found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []

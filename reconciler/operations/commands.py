@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.errors import NotFoundError, RefusedError
@@ -15,7 +16,6 @@ from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
 from reconciler.model.revision import Revision
 from reconciler.operations.data_rollback import RollbackTarget, cancel_restores, find_restores, request_restores
-from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
@@ -24,6 +24,9 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.waiting import mark_status_dirty
 from reconciler.times import iso
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.source_pipeline import SourcePipeline
 
 PREVIOUS = "--previous"
 """Stands for the last good revision before the one that is applied."""
@@ -213,6 +216,8 @@ class OperatorCommands:
         return str(key)
 
     def _pipeline(self, source: str) -> SourcePipeline:
+        from reconciler.pipeline.source_pipeline import SourcePipeline  # few commands read Git
+
         return SourcePipeline(self._settings, find_source(self._settings, source), self._records, self._clock)
 
     @contextmanager

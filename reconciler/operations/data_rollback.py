@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,8 +15,10 @@ from reconciler.model.revision import Revision
 from reconciler.operations.resource_commands import cancel_command
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import CommandStage, NewCommand, Precondition
-from reconciler.source.repository import Repository
 from reconciler.times import ago, parse_time
+
+if TYPE_CHECKING:
+    from reconciler.source.repository import Repository
 
 RESTORE = "restoreVolume"
 

@@ -9,7 +9,6 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.errors import EncryptionError, NotFoundError, RefusedError, SourceError
 from reconciler.model.key import Key
-from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import find_source
 from reconciler.records.store import Records
 from reconciler.settings import Settings
@@ -31,6 +30,8 @@ def read_secret_data(settings: Settings, records: Records, key: Key, clock: Cloc
 
 
 def _decrypted(settings: Settings, records: Records, key: Key, digest: str, clock: Clock) -> bytes:
+    from reconciler.pipeline.source_pipeline import SourcePipeline  # most data is recorded
+
     entry = records.desired.get(str(key))
     if entry is None:
         raise RefusedError(f"{key} is no longer in Git, and no other copy of its data exists")

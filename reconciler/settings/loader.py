@@ -10,11 +10,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.documents.limits import read_within
-from reconciler.documents.locator import locate
-from reconciler.documents.reader import read
-from reconciler.documents.schema.loader import load_schema
-from reconciler.documents.schema.validator import checker
 from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding
 from reconciler.settings.checks import settings_faults
@@ -46,6 +41,12 @@ def load_settings(path: Path) -> Settings:
     Raises SettingsError that lists every fault as ``FILE:LINE:COLUMN: message (suggestion)``, and UsageError if there
     is no readable file.
     """
+    # The process of the API gets its settings from the daemon, and does without a reader of YAML.
+    from reconciler.documents.limits import read_within
+    from reconciler.documents.locator import locate
+    from reconciler.documents.reader import read
+    from reconciler.documents.schema.validator import checker
+
     try:
         raw = read_within(path)
     except OSError as error:
@@ -86,6 +87,8 @@ def _typed(value: dict[str, Any], base: Path) -> Settings:
         if wanted is not Path or not isinstance(text, str):
             raise NotImplementedError(f"settings cannot contain a {wanted}")
         return base / text
+
+    from reconciler.documents.schema.loader import load_schema
 
     plain = _in_seconds(load_schema("settings"), value)
     plain["sources"] = [_followed(source, base) for source in plain["sources"]]

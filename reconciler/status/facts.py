@@ -18,7 +18,6 @@ from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
 from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason
-from reconciler.status.rollup import worst
 from reconciler.status.waiting import orphaned_by_settings, requests_on_hold_by, suspended_by, wait_reason
 
 
@@ -58,15 +57,20 @@ class FactsReader:
         self._entries = self._records.desired.get_many(self._expected)
         self._applied = applied
 
-    def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> ResourceFacts:
+    def facts(
+        self, key: Key, members: tuple[Health, ...] | None = None, records: tuple[Record, ...] | None = None
+    ) -> ResourceFacts:
         """The facts on ``key``; ``exists`` is False if there are none.
 
-        ``members`` is the health of a GVC's resources if the caller knows it; otherwise it is looked up.
+        ``members`` is the health of a GVC's resources and ``records`` are its own, if the caller knows them; otherwise
+        they are read.
         """
-        entry, records = self._entry(key), self._owned(key)
+        entry = self._entry(key)
+        if records is None:
+            records = self._owned(key)
         digest = entry.digest if entry is not None else ""
         if members is None:
-            members = self._members(key.name) if key.kind is Kind.GVC else ()
+            members = self._records.applied.member_healths(key.name) if key.kind is Kind.GVC else ()
         if key.kind is Kind.GVC and self._is_recorded(key.name):
             members = (*members, Health.RECORDED)
         owner = entry.source if entry is not None else next((record.source for record in records), "")
@@ -147,10 +151,6 @@ class FactsReader:
     @cached_property
     def _locations(self) -> list[dict[str, Any]]:
         return [_body(record) for record in self._records.applied.items(Kind.LOCATION)]
-
-    def _members(self, gvc: str) -> tuple[Health, ...]:
-        members = self._records.applied.get_many(self._records.applied.keys_of_gvc(gvc), bodies=False)
-        return tuple(worst(record.health for record in records) for records in members.values())
 
 
 def _body(record: Record) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.commits import change_document, write_change
 from reconciler.api.documents import resource_document
 from reconciler.api.problems import Problem
 from reconciler.api.table import Handler, Operation
@@ -19,13 +18,11 @@ from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import PROTECTED_TAG
-from reconciler.operations.manifest_edits import (
-    ResourceEdit,
-    new_path,
-)
-from reconciler.operations.manifest_text import merge_patch
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
+
+if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
+    from reconciler.operations.manifest_edits import ResourceEdit
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
@@ -43,6 +40,8 @@ class Declaration(NamedTuple):
 
 async def create_resource(call: Call) -> Response:
     """Create a resource: a file of its own in the source."""
+    from reconciler.operations.manifest_edits import ResourceEdit, new_path
+
     body = await call.body()
     kind = call.kind()
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
@@ -63,6 +62,8 @@ async def create_resource(call: Call) -> Response:
 
 async def put_resource(call: Call) -> Response:
     """Replace a resource, in its own file; what stays equal stays as it is written."""
+    from reconciler.operations.manifest_edits import ResourceEdit
+
     key, source, path = _declared(call, "edit")
     body = await call.body()
     if not isinstance(body, dict):
@@ -73,6 +74,9 @@ async def put_resource(call: Call) -> Response:
 
 async def patch_resource(call: Call) -> Response:
     """Change fields of a resource by a JSON merge patch."""
+    from reconciler.operations.manifest_edits import ResourceEdit
+    from reconciler.operations.manifest_text import merge_patch
+
     key, source, path = _declared(call, "edit")
     patch = await call.body()
     if not isinstance(patch, dict):
@@ -84,6 +88,8 @@ async def patch_resource(call: Call) -> Response:
 
 async def delete_resource(call: Call) -> Response:
     """Delete a resource; a GVC together with its content."""
+    from reconciler.operations.manifest_edits import ResourceEdit
+
     key, source, path = _declared(call, "delete")
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
@@ -96,6 +102,8 @@ async def delete_resource(call: Call) -> Response:
 
 def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
     """The deletion of everything in ``gvc``; volume sets need the force flag."""
+    from reconciler.operations.manifest_edits import ResourceEdit
+
     records = call.reader.records
     members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
     volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
@@ -159,6 +167,8 @@ async def _carry_out(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Make the commit of ``edits``, or show it for a dry run."""
+    from reconciler.api.commits import change_document, write_change
+
     mode = call.api.settings.api.writes if call.api.settings.api is not None else "refuse"
     if mode == "refuse":
         raise Problem(403, "the settings refuse changes through the API: make them in Git")

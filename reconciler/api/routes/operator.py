@@ -13,8 +13,7 @@ from reconciler.access.rules import APPROVE
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import Handler, Operation
-from reconciler.daemon.loop import REFRESH
-from reconciler.daemon.wake import wake
+from reconciler.daemon.wake import REFRESH, wake
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
 from reconciler.operations.approval import approve

@@ -38,6 +38,7 @@ PAGE = 50
 MOST_ITEMS = 500
 """Items of a page: those without a limit, and the most."""
 _BATCH = 200
+"""Keys that are read at once after the first, which are as many as the page has items."""
 _OF_LISTS = ("cursor", "limit", "fields")
 
 
@@ -87,7 +88,8 @@ async def read_org(call: Call) -> Response:
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
-    return call.respond(_document(call, call.shown()))
+    with call.reader.snapshot():
+        return call.respond(_document(call, call.shown()))
 
 
 async def reveal_secret(call: Call) -> Response:
@@ -130,10 +132,11 @@ async def list_permissions(call: Call) -> Response:
 
 
 def _document(call: Call, key: Key) -> dict[str, Any]:
-    created = call.reader.records.applied.created((key,))
-    if not created:
+    applied = call.reader.records.applied
+    created = applied.created_at(key)
+    if created is None:
         return _other_document(key, call.person(key), call.org)
-    return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
+    return resource_document(call.reader.facts().facts(key, records=applied.get(key)), created, call.org)
 
 
 def _unrecorded(call: Call, kind: Kind) -> Others:
@@ -157,7 +160,7 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
     gvc = call.request.path_params.get("gvc")
     prefix = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
     limit = call.count("limit", PAGE, MOST_ITEMS)
-    found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")))
+    found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")), limit + 1)
     items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))
     links = [{"rel": "self", "href": str(call.request.url.path)}]
     if len(items) > limit:
@@ -168,11 +171,13 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
     return call.respond({"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra})
 
 
-def _visible(call: Call, kind: Kind, others: Others, prefix: str, after: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Keys below ``prefix`` that the caller may view, in order, with their documents."""
+def _visible(
+    call: Call, kind: Kind, others: Others, prefix: str, after: str, size: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Keys below ``prefix`` that the caller may view, in order, with their documents; ``size`` of them are wanted."""
     visible = call.visibility(kind)
     applied = call.reader.records.applied
-    for keys in _batches(call, visible, others, prefix, after):
+    for keys in _batches(call, visible, others, prefix, after, size):
         records = applied.get_many(keys)
         shown = [key for key in map(Key.parse, keys) if visible.includes(key, partial(_body, records, others, key))]
         facts = call.reader.facts()
@@ -186,16 +191,19 @@ def _visible(call: Call, kind: Kind, others: Others, prefix: str, after: str) ->
                 yield str(key), resource_document(facts.facts(key), at, call.org)
 
 
-def _batches(call: Call, visible: Visibility, others: Others, prefix: str, after: str) -> Iterator[list[str]]:
+def _batches(
+    call: Call, visible: Visibility, others: Others, prefix: str, after: str, size: int
+) -> Iterator[list[str]]:
     """Keys that may be visible, in order: of all resources, or of those that grants name where no other can be."""
     if not visible.everything and not visible.grants:
         named = sorted(key for key in visible.keys if key.startswith(prefix) and key > after)
         present = call.reader.records.applied.exists
         yield from batches([key for key in named if key in others or present(key)], _BATCH)
         return
-    while keys := _with_others(call.reader.records.applied.keys_after(prefix, after, _BATCH), others, prefix, after):
+    applied = call.reader.records.applied
+    while keys := _with_others(applied.keys_after(prefix, after, size), others, prefix, after, size):
         yield keys
-        after = keys[-1]
+        after, size = keys[-1], _BATCH
 
 
 def _body(records: Mapping[str, tuple[Record, ...]], others: Others, key: Key) -> dict[str, Any]:
@@ -205,9 +213,9 @@ def _body(records: Mapping[str, tuple[Record, ...]], others: Others, key: Key) -
     return {"kind": str(key.kind), **(person_fields(person) if person is not None else {"name": key.name})}
 
 
-def _with_others(keys: list[str], others: Others, prefix: str, after: str) -> list[str]:
-    """``keys``, the next that are applied, and ``others`` among them; after a full batch, none beyond it."""
-    end = keys[-1] if len(keys) == _BATCH else chr(0x10FFFF)
+def _with_others(keys: list[str], others: Others, prefix: str, after: str, size: int) -> list[str]:
+    """The next ``size`` applied ``keys`` and ``others`` among them; after a full batch, none beyond it."""
+    end = keys[-1] if len(keys) == size else chr(0x10FFFF)
     return sorted({*keys, *(key for key in others if key.startswith(prefix) and after < key <= end)})
 
 

@@ -133,11 +133,17 @@ class Applied:
         )
         return {str(key): float(at) for key, at in rows}
 
+    def created_at(self, key: AnyKey) -> float | None:
+        """When ``key`` was first applied (seconds since the epoch), None if it has no records."""
+        at: float | None = self._db.value("SELECT min(created) FROM applied WHERE key = ?", (str(key),))
+        return at
+
     def keys_after(self, prefix: str, after: str, limit: int) -> list[str]:
         """At most ``limit`` keys that begin with ``prefix`` and follow ``after`` ("": from the first), in order."""
         low, high = prefix_range(prefix)
-        sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? AND key > ? ORDER BY key LIMIT ?"
-        return [str(key) for (key,) in self._db.all(sql, (low, high, after, limit))]
+        # With two lower bounds, SQLite would search by one of them and read every row up to the other.
+        sql = "SELECT key FROM inventory WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+        return [str(key) for (key,) in self._db.all(sql, (max(low, after), high, limit))]
 
     def fingerprint(self, kinds: Iterable[Kind]) -> tuple[tuple[str, str], ...]:
         """Key and digest of every resource of ``kinds``: equal while none of them changes."""
@@ -192,6 +198,13 @@ class Applied:
         """Keys of the recorded workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? ORDER BY key"
         return [key for bounds in gvc_ranges(gvc) for (key,) in self._db.all(sql, bounds)]
+
+    def member_healths(self, gvc: str) -> tuple[Health, ...]:
+        """Each health that any of the resources in ``gvc`` has, the worst of its locations."""
+        sql = "SELECT DISTINCT health FROM inventory WHERE key >= ? AND key < ?"
+        found = {str(health) for bounds in gvc_ranges(gvc) for (health,) in self._db.all(sql, bounds)}
+        with stored_row("inventory", f"gvc/{gvc}"):
+            return tuple(_HEALTH[health] for health in sorted(found))
 
     def items(
         self, kind: Kind | None = None, gvc: str | None = None, name: str | None = None, limit: int | None = None
