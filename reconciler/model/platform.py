@@ -62,6 +62,9 @@ SNAPSHOT_ON = "reconciler/snapshot-on"
 NEW_VERSION = "new-version"
 """A tag of stateful workloads, with its only value: a snapshot of their volumes precedes each new version."""
 
+KEEP_LAST = "reconciler/snapshot-keep-last"
+"""A tag of volume sets: how many snapshots of the schedule each volume keeps at most."""
+
 _GROUPS = ("superusers", "viewers")
 AUDIT_CONTEXT = f"auditctx/{SPELLING}"
 """The key of the built-in audit context, which holds the audit log of the HTTP API."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.model.kinds.base import Envelope, View
+from reconciler.model.platform import KEEP_LAST
 
 
 class Snapshots(View, frozen=True):
@@ -43,12 +44,24 @@ class VolumeSet(Envelope, frozen=True):
     spec: Specification = Specification()
 
 
+_MOST_KEPT = 9999
+
 _decoder = msgspec.json.Decoder(VolumeSet)
 
 
 def read_specification(body: bytes) -> Specification:
     """The spec in the body of a volume set, in normal form."""
     return _decoder.decode(body).spec
+
+
+def read_keep_last(body: bytes) -> int | None:
+    """How many snapshots of the schedule each volume keeps, by a tag; None for all."""
+    return parse_keep_last(str(_decoder.decode(body).tags.get(KEEP_LAST, "")))
+
+
+def parse_keep_last(text: str) -> int | None:
+    """``text`` as a number of snapshots, None if it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_KEPT else None
 
 
 def read_capacity(body: bytes) -> float:

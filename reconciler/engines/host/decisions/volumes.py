@@ -106,11 +106,20 @@ def expiry(wanted: Snapshots, now: float) -> str:
     return "" if duration is None else iso(now + duration)
 
 
-def expired(snapshots: Iterable[StoredSnapshot], now: float) -> tuple[str, ...]:
-    """The names of the expired snapshots; the newest one of the schedule stays until there is a newer one."""
+def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnapshot]:
+    """Those that the schedule took, the oldest first."""
+    return sorted((each for each in snapshots if SCHEDULED in each.tags), key=lambda each: (each.created, each.name))
+
+
+def expired(snapshots: Iterable[StoredSnapshot], now: float, keep_last: int | None = None) -> tuple[str, ...]:
+    """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
+
+    The newest one of the schedule stays until there is a newer one.
+    """
     listed = sorted(snapshots, key=lambda each: (each.created, each.name))
-    scheduled = [each for each in listed if SCHEDULED in each.tags]
-    over = [each for each in listed if each.expires and _seconds(each.expires) <= now]
+    scheduled = scheduled_snapshots(listed)
+    surplus = scheduled[:-keep_last] if keep_last is not None else []
+    over = [each for each in listed if each in surplus or (each.expires and _seconds(each.expires) <= now)]
     return tuple(each.name for each in over if each not in scheduled[-1:])
 
 

@@ -138,6 +138,17 @@ class VolumeStore:
                 )
             return self._take(found, record, name, expires, tags)
 
+    def is_intact(self, volume: VolumeId, name: str) -> bool:
+        """Whether the data of a snapshot match its checksum; all of them are read. Raises EngineError for a failure."""
+        with self._exclusive(volume, "has a snapshot that cannot be verified") as found:
+            try:
+                snapshots.verified(found.backend(found.record()), found.files, name)
+            except EngineError as error:
+                if error.reason != Reason.SNAPSHOT_DAMAGED:
+                    raise
+                return False
+            return True
+
     def delete_snapshot(self, volume: VolumeId, name: str) -> None:
         """Delete a snapshot. Raises EngineError SnapshotNotFound."""
         with self._exclusive(volume, "still has the snapshot") as found:

@@ -18,7 +18,7 @@ from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.kinds.volumeset import Specification, read_specification
+from reconciler.model.kinds.volumeset import Specification, read_keep_last, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -32,6 +32,8 @@ class KnownVolumeSet(msgspec.Struct, frozen=True):
     claimed: VolumeSetState
     stored: tuple[StoredVolume, ...] = ()
     used: dict[int, int] = {}
+    keep_last: int | None = None
+    """How many snapshots of the schedule each volume keeps; None for all that have not expired."""
 
     @property
     def observation(self) -> Observation:
@@ -160,7 +162,7 @@ class VolumeSets:
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
         claimed = read_volumes(state) or VolumeSetState(seen.location)
         former = self.known.get(seen.key)
-        known = KnownVolumeSet(seen, read_specification(body), claimed)
+        known = KnownVolumeSet(seen, read_specification(body), claimed, keep_last=read_keep_last(body))
         if former is not None:
             known = msgspec.structs.replace(known, stored=former.stored, used=former.used)
         self.known[seen.key] = known

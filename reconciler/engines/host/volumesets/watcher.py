@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +21,7 @@ from reconciler.engines.host.decisions.volumes import (
     expiry,
     grown_capacity,
     scheduled_name,
+    scheduled_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.status import DeploymentCondition, with_condition
@@ -25,13 +29,15 @@ from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
-from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
 from reconciler.reasons import ConditionType, Reason
 from reconciler.tasks import cancel_and_wait
+
+_State = TypeVar("_State")
 
 CHECK = 15.0
 """Seconds between two checks of a volume set."""
@@ -58,6 +64,7 @@ class VolumeWatcher:
         append_event: Callable[[EngineEvent], None],
     ) -> None:
         self._file = root / "snapshot-schedules.json"
+        self._trims_file = root / "volume-trims.json"
         self._sets = sets
         self._commands = commands
         self._clock = clock
@@ -66,16 +73,17 @@ class VolumeWatcher:
         self._schedules: dict[str, ScheduleState] = {}
         self._grown: dict[VolumeId, float] = {}
         self._measured: dict[VolumeId, float] = {}
-        self._trimmed: dict[VolumeId, float] = {}
+        self._trimmed: dict[str, float] = {}
+        self._spared: dict[VolumeId, tuple[str, ...]] = {}
+        self._damaged: set[tuple[VolumeId, str]] = set()
         self._failures: dict[VolumeId, str] = {}
         self._low: dict[VolumeId, str] = {}
 
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
-        try:
-            self._schedules = await asyncio.to_thread(_read, self._file)
-        except EngineError:
-            self._schedules = {}  # the schedules begin anew
+        # Without a valid file, the schedules and the weeks between trims begin anew.
+        self._schedules = await asyncio.to_thread(_read, self._file, dict[str, ScheduleState])
+        self._trimmed = await asyncio.to_thread(_read, self._trims_file, dict[str, float])
         try:
             while True:
                 for key in self._sets.known:
@@ -115,25 +123,25 @@ class VolumeWatcher:
         former = self._schedules.get(str(key), ScheduleState())
         state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
         ready = [each for each in known.stored if each.state is VolumeState.READY]
-        results = [await self._check_volume(key, each, known.spec, due) for each in ready]
+        results = [await self._check_volume(VolumeId(key, each.index), each, known, due) for each in ready]
         if state != former and all(results):
             self._schedules[str(key)] = state
             await asyncio.to_thread(_write, self._file, self._schedules)
         await self._sets.refresh(key)
 
-    async def _check_volume(self, key: Key, stored: StoredVolume, spec: Specification, due: int | None) -> bool:
+    async def _check_volume(
+        self, volume: VolumeId, stored: StoredVolume, known: KnownVolumeSet, due: int | None
+    ) -> bool:
         """Do what is due for a volume; False if that failed."""
-        volume = VolumeId(key, stored.index)
         try:
             if stored.lost:
                 raise _lost(volume, stored.holder)
             async with self._commands.exclusive(volume):
-                for name in expired(stored.snapshots, self._clock.now()):
-                    await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
+                await self._delete_expired(volume, stored, known.keep_last)
                 await self._measure(volume, stored)
-                await self._grow(volume, stored, spec)
+                await self._grow(volume, stored, known.spec)
                 if due is not None:
-                    await self._take(volume, stored, spec.snapshots, due)
+                    await self._take(volume, stored, known.spec.snapshots, due)
                 await self._trim(volume, stored)
         except EngineError as error:
             self._report(volume, error)
@@ -150,9 +158,33 @@ class VolumeWatcher:
             message = f"{volume} can be used again: the {command} that was interrupted is not repeated"
             self._append_event(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, message))
 
+    async def _delete_expired(self, volume: VolumeId, stored: StoredVolume, keep_last: int | None) -> None:
+        """Delete the snapshots that are over, but never the newest one of the schedule that can be restored."""
+        over = expired(stored.snapshots, self._clock.now(), keep_last)
+        if not over or over == self._spared.get(volume):
+            return
+        newest = await self._newest_intact(volume, stored)
+        for name in over:
+            if name != newest:
+                await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
+                self._damaged.discard((volume, name))
+        # A newer one is damaged: all data are not read again until another snapshot is over.
+        self._spared[volume] = (newest,) if newest in over else ()
+
+    async def _newest_intact(self, volume: VolumeId, stored: StoredVolume) -> str:
+        """The name of the newest snapshot of the schedule that matches its checksum, "" if none does."""
+        for each in reversed(scheduled_snapshots(stored.snapshots)):
+            if await asyncio.to_thread(self._sets.store.is_intact, volume, each.name):
+                return each.name
+            if (volume, each.name) not in self._damaged:
+                self._damaged.add((volume, each.name))
+                message = f"the snapshot {each.name} of {volume} is damaged: the newest undamaged one is kept for it"
+                self._append_event(EngineEvent(volume.volumeset, Reason.SNAPSHOT_DAMAGED, message))
+        return ""
+
     async def _measure(self, volume: VolumeId, stored: StoredVolume) -> None:
         """Find out what a volume uses; all files of a directory are counted, so that is done less often."""
-        if not self._is_due(self._measured, volume, 0.0 if stored.enforced else MEASURE, at_first=True):
+        if not self._is_due(self._measured, volume, 0.0 if stored.enforced else MEASURE):
             return
         self._sets.set_used(volume, await asyncio.to_thread(self._sets.store.usage, volume))
 
@@ -163,7 +195,7 @@ class VolumeWatcher:
             return
         used = self._sets.used(volume)
         capacity = grown_capacity(spec.autoscaling, stored.capacity, used)
-        if capacity is None or not self._is_due(self._grown, volume, GROWTH_PAUSE, at_first=True):
+        if capacity is None or not self._is_due(self._grown, volume, GROWTH_PAUSE):
             return
         await self._commands.expand(volume, capacity)
         message = f"{volume.index} at {used / GIB:.1f} of {stored.capacity:g} GB grew to {capacity:g} GB"
@@ -178,15 +210,28 @@ class VolumeWatcher:
 
     async def _trim(self, volume: VolumeId, stored: StoredVolume) -> None:
         """Give the host the blocks of a mounted image that its file system does not use."""
-        mounted = stored.enforced and self._sets.attachments.holder(volume)
-        if mounted and self._is_due(self._trimmed, volume, TRIM, at_first=False):
+        if not stored.enforced or not self._sets.attachments.holder(volume):
+            return
+        now = self._clock.now()
+        last = self._trimmed.get(str(volume), math.inf)
+        if now < last:  # seen for the first time, or the clock was set back
+            await self._set_trimmed(volume, now)
+        elif now - last >= TRIM:
             await asyncio.to_thread(self._sets.store.trim, volume)
+            await self._set_trimmed(volume, now)
 
-    def _is_due(self, last: dict[VolumeId, float], volume: VolumeId, pause: float, *, at_first: bool) -> bool:
-        """Whether ``pause`` seconds have passed since the last time, which is now then."""
+    async def _set_trimmed(self, volume: VolumeId, now: float) -> None:
+        """Remember across restarts when a volume was trimmed."""
+        self._trimmed[str(volume)] = now
+        stored = {str(VolumeId(key, each.index)) for key, known in self._sets.known.items() for each in known.stored}
+        self._trimmed = {each: last for each, last in self._trimmed.items() if each in stored}
+        await asyncio.to_thread(_write, self._trims_file, self._trimmed)
+
+    def _is_due(self, last: dict[VolumeId, float], volume: VolumeId, pause: float) -> bool:
+        """Whether ``pause`` seconds have passed since the last time, if there was any; it is now then."""
         now = self._clock.monotonic()
-        due = now - last[volume] >= pause if volume in last else at_first
-        if due or volume not in last:
+        due = now - last.get(volume, -math.inf) >= pause
+        if due:
             last[volume] = now
         return due
 
@@ -220,12 +265,14 @@ def _lost(volume: VolumeId, holder: str) -> EngineError:
     )
 
 
-def _read(path: Path) -> dict[str, ScheduleState]:
-    return read_json(path, dict[str, ScheduleState]) or {}
+def _read(path: Path, form: type[dict[str, _State]]) -> dict[str, _State]:
+    with suppress(EngineError):
+        return read_json(path, form) or {}
+    return {}
 
 
-def _write(path: Path, schedules: dict[str, ScheduleState]) -> None:
+def _write(path: Path, states: object) -> None:
     try:
-        write_durable(path, msgspec.json.encode(schedules))
+        write_durable(path, msgspec.json.encode(states))
     except OSError as error:
-        raise write_error("the states of the schedules of snapshots cannot be written", error) from None
+        raise write_error(f"{path.name} cannot be written", error) from None

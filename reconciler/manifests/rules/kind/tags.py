@@ -9,9 +9,10 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
+from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
-from reconciler.model.platform import NEW_VERSION, PROTECTED_TAG, SNAPSHOT_ON
+from reconciler.model.platform import KEEP_LAST, NEW_VERSION, PROTECTED_TAG, SNAPSHOT_ON
 from reconciler.model.suggest import closest
 
 SECTION = Section.MANIFESTS
@@ -31,6 +32,7 @@ _KNOWN = (
     "reconciler/ignore",
     NO_WAKE,
     "reconciler/prune",
+    KEEP_LAST,
     SNAPSHOT_ON,
 )
 MOST = 20
@@ -42,12 +44,17 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
     `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
-    and `reconciler/snapshot-on` is new-version. Another value, or an unknown tag that begins with `reconciler/`, has no
-    effect: the resource may be deleted or replaced all the same.
+    `reconciler/snapshot-on` is new-version, and `reconciler/snapshot-keep-last` is a number on a volume set. Another
+    value, or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all
+    the same.
     """
     reported = 0
     for tag, text in resource.tags.items():
         if not tag.startswith((_OWN, PROTECTED_TAG)) or reported == MOST:
+            continue
+        if tag == KEEP_LAST:
+            reported += 1
+            yield from _keep_last_flaws(resource, str(text))
             continue
         taken = _TAKEN.get(tag)
         if taken is not None and str(text) not in taken:
@@ -102,6 +109,13 @@ def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
         yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect here", "put it on the workload", on_key=True)
     elif resource.spec.type != "stateful" or not mounted_volumesets(resource.spec):
         yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect: nothing here has a volume", "remove it", on_key=True)
+
+
+def _keep_last_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:
+    if not isinstance(resource, VolumeSet):
+        yield Flaw(("tags", KEEP_LAST), "the tag has no effect here", "put it on the volume set", on_key=True)
+    elif parse_keep_last(text) is None:
+        yield Flaw(("tags", KEEP_LAST), f"{quoted(text)} has no effect here", "write a number from 1 to 9999")
 
 
 def _either(taken: frozenset[str], text: str) -> str:

@@ -32,10 +32,13 @@ class VolumeHost(Host):
         super().__init__(path, runtime)
         self.events: list[EngineEvent] = []
 
-    async def volumeset(self, version: int = 1, action: Action | None = None, **spec: Any) -> dict[str, str]:
+    async def volumeset(
+        self, version: int = 1, action: Action | None = None, tags: dict[str, str] | None = None, **spec: Any
+    ) -> dict[str, str]:
         """Apply the volume set; how the step ended."""
         whole = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", **spec}
-        return await self._apply(str(SET), {"kind": "volumeset", "name": "data", "spec": whole}, version, action)
+        body = {"kind": "volumeset", "name": "data", "tags": tags or {}, "spec": whole}
+        return await self._apply(str(SET), body, version, action)
 
     async def database(
         self,

@@ -99,6 +99,81 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
     play(tmp_path, story)
 
 
+def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_one(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots={"schedule": "* * * * *"})
+
+        async def four() -> bool:
+            return len(await snapshots(host)) == 4
+
+        await host.eventually(four, "four are taken", pace=3.0)
+        taken = await snapshots(host)
+        await host.volumeset(version=2, tags={"reconciler/snapshot-keep-last": "3"})
+
+        async def three() -> bool:
+            return await snapshots(host) == taken[1:]
+
+        await host.eventually(three, "the oldest one is deleted", pace=3.0)
+        (host.path().with_name("0.d") / "snapshots" / taken[3] / "data" / "file").write_text("flipped")
+        await host.volumeset(version=3, tags={"reconciler/snapshot-keep-last": "1"})
+
+        async def two() -> bool:
+            return await snapshots(host) == taken[2:]
+
+        await host.eventually(two, "the newest undamaged one is kept with the damaged one", pace=3.0)
+        for _ in range(5):
+            await host.time.advance(15.0)
+            assert await snapshots(host) == taken[2:]
+        assert reasons(host).count("SnapshotDamaged") == 1
+
+    play(tmp_path, story)
+
+
+@only_root("only root mounts images")
+def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        image = host.path().with_name("0.d") / "image"
+        big = host.path() / "big"
+
+        async def seen() -> bool:
+            return (host.root / "volume-trims.json").exists()
+
+        await host.eventually(seen, "the week begins", pace=3.0)
+        big.write_bytes(b"x" * (20 << 20))
+        subprocess.run(["sync", "-f", host.path()], check=True)
+        big.unlink()
+        subprocess.run(["sync", "-f", host.path()], check=True)
+        full = image.stat().st_blocks
+        await host.engine.close()
+        await host.time.advance(8 * 86_400)
+        await host.restart()
+
+        async def trimmed() -> bool:
+            return image.stat().st_blocks < full - (15 << 20) // 512
+
+        await host.eventually(trimmed, "the blocks are given back when a week has passed", pace=3.0)
+        _detach(host)
+
+    play_on(lambda: _ImageHost(tmp_path), story)
+
+
+def _detach(host: VolumeHost) -> None:
+    """Unmount the image, so that nothing is left of the test."""
+    store = VolumeStore(host.root, "image-ext4", FakeClock(), Reserve(0, 0))
+    store.detach(VOLUME, store.list(SET)[0].holder)
+
+
+class _ImageHost(VolumeHost):
+    """A host whose volumes are images."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        host = msgspec.structs.replace(self._settings.host, volumes="image-ext4")
+        self._settings = msgspec.structs.replace(self._settings, host=host)
+        self.engine = self._made()
+
+
 def _is_one(host: VolumeHost) -> Any:
     async def one() -> bool:
         return len(await snapshots(host)) == 1
@@ -141,14 +216,7 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -> None:
-    class Images(VolumeHost):
-        def __init__(self, path: Path) -> None:
-            super().__init__(path)
-            host = msgspec.structs.replace(self._settings.host, volumes="image-ext4")
-            self._settings = msgspec.structs.replace(self._settings, host=host)
-            self.engine = self._made()
-
-    async def story(host: Images) -> None:
+    async def story(host: VolumeHost) -> None:
         await begin(host)
         subprocess.run(["sync", "-f", host.path()], check=True)
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", host.path()], check=True)
@@ -172,7 +240,6 @@ def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -
         await host.eventually(bound, "the next start mounts it again", pace=3.0)
         assert len(host.content()["file"]) == 5000
         assert reasons(host).count("VolumeCheckFailed") == 1
-        store = VolumeStore(host.root, "image-ext4", FakeClock(), Reserve(0, 0))
-        store.detach(VOLUME, store.list(SET)[0].holder)
+        _detach(host)
 
-    play_on(lambda: Images(tmp_path), story)
+    play_on(lambda: _ImageHost(tmp_path), story)
