@@ -160,9 +160,17 @@ def data_in_words(state: VolumeSetState) -> str:
 
 def _in_words(volume: Volume) -> str:
     newest = max((each.created for each in volume.volume_snapshots), default="")
-    used = f"{volume.current_bytes_used / (1 << 30):.1f} GB used"
+    used = f"{size_in_words(volume.current_bytes_used)} used"
     snapshot = f"newest snapshot of {newest}" if newest else "no snapshot"
     return f"volume {volume.index} with {used}, {snapshot}"
+
+
+def size_in_words(size: int) -> str:
+    """``size`` bytes for people: in the largest unit in which it is at least a tenth."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= (1 << shift) / 10:
+            return f"{size / (1 << shift):.1f} {unit}"
+    return f"{size} bytes"
 
 
 def rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.programs import find_program, start_program
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 LIMIT = 1.0
 """Seconds for which programs may be unable to write."""
+THAW = 0.2
+"""Seconds of them that are left for the thaw, which a busy host delays."""
 
 _SCRIPT = """
 trap '' PIPE
@@ -52,6 +55,7 @@ def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
             if ready:
                 yield deadline
         finally:
+            kernel.thaw_opened(folder)  # at once: the program does so too, when it gets a turn
             program.stdin.close()
             errors = program.stderr.read().decode(errors="replace").strip()
             code = program.wait()

@@ -29,6 +29,7 @@ _FREEZE_END = 1.0
 """Seconds for the freeze of a killed daemon to end, which uses the file system until it notices."""
 _PAUSE = 0.005
 _SUPERBLOCK = 1024
+_STATE, _ERRORS = 0x3A, 0x2
 _REPAIRED = 1
 _FORMAT = {
     "ext4": ("mke2fs", "-t", "ext4", "-q", "-F", "-m", "0"),
@@ -88,9 +89,12 @@ class ImageBackend:
         """Mount the image, grown to its capacity."""
         if not files.image.exists():
             raise missing_data(files.image)
-        if self.has_failed(files):
+        failed = self.has_failed(files)
+        if failed:
             self.detach(files)
         if not self.is_attached(files):
+            if self._form == "ext4" and (failed or _has_errors(files.image)):
+                _repair_ext4(files.image)
             if self.grows_detached:
                 self._grow_unmounted(files, record)
             self._mount(files)
@@ -162,7 +166,7 @@ class ImageBackend:
         if self.is_attached(files):
             run_program("sync", "-f", "--", files.path)
             _sync(files.image)
-            with freeze.frozen(files.path, kernel.mounted_device(files.path), freeze.LIMIT) as deadline:
+            with freeze.frozen(files.path, kernel.mounted_device(files.path), freeze.LIMIT - freeze.THAW) as deadline:
                 copy_image(files.image, target, deadline)
         else:
             copy_image(files.image, target)
@@ -268,6 +272,23 @@ def _unchanged(_: Path) -> None:
     pass
 
 
+def _has_errors(image: Path) -> bool:
+    """Whether an ext4 found errors in itself while it was mounted."""
+    return bool(_superblock_field(image, "<H", _STATE) & _ERRORS)
+
+
+def _repair_ext4(image: Path) -> None:
+    """Repair what can be repaired without a decision. Raises EngineError for an ext4 that needs one."""
+    try:
+        run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
+    except EngineError as error:
+        raise EngineError(
+            f"{error}. Its file system has errors that need a decision, so it is not mounted: restore a snapshot, or "
+            f"repair it with e2fsck {image}",
+            reason=Reason.VOLUME_DAMAGED,
+        ) from None
+
+
 def _grow_ext4(image: Path, size: int) -> None:
     _extend(image, size)
     run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
@@ -279,12 +300,17 @@ def _ext4_room(image: Path, size: int) -> int:
 
     A mounted one may have more than its image says.
     """
-    with image.open("rb") as file:
-        file.seek(_SUPERBLOCK)
-        superblock = file.read(_SUPERBLOCK)
-    low, scale, high = (struct.unpack_from("<I", superblock, at)[0] for at in (4, 24, 336))
+    low, scale, high = (_superblock_field(image, "<I", at) for at in (4, 24, 336))
     blocks = size // (1024 << scale)
-    return int(blocks) if blocks > (high << 32 | low) else 0
+    return blocks if blocks > (high << 32 | low) else 0
+
+
+def _superblock_field(image: Path, form: str, at: int) -> int:
+    """A number in the superblock of an ext4, at a place that the documentation of the kernel lists."""
+    with image.open("rb") as file:
+        file.seek(_SUPERBLOCK + at)
+        (found,) = struct.unpack(form, file.read(struct.calcsize(form)))
+    return int(found)
 
 
 def _extend(image: Path, size: int) -> None:

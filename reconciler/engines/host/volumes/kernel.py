@@ -165,6 +165,12 @@ def grow_xfs(path: Path, size: int) -> None:
 def thaw(path: Path) -> None:
     """Let programs write again to the file system that is mounted at ``path``, if it is frozen."""
     with suppress(OSError), _opened(path, os.O_RDONLY) as folder:
+        thaw_opened(folder)
+
+
+def thaw_opened(folder: int) -> None:
+    """Let programs write again to the file system of the open directory ``folder``, if it is frozen."""
+    with suppress(OSError):
         fcntl.ioctl(folder, _THAW, 0)
 
 

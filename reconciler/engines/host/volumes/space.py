@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.volumes.layout import GIB
+from reconciler.engines.volumes import size_in_words
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -45,14 +46,10 @@ def check_space(path: Path, reserve: Reserve, needed: int, savings: Callable[[],
     if free - needed >= least:
         return
     largest = sorted(savings(), reverse=True)[:_SUGGESTIONS]
-    remedy = "; ".join(f"{each.action} frees up to {_gib(each.size)}" for each in largest)
-    wanted = f" and {_gib(needed)} are needed" if needed else ""
+    remedy = "; ".join(f"{each.action} frees up to {size_in_words(each.size)}" for each in largest)
+    wanted = f" and {size_in_words(needed)} are needed" if needed else ""
     raise EngineError(
-        f"the disk of {path} has {_gib(free)} free, {_gib(least)} are reserved{wanted}: "
+        f"the disk of {path} has {size_in_words(free)} free, {size_in_words(least)} are reserved{wanted}: "
         f"{remedy or 'make room on it, or reserve less with host.diskReserve'}",
         reason=Reason.HOST_DISK_LOW,
     )
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / (1 << 20):.1f} MiB"

@@ -104,9 +104,11 @@ def test_what_an_approval_would_delete_in_words() -> None:
     snapshots = tuple(Snapshot(name, f"2026-01-0{name}T00:00:00Z", 10) for name in "21")
     volumes = (
         Volume(0, Lifecycle.BOUND, 10, GIB * 3 // 2, snapshots),
-        Volume(1, Lifecycle.UNBOUND, 10),
+        Volume(1, Lifecycle.UNBOUND, 10, 4096),
         Volume(2, Lifecycle.DELETED, 0, 0, snapshots),
+        Volume(3, Lifecycle.UNBOUND, 10),
     )
     assert data_in_words(VolumeSetState("here", volumes)) == (
-        "volume 0 with 1.5 GB used, newest snapshot of 2026-01-02T00:00:00Z; volume 1 with 0.0 GB used, no snapshot"
+        "volume 0 with 1.5 GiB used, newest snapshot of 2026-01-02T00:00:00Z; volume 1 with 4.0 KiB used, no snapshot; "
+        "volume 3 with 0 bytes used, no snapshot"
     )

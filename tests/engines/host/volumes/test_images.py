@@ -16,6 +16,7 @@ from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import IMAGES, ONE, OTHER, SET, VOLUME, Disk, refused
+from tests.support.programs import only_root
 
 
 @pytest.fixture(params=IMAGES)
@@ -159,6 +160,51 @@ def test_a_file_system_that_stopped_is_lost_and_mounted_again(disk: Disk) -> Non
         refused(caught, Reason.VOLUME_IN_USE, "a process uses")
     assert disk.attach() == path
     assert (disk.volume.lost, (path / "file").read_text()) == (False, "x")
+
+
+@only_root("only root mounts images")
+def test_an_ext4_with_errors_is_repaired_or_not_mounted(tmp_path: Path) -> None:
+    with Disk(tmp_path / "root", "image-ext4") as disk:
+        disk.fill(file="x")
+        image = disk.root / "volumes/shop/data/0.d/image"
+        _debug(image, "set_super_value state 2")
+        assert (disk.attach() / "file").read_text() == "x"
+        disk.store.detach(VOLUME, ONE)
+        assert _state(image) == "clean"
+        _debug(image, "clri <2>")  # the top directory
+        _debug(image, "set_super_value state 2")
+        with pytest.raises(EngineError) as caught:
+            disk.attach()
+        refused(caught, Reason.VOLUME_DAMAGED, "restore a snapshot")
+        assert (disk.volume.holder, disk.leftovers()) == ("", [])
+
+
+def _debug(image: Path, request: str) -> None:
+    subprocess.run(["debugfs", "-w", "-R", request, image], check=True, capture_output=True)
+
+
+def _state(image: Path) -> str:
+    output = subprocess.run(["dumpe2fs", "-h", image], check=True, capture_output=True, text=True).stdout
+    return next(line.split(":")[1].strip() for line in output.splitlines() if line.startswith("Filesystem state"))
+
+
+def test_a_busy_loop_device_is_waited_for_and_then_reported(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.engines.host.volumes.image._LOOP_END", 0.1)
+    disk.attach()
+    image = disk.root / "volumes/shop/data/0.d/image"
+    device = kernel.find_loop(image)
+    assert device is not None
+    with open(device, "rb"):
+        with pytest.raises(EngineError) as caught:
+            disk.store.detach(VOLUME, ONE)
+        refused(caught, Reason.VOLUME_IN_USE, "a process uses its files")
+        assert disk.volume.holder == ONE, "no other replica gets it"
+        with pytest.raises(EngineError) as caught:
+            disk.attach(OTHER)
+        refused(caught, Reason.VOLUME_IN_USE, ONE)
+    disk.store.detach(VOLUME, ONE)
+    assert disk.leftovers() == []
+    (disk.attach() / "file").write_text("x")
 
 
 def test_a_volume_that_a_process_uses_stays_attached(disk: Disk) -> None:
