@@ -398,6 +398,7 @@ class Reason(StrEnum):
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
         _warning("A volume lost its file system, or could not be expanded, measured or get its scheduled snapshot; it "
                  "is tried every 15 s."))
+    SNAPSHOT_DAMAGED = "SnapshotDamaged", _warning("The data of a snapshot do not match its checksum.")
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
@@ -505,7 +506,6 @@ class Reason(StrEnum):
     VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
-    SNAPSHOT_DAMAGED = "SnapshotDamaged", _other("The data of a snapshot do not match its checksum.")
     FREEZE_TIMEOUT = ("FreezeTimeout",
         _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
     HOST_DISK_LOW = ("HostDiskLow",

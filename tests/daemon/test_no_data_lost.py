@@ -166,8 +166,9 @@ def go_through(path: Path, volumes: str, order: str) -> None:
                 daemon.kill()
 
 
-def test_no_acknowledged_record_is_lost(tmp_path: Path) -> None:
-    go_through(tmp_path, "directory", "RKMEB")
+@pytest.mark.parametrize("volumes", ["directory", *IMAGES, BTRFS])
+def test_no_acknowledged_record_is_lost(tmp_path: Path, volumes: str) -> None:
+    go_through(tmp_path, volumes, "RKMEB")
 
 
 @pytest.mark.slow

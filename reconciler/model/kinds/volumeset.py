@@ -44,7 +44,7 @@ class VolumeSet(Envelope, frozen=True):
     spec: Specification = Specification()
 
 
-_MOST_KEPT = 9999
+_MOST_SNAPSHOTS = 9999
 
 _decoder = msgspec.json.Decoder(VolumeSet)
 
@@ -61,7 +61,7 @@ def read_keep_last(body: bytes) -> int | None:
 
 def parse_keep_last(text: str) -> int | None:
     """``text`` as a number of snapshots, None if it is none."""
-    return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_KEPT else None
+    return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_SNAPSHOTS else None
 
 
 def read_capacity(body: bytes) -> float:

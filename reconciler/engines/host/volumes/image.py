@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,10 +11,10 @@ from pathlib import Path
 
 from reconciler.engines.host.disk.atomic import sync_directory
 from reconciler.engines.host.disk.directories import make_traversable
-from reconciler.engines.host.volumes import freeze, kernel
+from reconciler.engines.host.volumes import ext4, freeze, kernel
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
-from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image
+from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image, extend
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
@@ -28,9 +27,6 @@ A container that starts at that moment, also one that is not ours, has a copy of
 _FREEZE_END = 1.0
 """Seconds for the freeze of a killed daemon to end, which uses the file system until it notices."""
 _PAUSE = 0.005
-_SUPERBLOCK = 1024
-_STATE, _ERRORS = 0x3A, 0x2
-_REPAIRED = 1
 _FORMAT = {
     "ext4": ("mke2fs", "-t", "ext4", "-q", "-F", "-m", "0"),
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
@@ -93,8 +89,8 @@ class ImageBackend:
         if failed:
             self.detach(files)
         if not self.is_attached(files):
-            if self._form == "ext4" and (failed or _has_errors(files.image)):
-                _repair_ext4(files.image)
+            if self._form == "ext4" and (failed or ext4.has_errors(files.image)):
+                ext4.repair(files.image)
             if self.grows_detached:
                 self._grow_unmounted(files, record)
             self._mount(files)
@@ -151,13 +147,13 @@ class ImageBackend:
         size = capacity_bytes(record)
         if self.needs_detach(files):
             return
-        _extend(files.image, size)
+        extend(files.image, size)
         if not self.is_attached(files):
             return
         kernel.update_loop_size(kernel.mounted_device(files.path))
         if self._form == "xfs":
             kernel.grow_xfs(files.path, size)
-        elif blocks := _ext4_room(files.image, size):
+        elif blocks := ext4.missing_blocks(files.image, size):
             kernel.grow_ext4(files.path, blocks)
 
     def copy(self, files: VolumeFiles, target: Path) -> None:
@@ -239,9 +235,9 @@ class ImageBackend:
     def _grow_unmounted(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Grow an ext4 that may not grow while it is mounted."""
         size = capacity_bytes(record)
-        if _ext4_room(files.image, size):
+        if ext4.missing_blocks(files.image, size):
             # In a copy: the program cannot be interrupted, and its undo files damage what they should protect.
-            self._replace(files, files.image, lambda fresh: _grow_ext4(fresh, size))
+            self._replace(files, files.image, lambda fresh: ext4.grow(fresh, size))
 
     def _replace(self, files: VolumeFiles, source: Path, change: Callable[[Path], None]) -> None:
         """Replace the image with a changed copy of ``source``, at once or not at all."""
@@ -270,52 +266,6 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
 
 def _unchanged(_: Path) -> None:
     pass
-
-
-def _has_errors(image: Path) -> bool:
-    """Whether an ext4 found errors in itself while it was mounted."""
-    return bool(_superblock_field(image, "<H", _STATE) & _ERRORS)
-
-
-def _repair_ext4(image: Path) -> None:
-    """Repair what can be repaired without a decision. Raises EngineError for an ext4 that needs one."""
-    try:
-        run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
-    except EngineError as error:
-        raise EngineError(
-            f"{error}. Its file system has errors that need a decision, so it is not mounted: restore a snapshot, or "
-            f"repair it with e2fsck {image}",
-            reason=Reason.VOLUME_DAMAGED,
-        ) from None
-
-
-def _grow_ext4(image: Path, size: int) -> None:
-    _extend(image, size)
-    run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
-    run_program("resize2fs", image)
-
-
-def _ext4_room(image: Path, size: int) -> int:
-    """The blocks that an ext4 of ``size`` bytes has, if it has fewer, otherwise 0.
-
-    A mounted one may have more than its image says.
-    """
-    low, scale, high = (_superblock_field(image, "<I", at) for at in (4, 24, 336))
-    blocks = size // (1024 << scale)
-    return blocks if blocks > (high << 32 | low) else 0
-
-
-def _superblock_field(image: Path, form: str, at: int) -> int:
-    """A number in the superblock of an ext4, at a place that the documentation of the kernel lists."""
-    with image.open("rb") as file:
-        file.seek(_SUPERBLOCK + at)
-        (found,) = struct.unpack(form, file.read(struct.calcsize(form)))
-    return int(found)
-
-
-def _extend(image: Path, size: int) -> None:
-    if image.stat().st_size < size:
-        os.truncate(image, size)
 
 
 def _sync(path: Path) -> None:

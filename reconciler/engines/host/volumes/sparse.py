@@ -98,3 +98,9 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def extend(image: Path, size: int) -> None:
+    """Make a sparse file ``size`` bytes long, unless it is as long. Raises OSError."""
+    if image.stat().st_size < size:
+        os.truncate(image, size)

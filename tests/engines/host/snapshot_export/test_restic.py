@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -22,6 +23,7 @@ from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
 from tests.engines.host.volumes.kit import IMAGES, ONE, OURS, SET, VOLUME, Disk, mounted_disk
 from tests.support.programs import only_root, tool
+from tests.support.sandbox import eventually
 from tests.support.waiting import until
 
 ROOT = only_root("only root mounts disks")
@@ -143,6 +145,24 @@ def test_a_failed_export_is_a_condition_and_an_event(tmp_path: Path, repository:
         assert message in shown
         assert shown.startswith(f"{NAME} of volume 0 is not exported: ")
     assert [each.reason for each in events] == ["ExportFailed"] * 3
+
+
+@pytest.mark.slow
+def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> None:
+    settings = ResticSettings(str(tmp_path / "repository"), tmp_path / "password")
+    settings.password_file.write_text("hunter2")
+    create(settings)
+    disk, events = with_snapshot(tmp_path), list[EngineEvent]()
+    words = [tool("restic", "restic"), "--repo", settings.repository, "--password-file", str(settings.password_file)]
+    with subprocess.Popen([*words, "check"], stdout=subprocess.DEVNULL) as other:
+        locks = tmp_path / "repository/locks"
+        eventually(lambda: any(locks.iterdir()) or other.poll() is not None, "the other restic locks it")
+        other.send_signal(signal.SIGSTOP)
+        assert other.poll() is None
+        [shown] = conditions(asyncio.run(export(disk, settings, events)))
+        other.send_signal(signal.SIGCONT)
+    assert "is locked by another restic: if none runs, run `restic unlock`" in shown
+    assert conditions(asyncio.run(export(disk, settings, events))) == []
 
 
 @pytest.mark.parametrize(
