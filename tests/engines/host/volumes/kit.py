@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -62,7 +62,10 @@ class Disk:
 
     def leftovers(self) -> list[str]:
         """Mounts, and images with a loop device."""
-        loops = [path.read_text().strip() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+        loops = []
+        for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with suppress(OSError):  # a device of another test ends meanwhile
+                loops.append(path.read_text().strip())
         return self.mounts() + [path for path in loops if path.startswith(f"{self.root}/")]
 
     def reopen(self) -> VolumeStore:
