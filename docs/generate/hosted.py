@@ -37,6 +37,7 @@ MEANINGS = {
     "HOSTNAME": "The replica's name. The hostname of the machine does not change.",
     "LANG": "The locale.",
     "PATH": "The search path for the program.",
+    "PLATFORM_ENDPOINT": "The base address of the HTTP API. Only if the settings have `api.address` or `api.url`.",
     "PLATFORM_GLOBAL_ENDPOINT": "The public name of the workload, below the setting `endpointDomain`.",
     "PLATFORM_GVC": "The GVC.",
     "PLATFORM_GVC_ALIAS": "The GVC's alias: 13 letters and digits.",
@@ -45,7 +46,8 @@ MEANINGS = {
     "PLATFORM_NAMESPACE": "A random-looking name, the same for all containers of a GVC.",
     "PLATFORM_ORG": "The org.",
     "PLATFORM_PROVIDER": "The provider: `byok` for your own location.",
-    "PLATFORM_TOKEN": "A token for this workload alone, the same for all its replicas until the workload is deleted.",
+    "PLATFORM_TOKEN": "A token for the HTTP API, for this workload alone: the same for all its replicas until the "
+    "workload is deleted.",
     "PLATFORM_WORKLOAD": "The workload.",
     "PLATFORM_WORKLOAD_VERSION": "Its version.",
     "PORT": "The port to listen on: the one assigned for its first port, or for the declared port that `PORT` in the "
@@ -68,7 +70,7 @@ def variables() -> dict[str, str]:
     """The environment of a container without its own variables, at a location that is bound to this host."""
     around = PlatformEnvContext(
         "acme", "shop", "3zv8nzytpvojp", "aws-us-west-2", "aws", "us-west-2", "web", 2, "k5w0c3x2v8q1z", "…",
-        "platform.local",
+        "platform.local", api="https://reconciler.example.com",
     )  # fmt: skip
     page = Container("page", "//image/page:2", ports=(Port(8080),))
     place = ContainerId(WEB, REPLICA, "page")

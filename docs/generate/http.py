@@ -42,6 +42,10 @@ the rules in [`api.tokenExchange`](settings.md): `POST /login/exchange`, with th
 audience and times of every token are checked; clocks may differ by a minute. Errors of `/login/token` and
 `/login/exchange` have the members `error` and `error_description` of OAuth 2.0 where it defines one.
 
+A workload calls as its identity, with `PLATFORM_TOKEN`, from
+[its own processes only](host.md#environment-of-a-container); one without an identity reads its org: `GET /org/ORG`. The
+token ends with the workload.
+
 Keys, sessions and the audit log are in `access.sqlite` in the state directory. `reconciler backup` does not copy it:
 after a restore on another host, add new keys.
 

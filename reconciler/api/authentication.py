@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 
 from reconciler.access.people import Login, person_fields
@@ -18,7 +19,11 @@ from reconciler.api.connections import Peer
 from reconciler.api.org import org_of
 from reconciler.api.problems import Problem
 from reconciler.clock import Clock
+from reconciler.engines.host.provisioning.tokens import TOKEN_PREFIX, TokenOwner, token_owner
+from reconciler.engines.host.runtimes.connections import TcpAddress, TcpLink, belongs_to, comes_from
+from reconciler.manifests.links import parse_link
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Workload
 from reconciler.private_files import open_regular
 from reconciler.records.store import Records
 from reconciler.settings import Settings
@@ -82,7 +87,8 @@ class Authenticator:
                 raise unauthorized("send a credential in the header `Authorization`")
             return peer_caller(peer)
         self.check_address(request)
-        found = self._bearer(header.removeprefix("Bearer ").strip())
+        credential = header.removeprefix("Bearer ").strip()
+        found = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
         if found is None:
             self.count_failure(request)
             raise unauthorized("the credential is unknown, expired or revoked")
@@ -113,6 +119,23 @@ class Authenticator:
             return self._session(credential)
         return None
 
+    def _workload(self, token: str, request: Request) -> Caller | None:
+        """The identity of the workload with ``token``, or the workload if it has none.
+
+        Raises Problem 403 unless a process of that workload sends the request.
+        """
+        hosts = self._settings.state / "host"
+        owner = token_owner(hosts, token)
+        records = self._records.applied.get(owner.key) if owner is not None else ()
+        if owner is None or not records:
+            return None
+        if not _is_sent_by(request, owner, hosts / owner.location, token):
+            # It is no guess, so the address need not wait.
+            raise Problem(403, f"this token is valid for {owner.key} alone, and another program sent the request")
+        link = msgspec.json.decode(records[0].body, type=Workload).spec.identity_link
+        principal = parse_link(link, self._settings.org, owner.key.gvc, Kind.IDENTITY).target if link else owner.key
+        return Caller(str(principal), credential=f"token of {owner.key}", workload=str(owner.key))
+
     def _session(self, credential: str) -> Caller | None:
         found = self._store.session(credential)
         if found is None or not found.login:
@@ -136,6 +159,21 @@ class Authenticator:
         self._store.people.use(login)
         groups = frozenset(str(Key(Kind.GROUP, "", oidc.groups[each])) for each in login.groups if each in oidc.groups)
         return Caller(f"{Kind.USER}/{user.name}", groups, f"login {login.id}", person_fields(user))
+
+
+def _is_sent_by(request: Request, owner: TokenOwner, root: Path, token: str) -> bool:
+    """Whether a process of the ``owner`` of ``token`` sends the request; found out once for each connection."""
+    known: dict[str, bool] = getattr(request.state, "senders", {})
+    if token not in known:
+        peer, client, server = getattr(request.state, "peer", None), request.client, request.scope.get("server")
+        if peer is not None:
+            known[token] = belongs_to(peer.pid, root, owner.key)
+        elif client is None or server is None or server[1] is None:
+            known[token] = False
+        else:
+            link = TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
+            known[token] = comes_from(link, root, owner.key, token)
+    return known[token]
 
 
 def unauthorized(message: str) -> Problem:

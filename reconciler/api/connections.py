@@ -35,8 +35,9 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
         peer = transport.get_extra_info("socket")
+        self.app_state = {**self.app_state, "senders": {}}
         if peer is not None and peer.family == socket.AF_UNIX:
-            self.app_state = {**self.app_state, "peer": _peer(peer)}
+            self.app_state["peer"] = _peer(peer)
         if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
 

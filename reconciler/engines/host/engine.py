@@ -31,7 +31,7 @@ from reconciler.engines.host.provisioning.template import (
     TemplateBuilder,
 )
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
-from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.provisioning.tokens import FOLDER, Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
@@ -77,7 +77,7 @@ class HostEngine:
         settings, clock = site.settings, site.clock
         self._context, self._root, self._runtime = site, root, runtime
         self._claims = VolumeClaims(site.records, site.location, settings.org)
-        self._tokens = Tokens(root / "tokens")
+        self._tokens = Tokens(root / FOLDER, site.location)
         fixed = platform_settings(site, runtime)
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))

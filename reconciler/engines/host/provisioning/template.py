@@ -54,7 +54,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     """Values that change only with the settings.
 
     ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas, and
-    ``uses_images`` whether containers have the programs of their image.
+    ``uses_images`` whether containers have the programs of their image. ``api`` is the base URL of the HTTP API, or "".
     """
 
     org: str
@@ -65,6 +65,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     resizes: bool = False
     cloud_accounts: Mapping[str, CloudAccountSettings] = {}
     uses_images: bool = False
+    api: str = ""
 
 
 class TemplateBuilder:
@@ -109,6 +110,7 @@ class TemplateBuilder:
             endpoint_domain=fixed.endpoint_domain,
             gvc_env=variables,
             scheme=fixed.scheme,
+            api=fixed.api,
         )
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)

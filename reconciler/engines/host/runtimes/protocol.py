@@ -264,10 +264,7 @@ class RuntimeSnapshot(msgspec.Struct, frozen=True):
 
 
 class HostProblem(NamedTuple):
-    """A missing requirement of a runtime on this host, and the remedy; if ``fatal``, no container can start.
-
-    ``of_user``: the message continues after the name of the user.
-    """
+    """A missing requirement on this host, and the remedy: ``fatal``, or of the user whose name begins the message."""
 
     message: str
     advice: str
@@ -294,6 +291,9 @@ class RuntimePlugin(Protocol):
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
         """The state of a location, readable with or without a daemon. Blocks while it reads files."""
+
+    def processes(self, root: Path, key: Key) -> frozenset[int]:
+        """The processes of the workload ``key`` in the network of this host, by records that no workload can write."""
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """The problems of this host; some can only be found as the daemon's user (``own_user``)."""

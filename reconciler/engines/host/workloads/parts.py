@@ -56,4 +56,5 @@ def platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings
         runtime.resizes,
         settings.cloud_accounts,
         uses_images=runtime.image_store is not None,
+        api=settings.api.endpoint if settings.api is not None else "",
     )

@@ -37,7 +37,7 @@ def template(tokens: Tokens, version: int) -> ReplicaTemplate:
 
 
 def test_the_next_daemon_reads_the_same_template(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens")
+    tokens = Tokens(tmp_path / "tokens", "here")
     made = template(tokens, 1)
     store = TemplateStore(TemplateFiles(tmp_path / "templates", tokens))
     store.add(made, ())
@@ -54,7 +54,7 @@ def test_the_next_daemon_reads_the_same_template(tmp_path: Path) -> None:
 
 
 def test_files_of_removed_workloads_are_removed(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens")
+    tokens = Tokens(tmp_path / "tokens", "here")
     files = TemplateFiles(tmp_path / "templates", tokens)
     files.save(template(tokens, 1))
     files.forget_others({KEY})
@@ -67,7 +67,7 @@ def test_files_of_removed_workloads_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_no_template_and_a_full_disk_an_error(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens")
+    tokens = Tokens(tmp_path / "tokens", "here")
     files = TemplateFiles(tmp_path / "templates", tokens)
     files.save(template(tokens, 1))
     [path] = tmp_path.rglob("*.json")

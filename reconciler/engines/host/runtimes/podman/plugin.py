@@ -15,6 +15,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.listing import list_paths
+from reconciler.model.key import Key
 from reconciler.settings import Settings
 
 _ANSWER_SECONDS = 3.0
@@ -57,6 +58,10 @@ class PodmanPlugin:
         from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 
         return ContainerFolders(root).snapshot()
+
+    def processes(self, root: Path, key: Key) -> frozenset[int]:  # noqa: ARG002
+        """None: containers have networks of their own."""
+        return frozenset()
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:  # noqa: ARG002
         """Podman and its parts are required, its socket too; nftables is recommended; variables can be read."""

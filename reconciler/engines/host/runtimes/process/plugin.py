@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.clock import Clock
-from reconciler.engines.host.runtimes import cgroups
+from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.process.adoption import is_start_alive
 from reconciler.engines.host.runtimes.process.cgroup_tree import find, name_for
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
-from reconciler.engines.host.runtimes.procfs import boot_id
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.model.key import Key
 from reconciler.settings import Settings
 
 ABLE = HostRights(root=True, limited=True, pids=True)
@@ -49,7 +49,7 @@ class ProcessPlugin:
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
         """The running containers, by the records of their starts; their usage comes from the kernel."""
-        boot, labels = boot_id(), ProcessLabels(root, location)
+        boot, labels = procfs.boot_id(), ProcessLabels(root, location)
         started = list(StateDirectory(root / "run").records())
         running = [begun for begun in started if is_start_alive(labels, begun, boot)]
         # Containers of another boot have ended, unless one of their processes lives.
@@ -58,6 +58,15 @@ class ProcessPlugin:
         used, pids = usage(labels, running), {begun.place: begun.pid for begun in running}
         by_run = {(place, str(pids[place])): each for place, each in used.items()}
         return RuntimeSnapshot(by_run, frozenset(ended), frozenset(boots))
+
+    def processes(self, root: Path, key: Key) -> frozenset[int]:
+        """What runs below the starts, or in their control groups: a child may leave its parent."""
+        every = procfs.list_processes()
+        found: set[int] = set()
+        for begun in StateDirectory(root / "run").records_of(key):
+            if (proc := every.get(begun.pid)) is not None and proc.start == begun.start:
+                found |= {begun.pid, *cgroups.members(begun.groups)}
+        return frozenset(procfs.below(every, found))
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """A shell and /proc are required; control groups are recommended."""

@@ -112,6 +112,12 @@ class StateDirectory(msgspec.Struct, frozen=True):
             if (begun := _read_record(path)) is not None:
                 yield begun
 
+    def records_of(self, key: Key) -> Iterator[StartRecord]:
+        """The recorded starts of one workload."""
+        for path in list_paths(self.top / key.gvc / key.name, f"*/*/{_RECORD}"):
+            if (begun := _read_record(path)) is not None:
+                yield begun
+
     def record(self, place: ContainerId) -> StartRecord | None:
         """The last recorded start of a container; None without one."""
         return _read_record(self.of(place) / _RECORD)

@@ -1,0 +1,100 @@
+"""Which workload a TCP connection of this host comes from, by the kernel's tables of sockets and processes."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.engines.host.runtimes import procfs
+from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
+from reconciler.model.key import Key
+
+_TABLES = ("net/tcp", "net/tcp6")
+
+
+class TcpAddress(NamedTuple):
+    """One end of a connection."""
+
+    host: str
+    port: int
+
+
+class TcpLink(NamedTuple):
+    """A connection as its server sees it."""
+
+    client: TcpAddress
+    server: TcpAddress
+
+
+def comes_from(link: TcpLink, root: Path, key: Key, token: str) -> bool:
+    """Whether a process of the workload ``key``, of the location whose files are below ``root``, opened ``link``.
+
+    Processes in the network of this host are known by their runtime; those in a network of their own, as containers
+    are, by the ``token`` in their environment. Blocks.
+    """
+    own = _network(os.getpid())
+    return any(_owns(pid, link) for pid in _started(root, key)) or any(
+        _network(pid) not in (own, "") and _holds(pid, token) and _socket(pid, link) for pid in procfs.numbers()
+    )
+
+
+def belongs_to(pid: int, root: Path, key: Key) -> bool:
+    """Whether the process ``pid`` is one of the workload ``key``, by the records of its starts. Blocks."""
+    return pid in _started(root, key)
+
+
+def _started(root: Path, key: Key) -> frozenset[int]:
+    return frozenset[int]().union(*(runtime_plugin(name).processes(root, key) for name in runtime_names()))
+
+
+def _owns(pid: int, link: TcpLink) -> bool:
+    inode = _socket(pid, link)
+    if not inode:
+        return False
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{name}") == f"socket:[{inode}]":
+                    return True
+    return False
+
+
+def _socket(pid: int, link: TcpLink) -> str:
+    """The inode of the client's socket in the network of ``pid``, "" if it is not there."""
+    wanted = [_row(link, mapped=False), _row(link, mapped=True)]
+    for table in _TABLES:
+        with suppress(OSError):
+            for line in procfs.read(f"/proc/{pid}/{table}").decode("ascii", "replace").splitlines()[1:]:
+                fields = line.split()
+                if (fields[1], fields[2]) in wanted:
+                    return fields[9]
+    return ""
+
+
+def _row(link: TcpLink, *, mapped: bool) -> tuple[str, str]:
+    return _hexadecimal(link.client, mapped=mapped), _hexadecimal(link.server, mapped=mapped)
+
+
+def _hexadecimal(end: TcpAddress, *, mapped: bool) -> str:
+    """An address as in /proc/net/tcp: words of the host's byte order; ``mapped``: of IPv4 in IPv6."""
+    address = ip_address(end.host.partition("%")[0])
+    if mapped and address.version == 4:
+        address = IPv6Address(f"::ffff:{address}")
+    words = struct.unpack(f"={len(address.packed) // 4}I", address.packed)
+    return f"{''.join(f'{word:08X}' for word in words)}:{end.port:04X}"
+
+
+def _holds(pid: int, token: str) -> bool:
+    return f"={token}\0".encode() in (procfs.environment(pid) or b"") + b"\0"
+
+
+def _network(pid: int) -> str:
+    """The network namespace of a process; "" if it cannot be read."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
