@@ -12,9 +12,8 @@ from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.errors import PushConflict
 from reconciler.model.finding import Severity
-from reconciler.model.key import Kind
 from reconciler.operations.commands import open_existing
-from reconciler.operations.manifest_commits import REQUEST_TRAILER, Author, Commit, SourceWriter
+from reconciler.operations.manifest_commits import REQUEST_TRAILER, Commit, SourceWriter, author_of
 from reconciler.operations.manifest_edits import (
     EditConflictError,
     ResourceEdit,
@@ -130,9 +129,3 @@ def _diff(path: str, change: Change) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
     )
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-
-
-def author_of(principal: str, org: str) -> Author:
-    """The author of a commit by ``principal``: a user by their address, others by name."""
-    kind, _, name = principal.partition("/")
-    return Author(name, name if kind == Kind.USER and "@" in name else f"{name.replace('/', '.')}@{kind}.{org}")

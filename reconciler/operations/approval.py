@@ -19,7 +19,7 @@ def approve(settings: Settings, digest: str, by: str) -> str:
 
     ``digest`` is the digest of a whole plan or of its held steps alone, or a prefix of at least ``MIN_PREFIX``
     characters. Raises RefusedError if no recorded or current plan matches, if several match, or if none of its steps
-    waits; RecordsError if there are no records.
+    waits, or if the settings want another person than ``by``; RecordsError if there are no records.
     """
     if len(digest) < MIN_PREFIX:
         raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
@@ -36,6 +36,8 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         hold = next(iter(waiting), "")
         if not hold:
             raise RefusedError(f"nothing in the plan {digest} waits for approval")
+        if settings.approval_four_eyes:
+            _check_approver(settings, records, hold, by)
         now = SystemClock().now()
         ends = now + settings.approval_lasts
         with records.transaction():
@@ -45,6 +47,18 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         return f"approved {_alone(hold)} as {by}, until {iso(ends)}"
     finally:
         records.close()
+
+
+def _check_approver(settings: Settings, records: Records, hold: str, by: str) -> None:
+    """Raise RefusedError if ``by`` may not approve ``hold``, ``SOURCE/DIGEST``, since they made the change."""
+    from reconciler.operations.four_eyes import check_approver  # with the pipeline, which other settings do not need
+    from reconciler.pipeline.source_pipeline import SourcePipeline
+
+    name, _, digest = hold.rpartition("/")
+    source = next((each for each in settings.sources if each.name == name), None)
+    if source is None:
+        raise RefusedError(f"the source {name} is not in the settings any more")
+    check_approver(SourcePipeline(settings, source, records, SystemClock()), digest, by)
 
 
 def _alone(hold: str) -> str:

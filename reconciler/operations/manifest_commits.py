@@ -10,6 +10,7 @@ from pygit2.enums import ObjectType
 
 from reconciler.clock import Clock
 from reconciler.errors import PushConflict, RefusedError, SourceError
+from reconciler.model.key import Kind
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.printable import printable
 from reconciler.records.store import Records
@@ -38,6 +39,12 @@ class Commit(NamedTuple):
 
     id: str
     parent: str
+
+
+def author_of(principal: str, org: str) -> Author:
+    """The author of a commit by ``principal``: a user by their address, others by name."""
+    kind, _, name = principal.partition("/")
+    return Author(name, name if kind == Kind.USER and "@" in name else f"{name.replace('/', '.')}@{kind}.{org}")
 
 
 class SourceWriter:

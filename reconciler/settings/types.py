@@ -251,6 +251,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     prune: PruneSettings = PruneSettings()
     approval: Literal["never", "deletes", "always"] = "never"
     approval_lasts: float = 86_400.0
+    approval_four_eyes: bool = False
     stale: float = 600.0
     drift: DriftPolicy = DriftPolicy()
     secrets: SecretSettings = SecretSettings()

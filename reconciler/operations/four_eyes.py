@@ -1,0 +1,137 @@
+"""Who made the changes that wait for an approval, by the commits in Git: another person approves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+import msgspec
+import pygit2
+
+from reconciler.errors import RefusedError, SourceError
+from reconciler.model.key import Key, Kind
+from reconciler.model.revision import Revision
+from reconciler.operations.manifest_commits import author_of
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+from reconciler.source.file_history import HISTORY_END, History
+from reconciler.source.libgit import open_git
+
+MOST_COMMITS = 20_000
+"""The most commits that are visited for one approval."""
+MOST_FILES = 2_000
+"""The most changed files in which a deleted resource is searched."""
+CO_AUTHOR = b"co-authored-by:"
+
+
+def check_approver(line: SourcePipeline, hold_digest: str, by: str) -> None:
+    """Raise RefusedError if ``by`` made a change among the waiting steps ``hold_digest``, or if Git does not show who.
+
+    ``by`` is a principal, such as ``user/ann@example.com``, or the name of a user of this host.
+    """
+    prepared = line.plan_revision()
+    plan = prepared.plan
+    if plan is None or plan.hold_digest != hold_digest:
+        raise RefusedError(f"the steps {hold_digest} are not those that wait now; read the plan again")
+    principal = by if "/" in by else f"{Kind.USER}/{by}"
+    own = _addresses(line.records, principal, line.settings.org)
+    authors = _ChangeAuthors(line, prepared)
+    pin = line.records.pins.get(line.name)
+    if pin is not None and pin.by == by:
+        raise RefusedError(f"{by} rolled {line.name} back, so another person approves what waits (approvalFourEyes)")
+    waiting = (step for step in plan.steps if step.hold.approvable and not step.heals)
+    for step in waiting:
+        if (pin is None or authors.is_ahead(step)) and own & authors.of(step):
+            raise RefusedError(f"{by} made the change of {step.key}; another person approves it (approvalFourEyes)")
+
+
+def _addresses(records: Records, principal: str, org: str) -> frozenset[str]:
+    """The addresses that commits of ``principal`` have: its own, and the one that the manifest of the user names."""
+    found = {author_of(principal, org).email}
+    for record in records.applied.get(Key.parse(principal)):
+        found.add(str(msgspec.json.decode(record.body).get("email", "")))
+    return frozenset(each.lower() for each in found if each)
+
+
+class _ChangeAuthors:
+    """Addresses of the authors of changes, in the history of one source."""
+
+    def __init__(self, line: SourcePipeline, prepared: PlannedRevision) -> None:
+        self._line = line
+        self._repository = line.source.repository
+        self._git = open_git(self._repository.gitdir)
+        self._tip = prepared.revision
+        self._view = line.view().with_changes(prepared.loaded.change_set)
+        self._left = MOST_COMMITS
+        self._history = History(self._repository, self._go_on)
+        self._of_path = cache(self._authors_of_path)
+
+    def is_ahead(self, step: Step) -> bool:
+        """Whether the revision is newer than the one that ``step`` changes: not after a rollback."""
+        base = self._base(step)
+        return not base or self._repository.contains(self._tip.commit, base)
+
+    def of(self, step: Step) -> frozenset[str]:
+        """The authors of every commit that changed the file of ``step`` since its resource was applied.
+
+        If none did, another file caused the step, and those of all changed files count. Raises RefusedError if the
+        history does not reach back so far.
+        """
+        base = self._base(step)
+        entry = self._view.index.entry(str(step.key)) if step.action is not Action.DELETE else None
+        paths = [entry.path] if entry is not None else self._files_with(step.key, base)
+        found = self._together(paths, base)
+        return found or self._together(self._changed(base), base)
+
+    def _together(self, paths: Iterable[str], base: str) -> frozenset[str]:
+        return frozenset[str]().union(*(self._of_path(path, base) for path in paths))
+
+    def _authors_of_path(self, path: str, base: str) -> frozenset[str]:
+        found: set[str] = set()
+        for touch in self._history.of(path, self._tip.commit, base):
+            if touch == HISTORY_END:
+                raise RefusedError(f"the history of {path} is too short to show who changed it (approvalFourEyes)")
+            found |= _addresses_in(self._git[touch.commit].peel(pygit2.Commit))
+        return frozenset(found)
+
+    def _files_with(self, key: Key, base: str) -> list[str]:
+        """The changed files that declared ``key`` before."""
+        decoder = self._view.bodies.decoder
+        before = self._revision(base)
+        if before is None:
+            return []
+        changes = [each for each in self._repository.changes(before.tree, self._tip.tree) if each.before][:MOST_FILES]
+        return [
+            each.path
+            for each in changes
+            if any((found.kind, found.name) == (key.kind, key.name) for found in decoder.decode(each.before).manifests)
+        ]
+
+    def _changed(self, base: str) -> list[str]:
+        before = self._revision(base)
+        return [each.path for each in self._repository.changes(before.tree if before else "", self._tip.tree)]
+
+    def _revision(self, base: str) -> Revision | None:
+        try:
+            return self._line.revisions.named(base) if base else None
+        except SourceError:
+            raise RefusedError(f"the commit {base[:12]} is gone, so Git does not show who made the change") from None
+
+    def _base(self, step: Step) -> str:
+        """The commit at which the resource of ``step`` was applied, "" if it never was."""
+        records = self._line.records.applied.get(step.key) if step.action is not Action.CREATE else ()
+        found = next((each for each in records if each.location == step.location), next(iter(records), None))
+        return found.revision.rpartition(":")[2] if found is not None else ""
+
+    def _go_on(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+def _addresses_in(commit: pygit2.Commit) -> set[str]:
+    """The addresses of the author, the committer and the co-authors of a commit."""
+    lines = (line.strip() for line in commit.raw_message.splitlines())
+    others = [line.rpartition(b"<")[2].rstrip(b"> ") for line in lines if line.lower().startswith(CO_AUTHOR)]
+    raw = (commit.author.raw_email, commit.committer.raw_email, *others)
+    return {each.decode("utf-8", "replace").lower() for each in raw}
