@@ -66,9 +66,10 @@ class People:
         return self._db.write(sql, (name, self._now(), by)).rowcount > 0
 
     def remove(self, name: str) -> bool:
-        """Remove the user ``name`` and end their logins; returns whether there was one."""
+        """Remove the user ``name`` and end their logins and sessions; returns whether there was one."""
         with self._db.transaction():
             self._db.write("DELETE FROM logins WHERE user = ?", (name,))
+            self._db.write("DELETE FROM sessions WHERE principal = ?", (f"user/{name}",))
             return self._db.write("DELETE FROM users WHERE name = ?", (name,)).rowcount > 0
 
     def begin_login(self, person: Person, groups: Iterable[str], seconds: float) -> tuple[Login, str]:

@@ -150,7 +150,7 @@ class Authenticator:
         """The person of ``login``, with the groups of today's settings; None if they were removed, or idle too long."""
         user = self._store.people.find(login.user)
         oidc = self._settings.api.oidc if self._settings.api is not None else None
-        if user is None or oidc is None:
+        if user is None or oidc is None or user.issuer != oidc.issuer:
             return None
         timeout = org_of(self._records, self._settings.org).spec.session_timeout_seconds
         if timeout and self._clock.now() - login.used > timeout:

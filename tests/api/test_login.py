@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from reconciler.api.oidc.device import MOST_OF_ADDRESS
 from reconciler.api.oidc.login import challenge_of
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
@@ -187,10 +188,13 @@ def test_an_invited_person_may_log_in_and_a_removed_one_not(command: Command, si
     assert site.client().request("POST", invitation).status_code == 201
     token = session(command, "eve")["access_token"]
     assert get(site, token, "/whoami").status_code == 200
+    acting = site.client().request("POST", f"{ORG}/user/eve@evil.example.com/-impersonate").json()["token"]
+    assert get(site, acting, "/whoami").status_code == 200
     assert get(site, token, invitation, "POST").status_code == 403
     assert site.client().request("DELETE", f"{ORG}/user/eve@evil.example.com").status_code == 202
     answer = get(site, token)
     assert (answer.status_code, answer.json()["message"]) == (401, "the credential is unknown, expired or revoked")
+    assert get(site, acting, "/whoami").status_code == 401
     assert site.client().request("GET", f"{ORG}/user/eve@evil.example.com").status_code == 404
     assert "error" in command.log_in("eve").headers["location"]
 
@@ -255,7 +259,7 @@ def test_an_answer_belongs_to_the_browser_that_began(command: Command, provider:
     sent = parse_qs(urlsplit(began.headers["location"]).query)
     assert sent["code_challenge_method"] == ["S256"]
     assert {"state", "nonce", "code_challenge"} <= sent.keys()
-    assert "HttpOnly" in began.headers["set-cookie"]
+    assert {"HttpOnly", "Path=/login/callback", "SameSite=lax"} <= set(began.headers["set-cookie"].split("; "))
     place = provider.log_in(began.headers["location"], "ann")
     assert command.finish(place, cookie="").status_code == 400
     assert command.finish(place, cookie="reconciler-login=forged").status_code == 400
@@ -356,6 +360,15 @@ def test_a_machine_is_refused_or_waits_too_long(command: Command, site: ApiSite)
     site.clock.suspend(600.0)
     assert command.token(**ask, device_code=late["device_code"]).json()["error"] == "expired_token"
     assert command.token(**ask, device_code="\N{SNOWMAN}").json()["error"] == "expired_token"
+
+
+def test_one_address_does_not_keep_others_from_devices(command: Command, site: ApiSite) -> None:
+    site.clock.suspend(600.0)
+    for _ in range(MOST_OF_ADDRESS):
+        assert site.client(None).request("POST", "/login/device").status_code == 200
+    assert site.client(None).request("POST", "/login/device").status_code == 429
+    site.clock.suspend(600.0)
+    assert site.client(None).request("POST", "/login/device").status_code == 200
 
 
 def _device_page(command: Command, person: str, user_code: str) -> str:

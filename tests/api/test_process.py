@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import httpx2
 import pytest
 from cryptography import x509
 
-from reconciler.daemon.api_process import SOCKET
+from reconciler.daemon.api_process import SOCKET, ApiStart, decode_start, encode_start
+from reconciler.settings import load_settings
 from tests.support.certificates import issue
 from tests.support.processes import free_ports
 from tests.support.sandbox import Site, eventually
@@ -113,3 +116,20 @@ def _serial(port: int) -> int:
     except OSError:
         return 0
     return x509.load_der_x509_certificate(found).serial_number if found else 0
+
+
+def test_settings_reach_the_process_as_they_are(tmp_path: Path) -> None:
+    """Those of logins too, which have files and mappings."""
+    oidc = {"issuer": "https://login.example.com", "clientId": "x", "clientSecretFile": "secret", "groups": {"a": "b"}}
+    rule = {"issuer": "https://ci.example.com", "audience": "x", "claims": {"sub": "y"}, "serviceAccount": "z"}
+    site = Site(tmp_path, api={"address": "127.0.0.1:1", "oidc": oidc, "tokenExchange": [rule]})
+    settings = load_settings(site.settings_file)
+    assert decode_start(encode_start(ApiStart(settings, 3, -1))).settings == settings
+
+
+def test_the_client_of_providers_is_imported_for_the_first_login_only() -> None:
+    code = (
+        "import sys, reconciler.api.server; print(*{'authlib', 'joserfc', 'httpx2', 'cryptography'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

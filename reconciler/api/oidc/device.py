@@ -18,6 +18,8 @@ INTERVAL_SECONDS = 5
 """Seconds that a machine waits between two questions."""
 MOST_DEVICES = 1_000
 """Logins of machines that wait at once."""
+MOST_OF_ADDRESS = 20
+"""Those of one address, so that it does not keep others out."""
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowels, so that no code is a word (RFC 8628, 6.1)
 _LENGTH = 8
 
@@ -48,9 +50,11 @@ class DeviceLogins:
         self._waiting: dict[str, PendingDevice] = {}
 
     def begin(self, address: str) -> DeviceCodes:
-        """The codes for a machine that asks from ``address``. Raises Problem 503 if too many wait."""
+        """The codes for a machine that asks from ``address``. Raises Problem 429 or 503 if too many wait."""
         now = self._clock.monotonic()
         self._waiting = {code: each for code, each in self._waiting.items() if each.ends > now}
+        if sum(each.address == address for each in self._waiting.values()) >= MOST_OF_ADDRESS:
+            raise Problem(429, "too many machines wait for a login at this address", headers={"Retry-After": "60"})
         if len(self._waiting) >= MOST_DEVICES:
             raise Problem(503, "too many machines wait for a login; try again later")
         codes = DeviceCodes(secrets.token_urlsafe(32), _new_user_code())

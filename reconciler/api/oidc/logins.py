@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -48,8 +49,10 @@ class Logins:
     """Logins of people at the provider of the settings."""
 
     def __init__(self, oidc: OidcSettings, endpoint: str, clock: Clock) -> None:
+        callback = f"{endpoint}/login/callback"
         self.endpoint = endpoint
-        self.people = PeopleLogin(oidc, f"{endpoint}/login/callback", clock)
+        self.cookie_path = urlsplit(callback).path
+        self.people = PeopleLogin(oidc, callback, clock)
         self.devices = DeviceLogins(clock)
         self.seal = Seal(clock)
 

@@ -28,7 +28,7 @@ def confirm_page(email: str, sealed: str, user_code: str) -> Response:
     return _page(f"""<h1>Log in on another machine</h1>
 <p>You are {escape(email)}. Enter the code that the machine shows. Allow it only if you have just begun this login
 yourself: the machine gets your permissions.</p>
-<form method="post" action="/login/device/answer">
+<form method="post" action="device/answer">
 <input type="hidden" name="identity" value="{escape(sealed)}">
 <p><label>Code <input name="user_code" value="{escape(user_code)}" autocomplete="off" required></label></p>
 <p><button name="answer" value="allow">Allow</button> <button name="answer" value="deny">Refuse</button></p>

@@ -79,7 +79,7 @@ async def answer_device(call: Call) -> Response:
 
 OPERATIONS = (
     Operation("POST", "/login/device", begin_device, "Begin the login of a machine without a browser.", PUBLIC,
-              {200: "Its codes.", 503: "Too many machines wait."}, body=DeviceRequest, optional_body=True, form=True),
+              {200: "Its codes.", 429: "Too many machines wait."}, body=DeviceRequest, optional_body=True, form=True),
     Operation("GET", "/login/device", open_device_page, "Log in with a browser, and enter the code of a machine.",
               PUBLIC, {302: "The browser goes to the provider."}, parameters=("user_code",)),
     Operation("POST", "/login/device/answer", answer_device, "Allow or refuse the login of a machine.", PUBLIC,

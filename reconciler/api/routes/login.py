@@ -66,7 +66,7 @@ async def to_provider(call: Call, request: LoginRequest) -> Response:
     logins = logins_of(call)
     response = RedirectResponse(await logins.people.authorization_url(request), 302)
     secure = logins.endpoint.startswith("https:")
-    response.set_cookie(COOKIE, logins.seal.seal(request), max_age=LOGIN_SECONDS, path="/login/callback",
+    response.set_cookie(COOKIE, logins.seal.seal(request), max_age=LOGIN_SECONDS, path=logins.cookie_path,
                         httponly=True, secure=secure, samesite="lax")  # fmt: skip
     return response
 
@@ -90,7 +90,7 @@ async def finish_login(call: Call) -> Response:
             response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
         else:
             response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
-    response.delete_cookie(COOKIE, path="/login/callback")
+    response.delete_cookie(COOKIE, path=logins.cookie_path)
     return response
 
 
