@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS
+from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS, Provider
+from reconciler.api.problems import Problem
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.oidc import Issuer, job_issuer
@@ -154,3 +156,27 @@ def test_an_issuer_that_does_not_answer_is_503(site: ApiSite, issuer: Issuer) ->
 def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
     token = _changed(issuer.token(site.clock.now(), **JOB))
     assert [exchange(site, token)[0] for _ in range(6)] == [401] * 5 + [429]
+
+
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ({"nonce": "mine"}, ""),
+        ({"nonce": "another"}, "claim `nonce`"),
+        ({}, "claim `nonce`"),
+        ({"nonce": "mine", "azp": "another-client"}, "claim `azp`"),
+        ({"nonce": "mine", "aud": ["reconciler", "another-client"]}, "claim `azp`"),
+        ({"nonce": "mine", "aud": ["reconciler", "another-client"], "azp": "reconciler"}, ""),
+        ({"nonce": "mine", "at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}, "claim `at_hash`"),
+    ],
+)
+def test_an_id_token_belongs_to_its_login(claims: dict[str, Any], words: str, site: ApiSite, issuer: Issuer) -> None:
+    provider = Provider(issuer.url, None, site.clock)
+    token = issuer.token(site.clock.now(), **claims)
+    check = provider.claims(token, "reconciler", nonce="mine", client_id="reconciler", access_token="the access token")
+    if not words:
+        assert asyncio.run(check)["sub"] == "job"
+        return
+    with pytest.raises(Problem, match=words) as refused:
+        asyncio.run(check)
+    assert refused.value.status == 401
