@@ -40,7 +40,7 @@ class Releases:
     """
 
     def __init__(self, root: Path, store: VolumeStore, clock: Clock) -> None:
-        self._root = root
+        self.root = root
         self.store = store
         self._clock = clock
         self._revisions: dict[Key, str] = {}
@@ -112,7 +112,7 @@ class Releases:
             raise write_error(f"the version of {volume} cannot be recorded", error) from None
 
     def _files(self, volume: VolumeId) -> VolumeFiles:
-        return VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
+        return VolumeFiles(self.root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
 
 
 def _is_free(found: StoredVolume) -> bool:

@@ -13,6 +13,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumesets.attachments import Attachments
 from reconciler.engines.host.volumesets.releases import Releases
+from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
@@ -62,6 +63,7 @@ class VolumeSets:
         self.store = releases.store
         self.attachments = Attachments(releases.store, self._refresh_later, released)
         self.releases = releases
+        self._replacements = Replacements(releases.root)
         self._claims = claims
         self._changed = changed
         self._stop = stop
@@ -84,6 +86,7 @@ class VolumeSets:
         for report in await asyncio.to_thread(self.store.open):
             self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
         await self.attachments.open()
+        await self._replacements.open()
         self._open = True
 
     def observations(self) -> Iterator[Observation]:
@@ -113,6 +116,8 @@ class VolumeSets:
                 f"there is no {volume.volumeset} at this location yet: it is mounted when it is applied",
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
+        if self._replacements.is_open(volume.volumeset):
+            raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_IN_USE)
         wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
         await self.releases.prepare(volume, holder, version, known.spec)
         await self.attachments.attach(volume, wanted, holder, owner)
@@ -126,12 +131,21 @@ class VolumeSets:
             if attached := self.attachments.attached(key):
                 return self._waiting(step, attached)
             await self._drop(key, spec)
+            await self._replacements.forget(key)
             return Outcome(step.id, Result.APPLIED)
-        if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
+        replaces = step.action is Action.REPLACE and past is not None and past.digest != step.digest
+        # A crash may come between the end of the replacement and its record: then its new volumes stay.
+        if replaces and not self._replacements.is_done(key, step.digest):
+            await self._replacements.begin(key, step.digest)
             await self._replace(key, spec)
-            past = None
+        past = None if replaces else past
         seen = Observation(key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
         self._add(seen, self._claims.state(step, past), step.body)
+        if self._replacements.is_open(key):
+            await self._replacements.finish(key)
+            self.attachments.retry()
+        elif not self._replacements.is_done(key, step.digest):
+            await self._replacements.forget(key)
         await self.refresh(key)
         return Outcome(step.id, Result.APPLIED, seen=self.known[key].observation)
 

@@ -14,6 +14,7 @@ from reconciler.engines.host.volumesets.attachments import Attachments, holder_n
 from reconciler.planning.plan import Action
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
 from tests.support.clock import FakeClock
+from tests.support.plans import step
 
 
 def holder(host: VolumeHost, index: int = 0) -> str:
@@ -171,6 +172,42 @@ def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) ->
         assert host.replica("db-0").containers[0].restarts == 0
 
     play(tmp_path, story)
+
+
+def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        (host.path() / "file").write_text("x")
+        await host.database(version=2, suspend=True)
+        await host.running()
+        body = {"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10, "fileSystemType": "xfs"}}
+        wanted = step(str(SET), action=Action.REPLACE, version=2, body=body, engine="host")
+        marker = host.root / "replaced-volumesets.json"
+        await host.meanwhile(host.engine.perform(wanted))
+        # The daemon is killed before it writes down that the former data are deleted.
+        marker.write_text(marker.read_text().replace("true", "false"))
+        await host.restart()
+        await host.database(version=3)
+        for _ in range(20):
+            await host.time.advance(1.0)
+            await asyncio.sleep(0.001)
+        assert not host.path().exists(), "no replica gets a volume that would be deleted again"
+        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        await host.eventually(lambda: _has_volume(host), "the replica gets a new volume")
+        (host.path() / "file").write_text("acknowledged")
+        # Killed again, before the outcome is recorded: the step is repeated.
+        await host.restart()
+        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        await host.eventually(lambda: _has_volume(host), "the replica goes on")
+        assert host.content() == {"file": "acknowledged"}
+
+    play(tmp_path, story)
+
+
+async def _has_volume(host: VolumeHost) -> bool:
+    return holder(host) != "" and host.path().exists()
 
 
 def test_what_this_host_gives_is_in_the_conditions_of_the_workload(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Which volume sets are being replaced, and which were: known through crashes, so that no step acts twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.volumes.layout import read_json
+from reconciler.model.key import Key
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """The last replacement of a volume set, by the ``digest`` of the manifest that it is for."""
+
+    digest: str
+    done: bool = False
+
+
+class Replacements:
+    """The replacements below ``root``, the directory of a location. Methods raise EngineError."""
+
+    def __init__(self, root: Path) -> None:
+        self._file = root / "replaced-volumesets.json"
+        self._last: dict[str, Replacement] = {}
+
+    async def open(self) -> None:
+        """Read what an earlier daemon began."""
+        self._last = await asyncio.to_thread(self._read)
+
+    def is_open(self, key: Key) -> bool:
+        """Whether ``key`` is being replaced; a new volume would be deleted when that is repeated."""
+        found = self._last.get(str(key))
+        return found is not None and not found.done
+
+    def is_done(self, key: Key, digest: str) -> bool:
+        """Whether the last replacement of ``key`` was for ``digest`` and is done."""
+        return self._last.get(str(key)) == Replacement(digest, done=True)
+
+    async def begin(self, key: Key, digest: str) -> None:
+        """Write down that ``key`` is being replaced."""
+        await self._write({**self._last, str(key): Replacement(digest)})
+
+    async def finish(self, key: Key) -> None:
+        """Write down that the replacement of ``key`` is done."""
+        digest = self._last[str(key)].digest
+        await self._write({**self._last, str(key): Replacement(digest, done=True)})
+
+    async def forget(self, key: Key) -> None:
+        """Forget the last replacement of ``key``, which has changed since. Does nothing if there was none."""
+        if str(key) in self._last:
+            await self._write({name: each for name, each in self._last.items() if name != str(key)})
+
+    def _read(self) -> dict[str, Replacement]:
+        return read_json(self._file, dict[str, Replacement]) or {}
+
+    async def _write(self, wanted: dict[str, Replacement]) -> None:
+        try:
+            await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(wanted))
+        except OSError as error:
+            raise write_error("the replacements of volume sets cannot be written", error) from None
+        self._last = wanted
