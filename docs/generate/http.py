@@ -69,6 +69,13 @@ Answers are JSON. A document has the fields of its manifest in normal form, with
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`
 stays valid while resources come and go. `GET /openapi.json` is an OpenAPI 3.1 document of everything below.
+
+A watch follows a collection or a resource as server-sent events: `added`, `modified` and `deleted` have the document as
+a list shows it, after a deletion its last manifest. To follow a list without a gap, watch from the number in its header
+`Resource-Version`: as the header `Last-Event-ID`, or as the parameter `after`; without it, a watch begins now. Several
+changes of a resource can be one event. A `bookmark` now and then has the newest id to resume from. The event `problem`
+has the body of an error and ends the watch, with 410 if the client reads too slowly or what it may view has changed:
+then list again. An id from which not every change is known any more, among the last 20,000, is refused with 410.
 """
 
 OPERATIONS_HEAD = "\n## Operations\n\n"

@@ -27,6 +27,7 @@ from reconciler.api.routes import (
     reports,
     resources,
     users,
+    watch,
     webhooks,
 )
 from reconciler.api.service import Api
@@ -53,6 +54,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *commands.OPERATIONS,
     *reports.OPERATIONS,
     *changes.OPERATIONS,
+    *watch.OPERATIONS,
     *resources.OPERATIONS,
 )
 """Every operation; where two paths match a request, the first counts."""

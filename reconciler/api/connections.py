@@ -11,6 +11,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 10.0
 """Seconds in which the head of a request must arrive, and each pause of its body must end."""
+WRITE_SECONDS = 30.0
+"""Seconds in which a client must read something of a response that waits for it."""
 MOST_CONNECTIONS = 1000
 """The most connections; each further one ends the connection that has been idle for the longest time."""
 MOST_HEAD = 32_768
@@ -34,6 +36,7 @@ class Connection(HttpToolsProtocol):
         self._head = 0
         self._in_head = True
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._stalled: asyncio.TimerHandle | None = None
         peer = transport.get_extra_info("socket")
         self.app_state = {**self.app_state, "senders": {}}
         if peer is not None and peer.family == socket.AF_UNIX:
@@ -86,9 +89,20 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         self._restart_deadline()
 
+    def pause_writing(self) -> None:
+        """The client reads more slowly than the response comes; if it reads nothing, it loses the connection."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(WRITE_SECONDS, self._give_up)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._end_stall()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End the deadline too."""
         self._deadline.cancel()
+        self._end_stall()
         super().connection_lost(exc)
 
     @property
@@ -101,6 +115,10 @@ class Connection(HttpToolsProtocol):
         self._parsed += size
         if self._parsed > MOST_HEAD:
             raise ValueError("the head of the request is too long")
+
+    def _end_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
 
     def _restart_deadline(self) -> None:
         self._deadline.cancel()

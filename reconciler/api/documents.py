@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -44,6 +44,13 @@ def resource_document(facts: ResourceFacts, created: float, org: str) -> dict[st
     if str(key) in BUILT_IN_RESOURCES:
         document["origin"] = "builtin"
     return document
+
+
+def removed_document(key: Key, body: Mapping[str, Any], org: str) -> dict[str, Any]:
+    """The last manifest ``body`` of a resource that was deleted."""
+    manifest = {name: value for name, value in body.items() if key.kind is not Kind.SECRET or name != "data"}
+    gvc = {"gvc": key.gvc} if key.gvc else {}
+    return {"kind": str(key.kind), **manifest, "name": key.name, **gvc, "links": _links(key, full_form(key, org), org)}
 
 
 def built_in_document(key: Key, org: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import msgspec
 from reconciler import __version__
 from reconciler.api.call import LARGEST
 from reconciler.api.problems import FORM, JSON
-from reconciler.api.table import PARAMETERS, PUBLIC, Operation
+from reconciler.api.table import EVENTS, PARAMETERS, PUBLIC, Operation
 from reconciler.model.key import GVC_SCOPED, Kind
 
 _PROBLEM = {
@@ -32,9 +32,15 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     "last": {"type": "integer", "minimum": 1, "maximum": 1000},
     "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},
+    "timeoutSeconds": {"type": "integer", "minimum": 0, "maximum": 86400},
     "dryRun": {"type": "boolean"},
     "force": {"type": "boolean"},
 }
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    JSON: {"type": "object"},
+    EVENTS: {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}},
+}
+"""Media type → what an answer of it is; for a stream, what each event is."""
 _REFUSALS = {400: "The request is wrong.", 403: "The caller may not.", 404: "There is no such resource."}
 
 
@@ -112,7 +118,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status, text in good.items():
         found[str(status)] = {"description": text}
         if status != HTTPStatus.NO_CONTENT and status < HTTPStatus.MULTIPLE_CHOICES:
-            schema = {"type": "object" if operation.media == JSON else "string"}
+            schema = _SCHEMAS.get(operation.media, {"type": "string"})
             found[str(status)]["content"] = {operation.media: {"schema": schema}}
     error = {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status, text in sorted((_REFUSALS | bad).items()):

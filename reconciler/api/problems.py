@@ -83,6 +83,11 @@ def problem_of(error: Exception) -> Problem:
 
 def problem_response(problem: Problem, request_id: str) -> Response:
     """The response for ``problem``."""
+    return Response(problem_body(problem, request_id), problem.status, problem.headers, JSON)
+
+
+def problem_body(problem: Problem, request_id: str) -> bytes:
+    """``problem`` as JSON."""
     body = {
         "status": problem.status,
         "message": str(problem),
@@ -91,4 +96,4 @@ def problem_response(problem: Problem, request_id: str) -> Response:
         "id": request_id,
         **problem.members,
     }
-    return Response(msgspec.json.encode(body), problem.status, problem.headers, JSON)
+    return msgspec.json.encode(body)

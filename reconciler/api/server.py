@@ -61,6 +61,7 @@ async def serve() -> None:
             renewing.cancel()
         for server in servers:
             server.close()
+        api.changes.close()
         await _drain(state)
         api.close()
 

@@ -10,6 +10,7 @@ from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import JobIssuers, logins_of
 from reconciler.api.reading import Reader
+from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
@@ -31,6 +32,7 @@ class Api:
         write_bootstrap(self.store, settings.state)
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
+        self.changes = ChangeFeed(lambda: Reader(settings, clock.now), settings.org)
         self.list_slots = asyncio.Semaphore(LISTS)
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
@@ -52,6 +54,7 @@ class Api:
 
     def close(self) -> None:
         """Close what is open."""
+        self.changes.close()
         self.store.close()
         for reader in (self.reader, *self._readers):
             reader.close()

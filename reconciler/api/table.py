@@ -16,6 +16,7 @@ from reconciler.api.problems import JSON, Problem
 
 Handler = Callable[[Call], Awaitable[Response]]
 
+EVENTS = "text/event-stream"
 ANY = ""
 """The permission of an operation that every caller may use, or that checks permissions itself."""
 PUBLIC = "-"
@@ -49,7 +50,7 @@ PARAMETERS: Mapping[str, str] = {
     "cursor": "Where the page begins; from the link `next` of the page before.",
     "limit": "The most items of the page.",
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
-    "after": "The number of an entry; only those after it.",
+    "after": "The number of an entry, or the id of an event; only those after it.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
     "source": "The source for the new manifest, if there are several.",
@@ -58,6 +59,7 @@ PARAMETERS: Mapping[str, str] = {
     "code_challenge_method": "Always `S256`.",
     "state": "A text that the command gets back with its code.",
     "user_code": "The code that the machine shows.",
+    "timeoutSeconds": "Seconds after which a watch ends; without it, it lasts as long as the connection.",
     "last": "The number of entries, the newest ones.",
 }
 """Query parameter → its description."""

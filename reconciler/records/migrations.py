@@ -292,6 +292,21 @@ SCHEDULES = (
 )
 """The recorded engine records executions at scheduled times."""
 
+CHANGES = (
+    "CREATE TABLE changes (seq INTEGER PRIMARY KEY, key TEXT NOT NULL, before BLOB)",
+    "CREATE TRIGGER changes_status AFTER INSERT ON pending BEGIN INSERT INTO changes (key) VALUES (new.key); END",
+    """CREATE TRIGGER changes_added AFTER INSERT ON inventory BEGIN
+        INSERT INTO changes (key, before) VALUES (new.key, x''); END""",
+    """CREATE TRIGGER changes_edited AFTER UPDATE OF body ON applied WHEN old.body <> new.body BEGIN
+        INSERT INTO changes (key, before) VALUES (old.key, old.body); END""",
+    """CREATE TRIGGER changes_removed AFTER DELETE ON applied
+        WHEN NOT EXISTS (SELECT 1 FROM applied WHERE key = old.key) BEGIN
+        INSERT INTO changes (key, before) VALUES (old.key, old.body); END""",
+    """CREATE TRIGGER changes_trimmed AFTER INSERT ON changes WHEN new.seq % 1000 = 0 BEGIN
+        DELETE FROM changes WHERE seq <= new.seq - 20000; END""",
+)
+"""The API shows changes of resources to those who watch them."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -306,6 +321,7 @@ MIGRATIONS = (
     LOCATIONS,
     CREATED,
     SCHEDULES,
+    CHANGES,
 )
 
 

@@ -30,7 +30,7 @@ from reconciler.records.tables.runs import Runs
 from reconciler.records.tables.schedules import Schedules
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
-from reconciler.records.tables.status_queue import StatusQueue
+from reconciler.records.tables.status_queue import Changes, StatusQueue
 from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
 
 FILE = "records.sqlite"
@@ -73,6 +73,7 @@ class Records:
         self.restarts = Restarts(database, now)
         self.schedules = Schedules(database)
         self.traffic_holds = TrafficHolds(database, now)
+        self.changes = Changes(database)
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:

@@ -128,7 +128,7 @@ def path_of(operation: Operation, kind: Kind) -> str:
     names = {"org": "acme", "gvc": "shop", "kind": str(kind), "name": NAMES[kind], "id": "none", "location": "here"}
     for word, value in names.items():
         path = path.replace(f"{{{word}}}", value)
-    return path
+    return f"{path}?timeoutSeconds=0" if path.endswith("/-watch") else path
 
 
 def question(operation: Operation, account: Account, path: str) -> Question:

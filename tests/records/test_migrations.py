@@ -13,6 +13,7 @@ from docs.generate import database_schema
 from reconciler.model.key import Key
 from reconciler.pipeline.report import Report, decode_reports
 from reconciler.records.migrations import (
+    CHANGES,
     COMMANDS,
     FIELDS,
     LOCATIONS,
@@ -221,6 +222,16 @@ def test_older_records_take_positions_of_schedules(path: Path) -> None:
         assert records.schedules.at_location("here") == {}
         records.schedules.put_many("here", [(Key.parse(PLAIN), SchedulePosition("* * * * *", 7))])
         assert records.schedules.at_location("here") == {Key.parse(PLAIN): ("* * * * *", 7)}
+
+
+def test_older_records_know_later_changes_of_resources(path: Path) -> None:
+    older(path, MIGRATIONS.index(CHANGES), {APPLIED: [applied(PLAIN, "recorded")]})
+    with closing(Records.open(path)) as records:
+        assert records.changes.newest() == 0
+        records.status_queue.add_many("main", [PLAIN])
+        [record] = records.applied.get(PLAIN)
+        records.applied.remove(PLAIN)
+        assert records.changes.after(0, 10) == [(1, PLAIN, None), (2, PLAIN, record.body)]
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

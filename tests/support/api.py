@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 
@@ -61,6 +62,72 @@ class ApiClient:
         return response.json()
 
 
+class ApiEvent(NamedTuple):
+    """An event of a watch."""
+
+    id: str
+    type: str
+    body: Any
+
+
+class ApiStream:
+    """The response to a watch, while it comes. A client that does not read is one whose ``reading`` is cleared."""
+
+    def __init__(self, api: Api, peer: Peer | None, path: str, headers: Mapping[str, str]) -> None:
+        self.status = 0
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self._received: asyncio.Queue[bytes] = asyncio.Queue()
+        self._left = asyncio.Event()
+        self._rest = b""
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "state": {} if peer is None else {"peer": peer}, "client": None, "server": None, "root_path": "",
+        }  # fmt: skip
+        self._task = asyncio.create_task(make_app(api)(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        await self.reading.wait()
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self._received.put_nowait(message["body"])
+            if not message.get("more_body"):
+                self._received.put_nowait(b"")
+
+    async def text(self) -> str:
+        """The next part of the body, "" at its end."""
+        return (await asyncio.wait_for(self._received.get(), 30)).decode()
+
+    async def event(self) -> ApiEvent | None:
+        """The next event but bookmarks; None at the end."""
+        while True:
+            while b"\n\n" not in self._rest:
+                if not (part := await self.text()):
+                    return None
+                self._rest += part.encode()
+            content, _, self._rest = self._rest.partition(b"\n\n")
+            fields = dict(line.split(": ", 1) for line in content.decode().split("\n"))
+            if fields["event"] != "bookmark":
+                return ApiEvent(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+
+    async def begin(self) -> None:
+        """Wait until something comes; it stays to be read."""
+        self._rest += (await self.text()).encode()
+
+    async def leave(self) -> None:
+        """Close the connection, and wait for the end of the request."""
+        self.reading.set()
+        self._left.set()
+        await self._task
+
+
 class ApiSite(Site):
     """A sandbox whose files are applied, with the API over its records."""
 
@@ -70,6 +137,16 @@ class ApiSite(Site):
         assert done.returncode == 0, done.stdout + done.stderr
         self.clock = FakeClock()
         self.api = Api(load_settings(self.settings_file), self.clock, lambda: True)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, path: str, peer: Peer | None = ROOT_PEER, **headers: str) -> AsyncIterator[ApiStream]:
+        """A watch of ``path`` that has begun."""
+        stream = ApiStream(self.api, peer, path, {name.replace("_", "-"): value for name, value in headers.items()})
+        try:
+            await stream.begin()
+            yield stream
+        finally:
+            await stream.leave()
 
     def client(self, peer: Peer | None = ROOT_PEER) -> ApiClient:
         """Requests over the unix socket by ``peer``, or over TCP."""

@@ -39,6 +39,8 @@ MOST_ITEMS = 500
 """Items of a page: those without a limit, and the most."""
 _BATCH = 200
 """Keys that are read at once after the first, which are as many as the page has items."""
+VERSION_HEADER = "Resource-Version"
+"""The header of a list with the number of the last change that it shows: a watch can continue from there."""
 _OF_LISTS = ("cursor", "limit", "fields")
 
 
@@ -169,7 +171,8 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
         links.append({"rel": "next", "href": f"{call.request.url.path}?{following}"})
     documents = [document for _, document in items[:limit]]
     shape = "queryresult" if extra else "list"
-    return call.respond({"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra})
+    document = {"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra}
+    return call.respond(document, headers={VERSION_HEADER: str(call.reader.records.changes.newest())})
 
 
 def _visible(

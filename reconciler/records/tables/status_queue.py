@@ -1,8 +1,9 @@
-"""Keys whose status file is not written yet; a crash at any time loses none."""
+"""Keys whose status changed: those whose file is not written yet, of which a crash loses none, and the last ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,3 +47,35 @@ class StatusQueue:
     def count(self, source: str) -> int:
         """The number of keys in the queue."""
         return int(self._db.value("SELECT count(*) FROM pending WHERE source = ?", (source,)))
+
+
+class Change(NamedTuple):
+    """A change of the resource ``key``; ``number`` increases with every change.
+
+    ``before`` is its manifest before, b"" if it was not applied, and None if the manifest did not change.
+    """
+
+    number: int
+    key: str
+    before: bytes | None
+
+
+class Changes:
+    """At least the last 20,000 changes in their order, written by triggers: whatever changes a status is one."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def newest(self) -> int:
+        """The number of the last change, 0 before the first."""
+        return int(self._db.value("SELECT max(seq) FROM changes") or 0)
+
+    def has_all_after(self, number: int) -> bool:
+        """Whether every change after ``number``, which is that of a past one, is still here."""
+        oldest = int(self._db.value("SELECT min(seq) FROM changes") or 1)
+        return oldest - 1 <= number <= self.newest()
+
+    def after(self, number: int, limit: int) -> list[Change]:
+        """At most ``limit`` changes after ``number``, oldest first."""
+        rows = self._db.all("SELECT seq, key, before FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (number, limit))
+        return [Change(*row) for row in rows]

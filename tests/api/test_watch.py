@@ -1,0 +1,208 @@
+"""Watches: changes of resources as events, for those who may see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.api import watching
+from reconciler.api.app import OPERATIONS
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.records.store import FILE, Records
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, ApiStream, api_site
+from tests.support.sandbox import workload
+
+WORKLOADS = f"{ORG}/gvc/shop/workload"
+WEB = f"{WORKLOADS}/web"
+WEB_KEY = Key.parse("workload/shop/web")
+API_KEY = Key.parse("workload/shop/api")
+TAGGED = """kind: policy
+name: views
+targetKind: workload
+targetQuery: {kind: workload, spec: {terms: [{tag: team, value: web}]}}
+bindings: [{permissions: [view], principalLinks: [//serviceaccount/ci]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site that the tests change; each leaves the workloads as they were."""
+    with api_site(tmp_path_factory.mktemp("watch"), {**FILES, "views.yaml": TAGGED}) as made:
+        yield made
+
+
+def run(site: ApiSite, watch: Callable[[Records], Awaitable[None]]) -> None:
+    """Run ``watch`` with the records as the daemon writes them."""
+    with closing(Records.open(site.state / FILE)) as records:
+        asyncio.run(watch(records))
+
+
+def change(records: Records, key: Key, **fields: Any) -> None:
+    """Record another state, or another manifest, of ``key``."""
+    with records.transaction():
+        for record in records.applied.get(key):
+            records.applied.put(msgspec.structs.replace(record, **fields))
+        records.status_queue.add_many("main", [key])
+
+
+def with_tags(records: Records, key: Key, **tags: str) -> bytes:
+    """The manifest of ``key`` with other tags."""
+    return msgspec.json.encode({**msgspec.json.decode(records.applied.get(key)[0].body), "tags": tags})
+
+
+async def kinds(stream: ApiStream, count: int) -> list[tuple[str, str]]:
+    """Type and name of the next events."""
+    events = [await stream.event() for _ in range(count)]
+    return [(each.type, each.body.get("name", "")) for each in events if each is not None]
+
+
+def test_a_commit_is_followed_from_the_list_on(site: ApiSite) -> None:
+    listed = site.client().request("GET", WORKLOADS)
+    shown = {each["name"]: each for each in listed.json()["items"]}
+    version = listed.headers["resource-version"]
+
+    async def watch() -> None:
+        async with site.watching(f"{WORKLOADS}/-watch", Last_Event_ID=version) as stream:
+            found = [each for _ in range(3) if (each := await stream.event()) is not None]
+        by_type = {each.type: each for each in found}
+        assert {each.type: each.body["name"] for each in found} == {"added": "new", "modified": "web", "deleted": "api"}
+        assert by_type["modified"].body == site_now
+        assert by_type["deleted"].body["spec"] == shown["api"]["spec"]
+        # What comes after an event is what comes after its id.
+        later = min(int(each.id) for each in found)
+        async with site.watching(f"{WORKLOADS}/-watch?after={later}") as stream:
+            assert len(await kinds(stream, 2)) == 2
+
+    site.repo.commit({"shop/new.yaml": workload("new"), "shop/api.yaml": None, "shop/web.yaml": workload("web")})
+    assert site.run("apply").returncode == 0
+    site_now = site.client().get(WEB)
+    asyncio.run(watch())
+    site.repo.commit({"shop/new.yaml": None} | {name: FILES[name] for name in ("shop/api.yaml", "shop/web.yaml")})
+    assert site.run("apply").returncode == 0
+
+
+def test_one_resource_is_watched_without_the_others(site: ApiSite) -> None:
+    async def watch(records: Records) -> None:
+        async with site.watching(f"{WEB}/-watch") as stream:
+            change(records, API_KEY, health=Health.UNHEALTHY)
+            change(records, WEB_KEY, health=Health.UNHEALTHY)
+            found = await stream.event()
+            assert found is not None
+            assert (found.type, found.body["name"], found.body["status"]["health"]) == ("modified", "web", "Unhealthy")
+            change(records, API_KEY, health=Health.RECORDED)
+            change(records, WEB_KEY, health=Health.RECORDED)
+
+    run(site, watch)
+
+
+def test_a_caller_sees_what_it_may_view_come_and_go(site: ApiSite) -> None:
+    key = {"Authorization": site.api.store.add_key("ci", "", "test", None)[1]}
+
+    async def watch(records: Records) -> None:
+        before = {name: records.applied.get(name)[0].body for name in (API_KEY, WEB_KEY)}
+        async with site.watching(f"{WORKLOADS}/-watch", None, **key) as stream:
+            change(records, API_KEY, health=Health.UNHEALTHY)  # it may not view this one
+            change(records, API_KEY, body=with_tags(records, API_KEY, team="web"))
+            assert await kinds(stream, 1) == [("added", "api")]
+            change(records, WEB_KEY, body=with_tags(records, WEB_KEY))
+            gone = await stream.event()
+            assert gone is not None
+            assert (gone.type, gone.body["name"], gone.body["tags"]) == ("deleted", "web", {"team": "web"})
+            change(records, API_KEY, body=before[API_KEY], health=Health.RECORDED)
+            change(records, WEB_KEY, body=before[WEB_KEY])
+            assert sorted(await kinds(stream, 2)) == [("added", "web"), ("deleted", "api")]
+
+    run(site, watch)
+
+
+def test_a_permission_that_goes_away_ends_the_watch(site: ApiSite) -> None:
+    key = {"Authorization": site.api.store.add_key("ci", "", "test", None)[1]}
+    policy = Key.parse("policy/views")
+
+    async def watch(records: Records) -> None:
+        [record] = records.applied.get(policy)
+        async with site.watching(f"{WORKLOADS}/-watch", None, **key) as stream, site.watching(f"{WEB}/-watch") as other:
+            body = msgspec.json.decode(record.body) | {"bindings": []}
+            change(records, policy, body=msgspec.json.encode(body), digest="other")
+            change(records, WEB_KEY, health=Health.UNHEALTHY)
+            problem = await stream.event()
+            assert problem is not None
+            assert (problem.type, problem.body["status"]) == ("problem", 410)
+            assert await stream.event() is None
+            assert await kinds(other, 1) == [("modified", "web")], "others watch on"
+        change(records, policy, body=record.body, digest=record.digest)
+        change(records, WEB_KEY, health=Health.RECORDED)
+
+    run(site, watch)
+
+
+def test_a_revoked_key_ends_the_watch(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.api.routes.watch.CHECK", 0.01)
+    key, text = site.api.store.add_key("ci", "", "test", None)
+
+    async def watch(_: Records) -> None:
+        async with site.watching(f"{WORKLOADS}/-watch", None, Authorization=text) as stream:
+            site.api.store.revoke_key("ci", key.id)
+            problem = await stream.event()
+            assert problem is not None
+            assert (problem.type, problem.body["status"]) == ("problem", 401)
+
+    run(site, watch)
+
+
+def test_a_client_that_is_too_slow_lists_again(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MOST_EVENTS", 3)
+
+    async def watch(records: Records) -> None:
+        async with site.watching(f"{WEB}/-watch") as slow, site.watching(f"{WEB}/-watch") as fast:
+            slow.reading.clear()
+            health = [Health.UNHEALTHY, Health.RECORDED] * 4
+            for each in health:
+                change(records, WEB_KEY, health=each)
+                assert await kinds(fast, 1) == [("modified", "web")]
+            slow.reading.set()
+            found = []
+            while (event := await slow.event()) is not None:
+                found.append(event)
+            assert len(found) < len(health)
+            assert (found[-1].type, found[-1].body["message"]) == ("problem", watching.SLOW)
+
+    run(site, watch)
+
+
+def test_an_id_that_is_too_old_or_unknown_is_gone(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = int(site.client().request("GET", WORKLOADS).headers["resource-version"])
+    client = site.client()
+    assert client.request("GET", f"{WORKLOADS}/-watch?after={newest + 1}").status_code == 410
+    assert client.request("GET", f"{WORKLOADS}/-watch?after=x").status_code == 400
+    assert client.request("GET", f"{WORKLOADS}/-watch?timeoutSeconds=x").status_code == 400
+    ended = client.request("GET", f"{WORKLOADS}/-watch?after={newest}&timeoutSeconds=0")
+    assert (ended.status_code, ended.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert "event: bookmark" in ended.text
+    monkeypatch.setattr(watching, "MOST_EVENTS", 1)
+    gone = client.request("GET", f"{WORKLOADS}/-watch?after=0")
+    assert (gone.status_code, gone.json()["message"]) == (410, watching.GONE)
+    with closing(Records.open(site.state / FILE)) as records, records.transaction():
+        # The table keeps the last 20,000.
+        for _ in range(21_000):
+            records.status_queue.add_many("main", [API_KEY])
+    assert client.request("GET", f"{WORKLOADS}/-watch?after={newest}").status_code == 410
+
+
+def test_changes_of_many_kinds_leave_nothing_behind(site: ApiSite) -> None:
+    async def watch(_: Records) -> None:
+        streams = [site.watching(f"{ORG}/{kind}/-watch") for kind in ("gvc", "policy", "secret")]
+        for each in streams:
+            async with each:
+                pass
+        assert not site.api.changes.watchers
+
+    run(site, watch)
+    assert len([each for each in OPERATIONS if each.path.endswith("/-watch")]) == 4
