@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ import httpx2
 import pytest
 
 from reconciler.api.oidc.device import MOST_OF_ADDRESS
-from reconciler.api.oidc.login import challenge_of
+from reconciler.api.oidc.login import Identity, PeopleLogin, challenge_of, client_auth, new_request
+from reconciler.api.oidc.provider import BASIC, POST
+from reconciler.settings import OidcSettings
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.oidc import PeopleProvider, people_provider
@@ -381,6 +384,23 @@ def _device_page(command: Command, person: str, user_code: str) -> str:
 
 def _hidden(page: str) -> str:
     return page.partition('name="identity" value="')[2].partition('"')[0]
+
+
+def test_a_client_sends_its_secret_as_the_provider_wants(command: Command, provider: PeopleProvider) -> None:
+    assert [client_auth(methods) for methods in ((BASIC, POST), (POST,), (), ("private_key_jwt",))] == [
+        BASIC, POST, BASIC, BASIC
+    ]  # fmt: skip
+    session(command, "ann")
+    assert provider.clients[-1] == "header"
+    public = PeopleLogin(OidcSettings(provider.issuer, "public"), f"{API}/login/callback", command.site.clock)
+    request = new_request()
+
+    async def log_in() -> Identity:
+        place = provider.log_in(await public.authorization_url(request), "kim")
+        return await public.identify(request, parse_qs(urlsplit(place).query)["code"][0])
+
+    assert asyncio.run(log_in()).email == "kim@example.com"
+    assert provider.clients[-1] == "none"
 
 
 def test_without_a_provider_people_cannot_log_in(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -25,8 +25,10 @@ from tests.support.waiting import serving
 class PeopleProvider:
     """A provider at ``issuer``, at which people log in."""
 
-    def __init__(self, issuer: str) -> None:
+    def __init__(self, issuer: str, clients: list[str]) -> None:
         self.issuer = issuer
+        self.clients = clients
+        """How the client of each request for a token proved itself: in the header, in the form, or not."""
 
     def add_person(self, subject: str, **claims: Any) -> None:
         """Let ``subject`` log in, with ``claims``."""
@@ -45,6 +47,7 @@ class _Pkce:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._challenges: dict[str, str] = {}
+        self.clients: list[str] = []
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         query = parse_qs(environ["QUERY_STRING"])
@@ -52,6 +55,8 @@ class _Pkce:
             body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
             environ["wsgi.input"] = io.BytesIO(body)
             fields = parse_qs(body.decode())
+            header = "HTTP_AUTHORIZATION" in environ
+            self.clients.append("header" if header else "form" if "client_secret" in fields else "none")
             if self._challenges.get(fields["code"][0]) != _challenge(fields.get("code_verifier", [""])[0]):
                 start("400 Bad Request", [("Content-Type", "application/json")])
                 return [b'{"error": "invalid_grant"}']
@@ -72,13 +77,16 @@ def people_provider() -> Iterator[PeopleProvider]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the provider's package are not ours
         import oidc_provider_mock
+        from oidc_provider_mock._app import AuthorizationCodeGrant
         from werkzeug.serving import make_server
 
-        server = make_server("127.0.0.1", 0, _Pkce(oidc_provider_mock.app(require_nonce=True)), threaded=True)
+        AuthorizationCodeGrant.TOKEN_ENDPOINT_AUTH_METHODS = ["client_secret_basic", "client_secret_post", "none"]
+        app = _Pkce(oidc_provider_mock.app(require_nonce=True))
+        server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield PeopleProvider(f"http://127.0.0.1:{server.server_port}")
+        yield PeopleProvider(f"http://127.0.0.1:{server.server_port}", app.clients)
     finally:
         server.shutdown()
         thread.join()

@@ -7,13 +7,13 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from reconciler.api.oidc.provider import Provider
+from reconciler.api.oidc.provider import BASIC, POST, Metadata, Provider
 from reconciler.api.problems import Problem
 from reconciler.clock import Clock
 from reconciler.settings import OidcSettings
@@ -73,7 +73,7 @@ class PeopleLogin:
     async def authorization_url(self, request: LoginRequest) -> str:
         """Where a browser goes to log in."""
         metadata = await self._provider.metadata()
-        async with self._client() as client:
+        async with self._client(metadata) as client:
             url, _ = client.create_authorization_url(
                 metadata.authorization_endpoint, request.state, code_verifier=request.verifier, nonce=request.nonce
             )
@@ -117,7 +117,7 @@ class PeopleLogin:
 
         metadata = await self._provider.metadata()
         try:
-            async with self._client() as client:
+            async with self._client(metadata) as client:
                 token: dict[str, Any] = await client.fetch_token(
                     metadata.token_endpoint, grant_type="authorization_code", code=code, code_verifier=request.verifier,
                     redirect_uri=self._callback,
@@ -149,14 +149,16 @@ class PeopleLogin:
         groups = [found] if isinstance(found, str) else found if isinstance(found, list) else []
         return Identity(email, str(claims["sub"]), tuple(each for each in groups if each in settings.groups))
 
-    def _client(self) -> Any:
+    def _client(self, metadata: Metadata) -> Any:
         from authlib.integrations.httpx_client import AsyncOAuth2Client  # as in Provider.claims
 
-        settings = self.settings
+        settings, secret = self.settings, self._secret()
+        method = client_auth(metadata.token_endpoint_auth_methods_supported) if secret is not None else "none"
         return self._provider.client(
             AsyncOAuth2Client,
             client_id=settings.client_id,
-            client_secret=self._secret(),
+            client_secret=secret,
+            token_endpoint_auth_method=method,
             scope=" ".join(settings.scopes),
             redirect_uri=self._callback,
             code_challenge_method="S256",
@@ -199,6 +201,11 @@ def returned(request: LoginRequest, **parameters: str) -> str:
         parameters["state"] = request.client_state
     mark = "&" if "?" in request.redirect_uri else "?"
     return f"{request.redirect_uri}{mark}{urlencode(parameters)}"
+
+
+def client_auth(methods: Collection[str]) -> str:
+    """How the client sends its secret to a provider with ``methods``: in the form only if it takes no other."""
+    return POST if POST in methods and BASIC not in methods else BASIC
 
 
 def challenge_of(verifier: str) -> str:

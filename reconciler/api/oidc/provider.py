@@ -33,6 +33,9 @@ MOST_BYTES = 1 << 20
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Signatures with a public key. `none` is no signature, and HMAC would take the public key for a secret."""
 
+BASIC, POST = "client_secret_basic", "client_secret_post"
+"""How a client sends its secret: in the header, or in the form."""
+
 _Found = TypeVar("_Found")
 
 
@@ -44,6 +47,8 @@ class Metadata(msgspec.Struct, frozen=True):
     authorization_endpoint: str = ""
     token_endpoint: str = ""
     userinfo_endpoint: str = ""
+    token_endpoint_auth_methods_supported: tuple[str, ...] = (BASIC,)
+    """How clients may send their secret; a provider that lists none takes it in the header (OpenID Discovery, 3)."""
 
 
 class Provider:
