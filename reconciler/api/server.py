@@ -18,7 +18,7 @@ from reconciler.api.app import make_app
 from reconciler.api.connections import Connection
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
-from reconciler.daemon.api_process import decode_start
+from reconciler.daemon.api_process import BACKLOG, decode_start
 from reconciler.logs import log
 from reconciler.settings import TlsSettings
 
@@ -76,7 +76,7 @@ async def _listen(
     def connect() -> Connection:
         return Connection(config, state, {})
 
-    return await loop.create_server(connect, sock=listener, ssl=context, start_serving=True)
+    return await loop.create_server(connect, sock=listener, ssl=context, backlog=BACKLOG)
 
 
 def _context(tls: TlsSettings) -> ssl.SSLContext:

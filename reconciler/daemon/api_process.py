@@ -31,7 +31,8 @@ RETRY = 10.0
 """Seconds until the next attempt to listen at an address that another program uses."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _END_SECONDS = 5.0
-_BACKLOG = 1024
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
 
 
 class ApiStart(msgspec.Struct, frozen=True):
@@ -102,7 +103,7 @@ class ApiProcess:
                 listener.bind(address)
             if group:
                 self._admit(path, group)
-            listener.listen(_BACKLOG)
+            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise
@@ -134,7 +135,7 @@ async def _until_open(listen: Any) -> socket.socket:
 def _listen_tcp(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     [(family, *_, place), *_] = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    return socket.create_server(place[:2], family=family, backlog=_BACKLOG)
+    return socket.create_server(place[:2], family=family, backlog=BACKLOG)
 
 
 async def _keep_running(start: ApiStart, sockets: list[socket.socket]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from tests.bench import crowd, peers
+from tests.bench.apirows import api
 from tests.bench.containers import containers
 from tests.bench.cronrows import cron
 from tests.bench.dataplane import dataplane
@@ -194,7 +195,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
-    validate, commands, logs, host, probes, cron, containers, dataplane,
+    validate, commands, logs, host, probes, api, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
