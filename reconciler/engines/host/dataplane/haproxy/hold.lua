@@ -7,6 +7,12 @@ local reported = {}
 -- Backend → the end (seconds since the epoch) of the hold by an operator.
 local holds = Map.new("./holds.map", Map._str)
 
+-- Returns the seconds since the epoch, with their fraction.
+local function clock()
+  local now = core.now()
+  return now.sec + now.usec / 1e6
+end
+
 local function is_true(value)
   return value == true or value == 1
 end
@@ -66,7 +72,7 @@ end
 
 core.register_action("hold", { "http-req", "tcp-req" }, function(txn, seconds)
   local name, wait, has_left = txn.f:be_name(), FIRST_WAIT, client_of(txn)
-  local start, now = core.now().sec, core.now().sec
+  local start, now = clock(), clock()
   local function hold_end()
     return tonumber(holds:lookup(name) or 0)
   end
@@ -77,8 +83,8 @@ core.register_action("hold", { "http-req", "tcp-req" }, function(txn, seconds)
     report(name)
     core.msleep(wait)
     wait = math.min(wait + FIRST_WAIT, LONGEST_WAIT)
-    now = core.now().sec
-    if has_left(now + core.now().usec / 1e6) then
+    now = clock()
+    if has_left(now) then
       txn:done()
     end
   end
@@ -102,3 +108,6 @@ core.register_action("relieve", { "http-req", "tcp-req" }, function(txn)
     end
   end
 end)
+
+-- Lua frees what requests leave only when it has become twice as much, and until then it keeps the memory around it too.
+core.register_cli({ "collect", "garbage" }, "", function() collectgarbage("collect") end)

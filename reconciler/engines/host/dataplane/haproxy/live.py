@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, SELF, Backend, Server, add_self, add_server
-from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
-from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of, split_entries
+from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server, add_self, add_server
+from reconciler.engines.host.dataplane.haproxy.facts import Counted
+from reconciler.engines.host.dataplane.haproxy.split import backend_of, split_entries
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -18,16 +17,10 @@ UNLIMITED = 65_536
 since the time of a lower limit.
 """
 
-SHOW_FACTS = f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show table {COUNTED};show proc"
-
 _UNPUBLISHED = "UNPUB"
 _NO_BACKEND = "No such proxy."
 _READY = ("UP", "no check")
 _COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "weight", "addr")
-_ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
-_COUNTED = re.compile(r"^0x[0-9a-f]+: key=(\S+) .*conn_cur=(\d+) http_req_cnt=(\d+)", re.MULTILINE)
-_FORMER_WORKERS = "# old workers"
-_WORKER = re.compile(r"^\d+ +worker ", re.MULTILINE)
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
 
 
@@ -41,29 +34,6 @@ class LiveServer(NamedTuple):
     ends: bool
     proven: bool
     weight: int = 1
-
-
-class Counted(NamedTuple):
-    """The requests of a backend that count as traffic, where others do not: so far, and now."""
-
-    arrived: int = 0
-    open: int = 0
-
-
-class Facts(NamedTuple):
-    """What the live process shows of itself, beside its backends.
-
-    ``digest`` is that of its structure, ``process`` its number, ``holds`` and ``splits`` are the entries of its maps,
-    and ``former_workers`` is how many workers take no new connections, and still have some. A process that takes none
-    itself shows no digest.
-    """
-
-    digest: str = ""
-    process: str = ""
-    holds: Mapping[str, str] = {}
-    splits: Mapping[str, str] = {}
-    counted: Mapping[str, Counted] = {}
-    former_workers: int = 0
 
 
 class LiveBackend(NamedTuple):
@@ -158,39 +128,6 @@ class StatReader:
                 backends[row.backend] = known
         self._rows, self._backends = rows, backends
         return {name: found for name, (_, found) in backends.items()}
-
-
-def read_facts(text: str) -> Facts:
-    """The facts in the output of ``SHOW_FACTS``."""
-    entries, info = _read_map(text), dict(map(_parts, text.splitlines()))
-    holds = {name: end for name, end in entries.items() if backend_of(name) == name}
-    splits = {name: value for name, value in entries.items() if name not in holds}
-    digest = info.get("description", "") if info.get("stopping") != "1" else ""
-    return Facts(digest, info.get("pid", ""), holds, splits, _read_counted(text), _count_former_workers(text))
-
-
-def _parts(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.lower(), value.strip()
-
-
-def _read_map(text: str) -> dict[str, str]:
-    """The entries in the output of ``show map``."""
-    return dict(_ENTRY.findall(text))
-
-
-def _read_counted(text: str) -> dict[str, Counted]:
-    """The rows in the output of ``show table``."""
-    return {name: Counted(int(arrived), int(active)) for name, active, arrived in _COUNTED.findall(text)}
-
-
-def _count_former_workers(text: str) -> int:
-    """The workers that take no new connections in the output of ``show proc``.
-
-    The master names them: /proc hides the processes of a HAProxy with more capabilities from the daemon.
-    """
-    _, _, rest = text.partition(_FORMER_WORKERS)
-    return len(_WORKER.findall(rest.partition("\n#")[0]))
 
 
 def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:

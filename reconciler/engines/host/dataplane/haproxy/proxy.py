@@ -9,15 +9,19 @@ from itertools import chain
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.haproxy.config import HOLDS, PORTS, Backend, ProxyOptions
 from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
-from reconciler.engines.host.dataplane.haproxy.live import (
+from reconciler.engines.host.dataplane.haproxy.facts import (
+    RELEASE_MEMORY,
     SHOW_FACTS,
     Counted,
     Facts,
+    Floods,
+    read_facts,
+)
+from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     StatReader,
     commands,
     map_commands,
-    read_facts,
     wanted_entries,
 )
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
@@ -35,7 +39,7 @@ WHOLE_SECONDS = 10.0
 """The longest time between two reads of everything: one takes HAProxy 27 ms with 2,000 workloads."""
 
 SILENT_SECONDS = 2.0
-"""Seconds without an answer after which HAProxy is ended and started again; one that starts just now answers before."""
+"""Seconds without an answer after which HAProxy is ended and started again; a new one answers before."""
 
 
 class LiveProxy:
@@ -56,6 +60,7 @@ class LiveProxy:
         self._facts = Facts()
         self._process = ""
         self._stat, self._counts = StatReader(), StatReader()
+        self._floods = Floods()
         self._whole_at = float("-inf")
         self._unfinished: set[str] = set()
         self._compared: dict[str, tuple[Backend, LiveBackend]] = {}
@@ -84,6 +89,8 @@ class LiveProxy:
             self._facts = read_facts(await self._master.ask(SHOW_FACTS))
             self._silent_since = None
             self._master.trim_output()
+            if self._floods.has_ended(self._facts.connections, self._clock.monotonic()):
+                await self._master.send(RELEASE_MEMORY)
             if not self._facts.digest:
                 self.live = {}
                 return
@@ -94,11 +101,6 @@ class LiveProxy:
         except EngineError:
             await self._wake_up()
             raise
-
-    @property
-    def former_workers(self) -> int:
-        """The number of workers that take no new connections."""
-        return self._facts.former_workers
 
     @property
     def current(self) -> bool:
@@ -171,8 +173,7 @@ class LiveProxy:
         """
         self.due = None
         if not backends and not frontends.outside:
-            # Nothing can be served now: other programs have all the ports.
-            return
+            return  # Nothing can be served now: other programs have all the ports.
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
         plan = self._plan = self._file.plan(backends, frontends, self.live if self._master.running else None)
@@ -203,7 +204,7 @@ class LiveProxy:
         new = plan.needs.shapes.keys() - self.live.keys()
         sent = bool(new) and await self._send_new([each for each in plan.backends if each.name in new])
         if sent and self._file.note_added(plan, self.live):
-            self.due = self._loaded_at + reload_pause(self.former_workers)
+            self.due = self._loaded_at + reload_pause(self._facts.former_workers)
 
     async def _send_new(self, backends: Sequence[Backend]) -> bool:
         """Send what adds ``backends``, and read them; return whether there was anything to send."""
@@ -224,7 +225,7 @@ class LiveProxy:
 
         A failure is remembered until the next attempt. What else is wanted is brought to the process that runs.
         """
-        self.due = self._loaded_at + reload_pause(self.former_workers)
+        self.due = self._loaded_at + reload_pause(self._facts.former_workers)
         if self._clock.monotonic() < self.due:
             return
         self._failure = None
@@ -293,7 +294,7 @@ class LiveProxy:
             await self._master.reload("")
             return
         now = self._clock.monotonic()
-        since = self._silent_since = now if self._silent_since is None else self._silent_since
-        if now - since >= SILENT_SECONDS:
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        if now - self._silent_since >= SILENT_SECONDS:
             self._silent_since = None
             self._master.kill()

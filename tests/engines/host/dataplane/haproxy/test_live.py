@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server
+from reconciler.engines.host.dataplane.haproxy.facts import Counted, Floods, read_facts
 from reconciler.engines.host.dataplane.haproxy.live import (
-    Counted,
     LiveBackend,
     LiveServer,
     StatReader,
     commands,
     map_commands,
-    read_facts,
     wanted_entries,
 )
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
@@ -155,6 +154,7 @@ def test_the_facts_are_read() -> None:
     text = """\
 Pid: 7
 description: abc
+CurrConns: 12
 
 0x55 shop:a 100
 
@@ -168,6 +168,7 @@ description: abc
     found = read_facts(text)
     assert (found.digest, found.process, found.holds) == ("abc", "7", {"shop:a": "100"})
     assert read_facts(f"Stopping: 1\n{text}").digest == ""
+    assert found.connections == 12
     assert found.splits == {"shop:b|1": "2", "shop:b/x": "1"}
     assert found.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
 
@@ -202,3 +203,11 @@ def test_entries_stay_while_the_versions_of_replicas_are_unknown() -> None:
     assert wanted_entries([adopted], live) == {key: live[key] for key in live if key.startswith("shop:web")}
     tcp = Service(WEB, 8080, "tcp")
     assert wanted_entries([Backend(tcp, 18_000, (Server("a", "127.0.0.1:1", version=1),), split=((1, 100),))], {}) == {}
+
+
+def test_memory_is_released_once_when_most_connections_of_a_flood_are_gone() -> None:
+    floods = Floods()
+    few = [floods.has_ended(count, at) for at, count in enumerate((99, 1, 90, 0, 0))]
+    assert few == [False] * 5
+    counts = [1000, 251, 250, 1, 0, 0, 1000, 0, 0, 500, 400, 1, 1, 1, 1]
+    assert [at for at, count in enumerate(counts) if floods.has_ended(count, at)] == [3, 8, 13]

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
-from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_SOCKET
+from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_SOCKET, PORTS
+from reconciler.engines.host.dataplane.haproxy.facts import RELEASE_MEMORY
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.probes.grpc import check
 from reconciler.model.key import Key
@@ -464,6 +465,18 @@ def test_a_lost_socket_is_opened_again(path: Path) -> None:
     play(lambda: Plane(path), story)
 
 
+def test_haproxy_releases_memory_and_its_maps_stay(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address(SERVICE, await WebReplica("a").start())
+        before = await plane.command(f"show map ./{PORTS}")
+        assert address.rpartition(":")[2] in before
+        assert [(await plane.command(each)).strip() for each in RELEASE_MEMORY] == ["", ""]
+        assert await plane.command(f"show map ./{PORTS}") == before
+        assert (await get(address)).body == "a"
+
+    play(lambda: Plane(path), story)
+
+
 def test_a_port_that_another_program_took_is_reported_and_taken_back(path: Path) -> None:
     addresses: list[str] = []
 
@@ -595,7 +608,7 @@ def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Pa
             pass
         await plane.reload()
         await plane.ready(await WebReplica("next").start())
-        await until(lambda: plane.dataplane._proxy.former_workers)
+        await until(lambda: plane.dataplane._proxy._facts.former_workers)
         client.send(b"still here\n")
         assert await client.answer() == "still here"
         client.close()
