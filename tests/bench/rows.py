@@ -20,6 +20,7 @@ from tests.bench.probing import probes
 from tests.bench.push import push
 from tests.bench.series import series
 from tests.bench.table import Row
+from tests.bench.volumerows import volumes
 
 RECONCILER = BIN / "reconciler"
 SMALL = 1_000
@@ -195,7 +196,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
-    validate, commands, logs, host, probes, api, cron, containers, dataplane,
+    validate, commands, logs, host, probes, volumes, api, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -117,11 +117,11 @@ class Disk:
 
 
 @contextmanager
-def mounted_disk(path: Path, file_system: str, *options: str) -> Iterator[Path]:
-    """A new file system of the host, mounted at ``path``."""
+def mounted_disk(path: Path, file_system: str, *options: str, size: int = 400 << 20) -> Iterator[Path]:
+    """A new file system of the host with ``size`` bytes, mounted at ``path``."""
     image = path.with_suffix(".img")
     with image.open("wb") as file:
-        file.truncate(400 << 20)
+        file.truncate(size)
     subprocess.run([f"mkfs.{file_system}", "-q", *options, image], check=True)
     path.mkdir()
     subprocess.run(["mount", "-o", "loop", image, path], check=True)
