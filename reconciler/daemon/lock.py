@@ -20,7 +20,7 @@ from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory, open_regular, set_locked
 from reconciler.times import iso
 
-_PATIENCE = 2.0
+_PATIENCE = 5.0
 _POLL = 0.05
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group, as the kernel gives them."""
@@ -37,6 +37,16 @@ class Holder(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}, `{self.command}`, since {self.since}"
+
+    def is_alive(self) -> bool:
+        """Whether this process can see the holder; not if the holder has ended, or runs in another container."""
+        if self.pid <= 0:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except OSError as error:
+            return error.errno == errno.EPERM
+        return True
 
 
 class StateLock:
@@ -58,6 +68,18 @@ class StateLock:
 
         Raises LockedError naming the holder, UsageError if the state directory cannot be written or the file is a link.
         """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._try_to_acquire(command)
+            except LockedError:
+                found = holder(self._state)
+                if (found is not None and found.is_alive()) or time.monotonic() > deadline:
+                    raise
+            # A killed process leaves the lock to a child that it was starting, until that runs its own program.
+            time.sleep(_POLL)
+
+    def _try_to_acquire(self, command: str) -> None:
         try:
             make_directory(self._state.parent)
             name = _take_name(self._state)

@@ -9,8 +9,9 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ from reconciler.daemon.lock import StateLock
 StateLock(Path(sys.argv[1])).acquire()
 subprocess.Popen([sys.executable, "-c", "print('the child runs', flush=True); input()"], close_fds=False).wait()
 """
+
+HOLD_AND_FORK = """
+import os, sys
+from pathlib import Path
+from reconciler.daemon.lock import StateLock
+StateLock(Path(sys.argv[1])).acquire()
+if not os.fork():
+    print("the child has the lock too", flush=True)
+    input()
+    os._exit(0)
+os.wait()
+"""
+"""Stands for a process that is killed between the fork and the exec of a child."""
 
 ASK = """
 import sys
@@ -119,6 +133,47 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
     other.wait()
     assert holder(tmp_path) is None
     other.communicate("the child may go\n")
+
+
+@contextmanager
+def unfinished_child(state: Path) -> Iterator[subprocess.Popen[str]]:
+    """The killed holder of the lock, whose child still has the lock until it reads a line."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD_AND_FORK, str(state)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "the child has the lock too\n"
+    os.kill(other.pid, signal.SIGKILL)
+    other.wait()
+    try:
+        yield other
+    finally:
+        other.communicate("go on\n")
+
+
+def test_a_child_that_a_killed_holder_was_starting_is_waited_for(tmp_path: Path) -> None:
+    with StateLock(tmp_path) as lock, ThreadPoolExecutor(1) as pool:
+        lock.release()
+        with unfinished_child(tmp_path) as other:
+            begun = pool.submit(lock.acquire)
+            with pytest.raises(TimeoutError):
+                begun.result(0.2)
+            assert other.stdin is not None
+            other.stdin.write("go on\n")
+            other.stdin.flush()
+            begun.result()
+        found = holder(tmp_path)
+        assert found is not None
+        assert found.pid == os.getpid()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_child_that_keeps_the_lock_of_a_killed_holder_is_not_waited_for_forever(tmp_path: Path) -> None:
+    with (
+        unfinished_child(tmp_path) as other,
+        pytest.raises(LockedError, match=rf"is in use by pid {other.pid} on"),
+    ):
+        StateLock(tmp_path).acquire()
 
 
 def test_the_state_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
