@@ -352,7 +352,7 @@ class Reason(StrEnum):
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
     REQUESTS_CUT_OFF = ("RequestsCutOff",
         _warning("A replica that ends was killed after its termination grace period with open requests, such as "
-                 "WebSockets and streams. Only HAProxy counts them."))
+                 "WebSockets and streams. The built-in data plane counts connections, idle ones included."))
     PROXY_RESTARTED = ("ProxyRestarted",
         _warning("HAProxy had ended and was started again: the requests in flight were lost."))
     CERTIFICATE_ISSUED = ("CertificateIssued",

@@ -144,6 +144,7 @@ class HostEngine:
             image_missing=lambda key: self._images.provide_again(key),
             synchronize=self._publisher.dataplane.synchronize,
             open_requests=self._publisher.dataplane.open_requests,
+            counted=self._publisher.dataplane.counted,
         )
 
     async def open(self) -> None:

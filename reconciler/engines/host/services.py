@@ -82,8 +82,8 @@ async def _in_force(_key: Key) -> None:
 class HostServices(msgspec.Struct, frozen=True):
     """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers.
 
-    ``image_missing`` is called with a workload whose image is not on this host, although it was. ``synchronize`` and
-    ``open_requests`` are those of the data plane.
+    ``image_missing`` is called with a workload whose image is not on this host, although it was. ``synchronize``,
+    ``open_requests`` and ``counted`` are those of the data plane.
     """
 
     runtime: Runtime
@@ -101,6 +101,7 @@ class HostServices(msgspec.Struct, frozen=True):
     image_missing: Callable[[Key], None] = lambda _: None
     synchronize: Callable[[Key], Awaitable[None]] = _in_force
     open_requests: Callable[[Key, str], int] = lambda _key, _replica: 0
+    counted: str = "request"
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

@@ -12,6 +12,7 @@ import msgspec
 
 from reconciler.engines.host.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
 from reconciler.engines.host.cron.executions import Executions
+from reconciler.engines.host.dataplane.protocol import some
 from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
 from reconciler.engines.host.decisions.decide import decide
@@ -156,8 +157,8 @@ class WorkloadReplicas:
         if replica.ending is None or sum(each.sigkill_at is not None for each in replica.containers) > 1:
             return
         if count := self._services.open_requests(self._key, replica.name):
-            some = "a request was" if count == 1 else f"{count} requests were"
-            text = f"{replica.name}: {some} cut off, since the termination grace period is over"
+            counted = some(self._services.counted, count)
+            text = f"{replica.name}: {counted} cut off, since the termination grace period is over"
             self._services.append_event(EngineEvent(self._key, Reason.REQUESTS_CUT_OFF, text))
 
     def publish(self) -> None:

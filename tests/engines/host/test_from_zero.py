@@ -12,6 +12,7 @@ import msgspec
 from reconciler.engines.deployment import read_deployment
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
+from reconciler.reasons import Reason
 from tests.engines.host.dataplane.kit import PORT, Client, Replica, until
 from tests.engines.host.kit import WEB, Host, played
 from tests.support.plans import ends, plan, step
@@ -96,6 +97,25 @@ def test_a_workload_without_requests_has_no_replica_and_starts_one_for_the_first
         assert (await status(host))["address"] == address
         client.close()
         await fleet.pass_until(0)
+
+    played(tmp_path, story)
+
+
+def test_connections_that_a_replica_does_not_end_in_its_grace_period_are_reported(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        fleet, steady = Fleet(host), {"metric": "concurrency", "target": 2, "minScale": 1, "maxScale": 1}
+        await ask_for(host, image="stubborn", autoscaling=steady)
+        await fleet.pass_until(1)
+        [first] = fleet.servers
+        address = await address_of(host)
+        clients = [await Client.to(address) for _ in range(2)]
+        await until(lambda: fleet.servers[first].open == 2)
+        await ask_for(host, version=2, image="stubborn", autoscaling=steady)
+        await fleet.pass_until(1, version=2)
+        found = [each.message for each in host.engine.news() if each.reason is Reason.REQUESTS_CUT_OFF]
+        assert found == [f"{first}: 2 connections were cut off, since the termination grace period is over"]
+        for each in clients:
+            each.close()
 
     played(tmp_path, story)
 

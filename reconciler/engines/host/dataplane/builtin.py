@@ -11,7 +11,6 @@ import socket
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import NamedTuple
 
 from reconciler.bugs import contained
@@ -24,15 +23,11 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait
 
-BACKLOG, CHUNK = 1024, 65_536
-CONNECT_SECONDS = 2.0
-
+BACKLOG, CHUNK, CONNECT_SECONDS = 1024, 65_536, 2.0
 PAUSE_SECONDS = 0.1
 """Seconds in which a replica that refused a connection gets none, and between two ticks while connections wait."""
-
 RETRY_SECONDS = 2.0
 """Seconds until a port that another program uses is tried again, and until refused connections are reported."""
-
 FILES_EACH = 4
 """One connection takes two files of the daemon; half of all files remain for everything else."""
 
@@ -41,6 +36,7 @@ UNAVAILABLE = (
     b"Content-Length: 23\r\nConnection: close\r\n\r\nno replica is ready yet\n"
 )
 
+Target = tuple[str, str]
 _open: dict[asyncio.Task[None], PlaneContext] = {}
 """The connections at all locations: together they may use half of the files that the daemon may open."""
 
@@ -50,6 +46,7 @@ class BuiltinDataPlane(DataPlane):
 
     name = "builtin"
     metrics = frozenset({"concurrency"})
+    counted = "connection"
 
     def __init__(self, context: PlaneContext) -> None:
         self._context = context
@@ -107,6 +104,10 @@ class BuiltinDataPlane(DataPlane):
         """What a forwarder of connections cannot do."""
         return builtin_limitations(wanted, self._forwarder(wanted.key).service)
 
+    def open_requests(self, key: Key, replica: str) -> int:
+        """The open connections of a replica, now."""
+        return self._forwarder(key).active[replica]
+
     async def traffic(self) -> dict[Key, Traffic]:
         """The connections of each served workload."""
         return {key: each.traffic() for key, each in self._forwarders.items() if each.server is not None}
@@ -118,10 +119,10 @@ class BuiltinDataPlane(DataPlane):
 
 
 class Waiting(NamedTuple):
-    """A connection in line: since when it waits, and the address of the replica that it gets; "" if it gets none."""
+    """A connection in line: since when it waits; name and address of the replica that it gets, None if it gets none."""
 
     since: float
-    replica: asyncio.Future[str]
+    replica: asyncio.Future[Target | None]
     writer: asyncio.StreamWriter
 
     @property
@@ -132,7 +133,7 @@ class Waiting(NamedTuple):
 
 
 class Forwarder:
-    """Brings the connections of one workload to its ready replicas, known by their addresses.
+    """Brings the connections of one workload to its ready replicas; ``active`` counts them by replica.
 
     Every connection takes the same way, held or not: it waits in line, and the line moves on when a replica becomes
     ready, answers for the first time, or has a connection less. ``dirty`` is called for a ``tick`` at once.
@@ -150,7 +151,7 @@ class Forwarder:
         self._ready: tuple[Endpoint, ...] = ()
         self._paused_until: dict[str, float] = {}
         self._answered: set[str] = set()
-        self._active: Counter[str] = Counter()
+        self.active: Counter[str] = Counter()
 
     def publish(self, service: Service | None) -> None:
         """Serve ``service``; None: stop listening, and refuse the connections that wait. Open ones go on."""
@@ -176,8 +177,8 @@ class Forwarder:
         if service is None or self.server is not None:
             return
         try:
-            port = self._context.ports.usable(self._key)
-            listener = socket.create_server((ADDRESS, port))  # asyncio would wait to resolve numbers
+            # asyncio would wait to resolve numbers
+            listener = socket.create_server((ADDRESS, self._context.ports.usable(self._key)))
             self.server = await asyncio.start_server(self._accept, sock=listener, backlog=BACKLOG)
             self.error = ""
         except (EngineError, OSError) as error:
@@ -201,7 +202,7 @@ class Forwarder:
 
     def traffic(self) -> Traffic:
         """What was counted so far."""
-        active = self._active.total()
+        active = self.active.total()
         return Traffic(self._arrived, active, len(self.line), self._active_seconds + active * self._now())
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -214,8 +215,7 @@ class Forwarder:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: str) -> None:
         """Forward one connection until it ends."""
-        self._arrived += 1
-        since = self._now()
+        self._arrived, since = self._arrived + 1, self._now()
         try:
             while replica := await self._wait(since, writer):
                 if await self._carry(reader, writer, replica):
@@ -225,10 +225,10 @@ class Forwarder:
         finally:
             writer.close()
 
-    async def _wait(self, since: float, writer: asyncio.StreamWriter) -> str:
+    async def _wait(self, since: float, writer: asyncio.StreamWriter) -> Target | None:
         """The replica for a connection. One that a replica refused comes back to its former place."""
         waiting = Waiting(since, asyncio.get_running_loop().create_future(), writer)
-        insort(self.line, waiting, key=attrgetter("since"))
+        insort(self.line, waiting, key=lambda each: each.since)
         self._move_on()
         if self.line == [waiting]:
             self._dirty()
@@ -236,25 +236,25 @@ class Forwarder:
                 self._context.wake(self._key)
         return await waiting.replica
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: str) -> bool:
-        """Bring a connection to ``replica`` until that has closed it, or the client is lost. False: it refused."""
-        host, _, port = replica.rpartition(":")
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: Target) -> bool:
+        """Bring a connection to a replica until that has closed it, or the client is lost. False: it refused."""
+        host, port = replica[1].rsplit(":", 1)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 answers, sink = await asyncio.open_connection(host, port)
             sending = asyncio.create_task(self._copy(reader, sink))
             try:
-                await self._copy(answers, writer, replica)
+                await self._copy(answers, writer, replica[1])
             finally:
                 sending.cancel()
                 sink.close()
         except OSError:
             # It ends just now, or its backlog is full: it may take the next connection, and others can take this.
-            self._paused_until[replica] = self._now() + PAUSE_SECONDS
+            self._paused_until[replica[1]] = self._now() + PAUSE_SECONDS
             self._dirty()
             return False
         finally:
-            self._active -= Counter((replica,))
+            self.active -= Counter((replica[0],))
             self._active_seconds += self._now()
             self._move_on()
         return True
@@ -262,35 +262,35 @@ class Forwarder:
     def _move_on(self) -> None:
         """Give the first connections of the line to replicas that may have more, and refuse those that are too many."""
         while self.line and (replica := self._next_replica()):
-            self._active[replica] += 1
+            self.active[replica[0]] += 1
             self._active_seconds -= self._now()
             self._leave(self.line[0], replica)
         while len(self.line) > (self._limits.requests if self.service is not None else 0):
             self._leave(self.line[-1], refused=1)
 
-    def _leave(self, waiting: Waiting, replica: str = "", refused: int = 0) -> None:
+    def _leave(self, waiting: Waiting, replica: Target | None = None, refused: int = 0) -> None:
         """Take a connection out of the line."""
         self.refused += refused
         self.line.remove(waiting)
         waiting.replica.set_result(replica)
 
-    def _next_replica(self) -> str:
-        """The replica with the fewest connections of those that may have one more; "" if none, and during a hold."""
+    def _next_replica(self) -> Target | None:
+        """The replica with the fewest connections of those that may have one more; None if none, and during a hold."""
         service, now = self.service, self._now()
         if service is None or now < service.hold_until:
-            return ""
-        found = (each.ports.get(str(service.port), "") for each in self._ready)
-        ready = (each for each in found if self._paused_until.get(each, 0.0) <= now)
-        limits = {each: service.limit(proven=each in self._answered) for each in ready}
-        free = (each for each, limit in limits.items() if not limit or self._active[each] < limit)
-        return min(free, key=self._active.__getitem__, default="")
+            return None
+        found = ((each.name, each.ports.get(str(service.port), "")) for each in self._ready)
+        ready = (each for each in found if each[1] and self._paused_until.get(each[1], 0.0) <= now)
+        limits = {each: service.limit(proven=each[1] in self._answered) for each in ready}
+        free = (each for each, limit in limits.items() if not limit or self.active[each[0]] < limit)
+        return min(free, key=lambda each: self.active[each[0]], default=None)
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: str = "") -> None:
-        """Copy in one direction, what ``replica`` answers if it is named. The end is passed on, and so is a loss."""
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str = "") -> None:
+        """Copy in one direction, what the replica at ``address`` answers if set. End and loss are passed on."""
         try:
             while data := await reader.read(CHUNK):
-                if replica and replica not in self._answered:
-                    self._answered.add(replica)
+                if address and address not in self._answered:
+                    self._answered.add(address)
                     self._move_on()
                 writer.write(data)
                 await writer.drain()

@@ -108,7 +108,7 @@ class PlaneContext(msgspec.Struct, frozen=True):
 
 
 class DataPlane(Protocol):
-    """Serves the workloads of one location, and counts their requests.
+    """Serves the workloads of one location, and counts their requests; ``counted`` names what else it counts.
 
     ``metrics`` are the metrics of autoscaling that its counts suffice for: ``concurrency`` needs ``active``, ``rps``
     needs an ``arrived`` that counts requests, and ``latency`` needs calls of a LatencyListener.
@@ -116,6 +116,7 @@ class DataPlane(Protocol):
 
     name: str
     metrics: frozenset[str]
+    counted: str
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -146,9 +147,8 @@ class DataPlane(Protocol):
         """
         return
 
-    def open_requests(self, key: Key, replica: str) -> int:  # noqa: ARG002 - the default counts none by replica
+    def open_requests(self, key: Key, replica: str) -> int:
         """The requests that a replica of ``key`` works on, as far as that is known: some seconds ago."""
-        return 0
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""
@@ -176,9 +176,13 @@ class DataPlane(Protocol):
 
 def refused_event(key: Key, what: str, count: int) -> EngineEvent:
     """The event for ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
-    some = f"a {what} was" if count == 1 else f"{count} {what}s were"
-    text = f"{some} refused: no replica was free in time, or too many waited already"
+    text = f"{some(what, count)} refused: no replica was free in time, or too many waited already"
     return EngineEvent(key, Reason.CONNECTIONS_REFUSED, text)
+
+
+def some(what: str, count: int) -> str:
+    """A count of requests, or whatever a data plane counts, as the begin of a sentence: ``3 requests were``."""
+    return f"a {what} was" if count == 1 else f"{count} {what}s were"
 
 
 def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:

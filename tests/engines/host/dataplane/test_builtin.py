@@ -103,9 +103,15 @@ def test_a_replica_that_leaves_gets_no_new_connections_and_ends_its_open_ones(tm
         client.send()
         assert await client.answer() == "old hello"
         plane.ready(new)
+        # The port of the workload has changed: a replica without it gets no connection.
+        moved = msgspec.structs.replace((await Replica("other").start()).endpoint, ports={"1": "127.0.0.1:1"})
+        plane.dataplane.update(KEY, (moved, new.endpoint))
+        assert (plane.dataplane.open_requests(KEY, "old"), plane.dataplane.open_requests(KEY, "new")) == (1, 0)
         assert [await ask(address) for _ in range(3)] == ["new hello"] * 3
         client.send(b"again\n")
         assert await client.answer() == "old again"
+        client.close()
+        await until(lambda: plane.dataplane.open_requests(KEY, "old") == 0)
 
     play(lambda: Plane(tmp_path), story)
 

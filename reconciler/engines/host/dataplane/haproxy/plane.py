@@ -47,7 +47,7 @@ APPLIED_SECONDS = 1.0
 class HaproxyDataPlane:
     """Serves each workload at its port of ``context.ports``. ``directory`` has the files of HAProxy."""
 
-    name = "haproxy"
+    name, counted = "haproxy", "request"
     metrics = frozenset({"concurrency", "rps", "latency"})
 
     def __init__(self, directory: Path, setup: Setup, context: PlaneContext) -> None:
