@@ -89,11 +89,17 @@ class Shop:
         web, rpc = self.site.address(), self.site.address("workload/shop/rpc@here")
         return {form: rpc if form == "gRPC" else web for form in FORMS}
 
-    def worker(self) -> int:
-        """The number of HAProxy's newest worker."""
+    def worker(self) -> int | None:
+        """The number of HAProxy's newest worker; None in the instant in which the master begins again."""
         found = find_master(self.site.state / "host" / "here" / "dataplane" / "haproxy")
+        return None if found is None else newest_worker(found)
+
+    async def present_worker(self) -> int:
+        """The same, once there is one."""
+        await self.until(self.worker)
+        found = self.worker()
         assert found is not None
-        return newest_worker(found)
+        return found
 
     async def play(self, story: Callable[[], object]) -> list[Tally]:
         """What came of the requests during ``story``."""
@@ -151,10 +157,10 @@ def test_reloads_lose_nothing(shop: Shop) -> None:
     async def story() -> None:
         seen = set()
         for number in range(15):
-            seen.add(before := shop.worker())
+            seen.add(before := await shop.present_worker())
             options = {"autoscaling": {"metric": "disabled", "minScale": 1, "maxScale": 1}, "debug": number % 2 == 0}
             await shop.commit({"shop/other.yaml": silent("other", defaultOptions=options)})
-            await shop.until(lambda before=before: shop.worker() != before)
+            await shop.until(lambda before=before: shop.worker() not in (None, before))
         assert len(seen) == 15
 
     check(asyncio.run(shop.play(story)))
@@ -180,7 +186,7 @@ def test_a_daemon_that_is_killed_loses_nothing(shop: Shop) -> None:
 def test_a_worker_that_is_killed_loses_only_what_is_open_and_is_back_within_a_second(shop: Shop) -> None:
     async def story() -> None:
         await asyncio.sleep(2)
-        os.kill(shop.worker(), 9)
+        os.kill(await shop.present_worker(), 9)
         killed.append(time.monotonic())
         await asyncio.sleep(5)
 
