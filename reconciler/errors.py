@@ -17,6 +17,8 @@ ReconcilerError
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
 │   ├── PushConflict        the remote's ref moved since it was read
+│   ├── PushBroken          the connection broke during a push, so the remote may have taken it
+│   ├── PushRefused         the remote declines a push, such as one to a protected branch
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
 │   ├── ForeignMemberError  a container of others uses a replica's network (engines/host/runtimes/podman/sweep.py)
@@ -147,6 +149,14 @@ class PushConflict(SourceError):
     """The remote's ref moved meanwhile: fetch it, build on it, push again."""
 
     reason = Reason.PUSH_CONFLICT
+
+
+class PushBroken(SourceUnreachable):
+    """The connection broke during a push, or the remote takes too long: it may have taken the commit, or do so yet."""
+
+
+class PushRefused(SourceError):
+    """The remote declines a push: a hook or a protected branch; the message has its words."""
 
 
 class SourceUnverified(SourceError):

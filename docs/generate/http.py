@@ -54,8 +54,12 @@ that stay equal remain as they are written. A new resource gets the file `GVC/KI
 result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer
 `Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
 new branch for a review. If others pushed meanwhile, the change is made again on their commit; if they changed the same
-field, the answer is 409 with both versions. With the header `Idempotency-Key`, a repeated request changes nothing
-again.
+field, the answer is 409 with both versions.
+
+A remote that declines the commit, such as for a protected branch, is 409 with its words, and nothing stays behind. One
+that cannot be reached or is too slow is 503. After a push whose connection broke, the remote may still take the commit:
+send the request again with the same `Idempotency-Key`. Then the change is made once, however often and whenever the
+daemon or the connection ended, and the answer is the first one. A refused request is not remembered.
 
 A forge tells the daemon of a push by `POST /webhook/SOURCE`, if the settings have a webhook for the source under
 `api.webhooks`. The signature is checked over the raw body before anything else; the content is not read. Each delivery

@@ -33,6 +33,15 @@ MOST_FIELDS = 50
 """The most fields of a form."""
 
 
+class ChangeFound(Exception):
+    """An earlier attempt of the same request made its change already: ``commit``, on ``branch``."""
+
+    def __init__(self, branch: str, commit: str) -> None:
+        super().__init__(commit)
+        self.branch = branch
+        self.commit = commit
+
+
 class Call:
     """A request of ``caller``. Methods raise Problem."""
 
@@ -43,11 +52,19 @@ class Call:
         self.reader = api.reader
         self.refusal: Problem | None = None
         """What the audit log has as the outcome, where the answer is a redirect or a page that says no."""
+        self.change_id: str = request.scope["request_id"]
+        """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
+        self.is_repeated = False
         self._body: bytes | None = None
 
     def act_as(self, caller: Caller) -> None:
         """Name the caller, once they are known."""
         self.caller = caller
+
+    def continue_change(self, change_id: str) -> None:
+        """Continue the change of an earlier request that got no answer."""
+        self.change_id = change_id
+        self.is_repeated = True
 
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""

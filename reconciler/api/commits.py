@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.call import Call
+from reconciler.api.call import Call, ChangeFound
 from reconciler.api.problems import Problem
 from reconciler.errors import PushConflict
 from reconciler.model.finding import Severity
 from reconciler.operations.commands import open_existing
-from reconciler.operations.manifest_commits import REQUEST_TRAILER, Commit, SourceWriter, author_of
+from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
 from reconciler.operations.manifest_edits import (
     EditConflictError,
     ResourceEdit,
@@ -29,7 +29,8 @@ from reconciler.settings import SourceSettings
 TRIES = 10
 """How often a change is made anew on a newer commit."""
 PAUSE = 0.05
-"""Seconds of the longest pause before the second try; it grows with each."""
+"""Seconds of the longest pause before the second try; it grows with each, up to ``LONGEST_PAUSE``."""
+LONGEST_PAUSE = 1.0
 IMMUTABLE_RULE = "immutable-field"
 
 
@@ -41,22 +42,26 @@ class Change(NamedTuple):
     commit: Commit
     planned: PlannedRevision
     branch: str
+    review: str = ""
+    """The link to open a review of the branch, as the forge names it; "" for none."""
 
 
 def write_change(
-    call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, mode: str, dry: bool
+    call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, dry: bool
 ) -> Change | None:
     """Commit ``edits``, made anew on each newer commit of others; None if there is nothing to change."""
     with open_existing(call.api.settings, call.api.clock) as records:
         writer = SourceWriter(call.api.settings, source, records, call.api.clock)
-        first = ""
+        first = last = conflict = ""
         for attempt in range(TRIES):
             tip = writer.tip()
+            if call.is_repeated and (found := writer.find_request(call.change_id, tip, last)):
+                raise ChangeFound(writer.branch, found)
             before = {edit.path: writer.read(tip, edit.path) for edit in edits}
             if first and first != tip:
                 for edit in edits:
                     _refuse_conflict(edit, writer.read(first, edit.path), before[edit.path])
-            first = first or tip
+            first, last = first or tip, tip
             after = edited_files(edits, before.get)
             if not after:
                 return None
@@ -64,10 +69,11 @@ def write_change(
             if dry:
                 return change
             try:
-                return _published(writer, change, mode, call.request_id)
-            except PushConflict:
-                time.sleep(random.uniform(0, PAUSE * 2**attempt))
-        raise Problem(409, f"the branch {writer.branch} is moved by others all the time; try again")
+                return _published(call, writer, change)
+            except PushConflict as error:
+                conflict = str(error)
+                time.sleep(random.uniform(0, min(PAUSE * 2**attempt, LONGEST_PAUSE)))
+        raise Problem(409, f"{conflict}; nothing was changed after {TRIES} attempts, try again later")
 
 
 def _checked(
@@ -79,7 +85,7 @@ def _checked(
     subject: str,
 ) -> Change:
     """The commit of ``after``, if the tree that results has no errors."""
-    message = f"{subject}\n\n{REQUEST_TRAILER}: {call.request_id}"
+    message = f"{subject}\n\n{REQUEST_TRAILER}: {call.change_id}"
     commit = writer.commit(tip, after, message, author_of(call.caller.principal, call.org))
     planned = writer.check(commit)
     errors = [each for each in planned.findings if each.severity is Severity.ERROR]
@@ -92,11 +98,12 @@ def _checked(
     return Change(before, after, commit, planned, writer.branch)
 
 
-def _published(writer: SourceWriter, change: Change, mode: str, request_id: str) -> Change:
-    if mode == "branch":
-        branch = f"reconciler/change-{request_id}"
-        writer.publish_branch(change.commit, branch)
-        return change._replace(branch=branch)
+def _published(call: Call, writer: SourceWriter, change: Change) -> Change:
+    if call.api.writes == "branch":
+        if call.is_repeated and (found := writer.find_review(call.change_id)):
+            raise ChangeFound(f"{REVIEW_BRANCH}{call.change_id}", found)
+        branch, link = writer.publish_review(change.commit, call.change_id)
+        return change._replace(branch=branch, review=link)
     writer.publish(change.commit)
     return change
 
@@ -116,6 +123,7 @@ def change_document(change: Change, *, dry: bool) -> dict[str, Any]:
     paths = sorted(change.after)
     return {
         "branch": change.branch,
+        "review": change.review or None,
         "commit": None if dry else change.commit.id,
         "files": paths,
         "diff": "" if any(map(has_secrets, texts)) else "".join(_diff(path, change) for path in paths),

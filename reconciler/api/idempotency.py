@@ -7,52 +7,64 @@ import hashlib
 
 from starlette.responses import Response
 
-from reconciler.api.call import Call
+from reconciler.access.store import Answer
+from reconciler.api.call import Call, ChangeFound
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
 from reconciler.operations.commands import open_existing
-from reconciler.records.store import Records
 
 _LONGEST_KEY = 200
+_REPLAYED = {"Idempotent-Replayed": "true"}
 
 
 def idempotent(change: Handler) -> Handler:
-    """A request that is repeated with its ``Idempotency-Key`` changes nothing again, and gets the first answer."""
+    """A request that is repeated with its ``Idempotency-Key`` changes nothing again, and gets the first answer.
+
+    A refusal is not remembered: the request can be repeated once its cause is gone.
+    """
 
     async def answer(call: Call) -> Response:
         name = call.request.headers.get("idempotency-key", "")[:_LONGEST_KEY]
         if not name or call.query("dryRun") == "true":
             return await change(call)
-        store, caller = call.api.store, call.caller.principal
-        digest = hashlib.sha256(f"{call.request.method} {call.request.url.path}\n".encode())
+        digest = hashlib.sha256(f"{call.request.method} {call.request.url.path}?{call.request.url.query}\n".encode())
         digest.update(await call.raw_body())
-        past = store.begin_answer(caller, name, digest.digest(), call.request_id)
-        if past is not None:
-            if past.digest != digest.digest():
+        # A repetition while the first request is in progress waits for its answer.
+        async with call.api.answer_lock(call.caller.principal, name):
+            past = call.api.store.begin_answer(call.caller.principal, name, digest.digest(), call.request_id)
+            if past is not None and past.digest != digest.digest():
                 raise Problem(409, "this Idempotency-Key was used for another request")
-            if past.status is not None:
-                return Response(past.body, past.status, {"Idempotent-Replayed": "true"}, JSON)
-            if found := await asyncio.to_thread(_made_before, call, past.request_id):
-                return call.respond({"change": {"commit": found}}, headers={"Idempotent-Replayed": "true"})
-        response = await change(call)
-        store.end_answer(caller, name, response.status_code, bytes(response.body))
-        return response
+            if past is not None and past.status is not None:
+                return Response(past.body, past.status, _REPLAYED, JSON)
+            response = await _changed(call, change, past)
+            call.api.store.end_answer(call.caller.principal, name, response.status_code, bytes(response.body))
+            return response
 
     return answer
 
 
-def _made_before(call: Call, request_id: str) -> str:
-    """The commit of a request that was cut off before its answer, "" if it made none."""
+async def _changed(call: Call, change: Handler, past: Answer | None) -> Response:
+    """The answer to a request; ``past`` is an earlier attempt that got none, but may have made the change."""
+    if past is None:
+        return await change(call)
+    call.continue_change(past.request_id)
+    try:
+        await asyncio.to_thread(_find_change, call)
+        return await change(call)
+    except ChangeFound as found:
+        return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
+
+
+def _find_change(call: Call) -> None:
+    """Raise ChangeFound if an earlier attempt made the change of ``call``."""
+    from reconciler.operations.manifest_commits import REVIEW_BRANCH, SourceWriter  # only writes load the reader of Git
+
     with open_existing(call.api.settings, call.api.clock) as records:
-        return _find_commit(call, records, request_id)
-
-
-def _find_commit(call: Call, records: Records, request_id: str) -> str:
-    from reconciler.operations.manifest_commits import SourceWriter  # only writes load the reader of Git
-
-    for source in call.api.settings.sources:
-        if source.branch and not source.read_only:
+        for source in call.api.settings.sources:
+            if not source.branch or source.read_only:
+                continue
             writer = SourceWriter(call.api.settings, source, records, call.api.clock)
-            if found := writer.find_request(request_id):
-                return found
-    return ""
+            if call.api.writes == "branch" and (found := writer.find_review(call.change_id)):
+                raise ChangeFound(f"{REVIEW_BRANCH}{call.change_id}", found)
+            if call.api.writes == "commit" and (found := writer.find_request(call.change_id)):
+                raise ChangeFound(writer.branch, found)

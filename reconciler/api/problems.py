@@ -10,7 +10,15 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from reconciler.errors import DiskFull, NotFoundError, ReconcilerError, RecordsError, RefusedError, UsageError
+from reconciler.errors import (
+    DiskFull,
+    NotFoundError,
+    PushRefused,
+    ReconcilerError,
+    RecordsError,
+    RefusedError,
+    UsageError,
+)
 
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 500, 503)
 CODES: Mapping[int, str] = {status: HTTPStatus(status).phrase.replace(" ", "") for status in _STATUSES}
@@ -72,7 +80,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(404, str(error))
         case DiskFull() | RecordsError():
             return Problem(503, str(error))
-        case RefusedError():
+        case RefusedError() | PushRefused():
             return Problem(409, str(error))
         case UsageError():
             return Problem(400, str(error))

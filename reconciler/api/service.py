@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
+from weakref import WeakValueDictionary
 
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
@@ -36,6 +38,7 @@ class Api:
         self.list_slots = asyncio.Semaphore(LISTS)
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
+        self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = JobIssuers(settings.api.token_exchange if settings.api is not None else (), clock)
@@ -51,6 +54,16 @@ class Api:
     def write_lock(self, source: str) -> asyncio.Lock:
         """Lets one change at a time be made in ``source``, so that those of this server never conflict."""
         return self._write_locks.setdefault(source, asyncio.Lock())
+
+    def answer_lock(self, caller: str, key: str) -> asyncio.Lock:
+        """Lets one request of ``caller`` with the idempotency key ``key`` be answered at a time."""
+        lock = self._answer_locks.get((caller, key)) or asyncio.Lock()
+        return self._answer_locks.setdefault((caller, key), lock)
+
+    @property
+    def writes(self) -> Literal["branch", "commit", "refuse"]:
+        """What a change of a resource becomes."""
+        return self.settings.api.writes if self.settings.api is not None else "refuse"
 
     def close(self) -> None:
         """Close what is open."""

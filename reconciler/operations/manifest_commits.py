@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,21 +11,26 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.clock import Clock
-from reconciler.errors import PushConflict, RefusedError, SourceError
+from reconciler.errors import PushBroken, PushConflict, RefusedError, SourceError
 from reconciler.model.key import Kind
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.printable import printable
 from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.libgit import lookup_name, open_git
+from reconciler.source.mirror import Mirror
 from reconciler.status.branch.branch import is_checked_out
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import write_tree
 
 COMMITTER = "reconciler <reconciler@localhost>"
 REQUEST_TRAILER = "Request-Id"
-SEARCHED = 200
-"""The newest commits among which one with a request id is searched."""
+SEARCHED = 10_000
+"""The newest commits among which one with a request id is searched: more than a day has."""
+REVIEW_BRANCH = "reconciler/change-"
+"""How the names of branches for a review begin; the id of the request follows."""
+_LINK = re.compile(r"https://[!-~]+")
+_UNKNOWN = "it may still take the commit: repeat the request with its Idempotency-Key, or read the branch later"
 _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
@@ -45,6 +52,13 @@ def author_of(principal: str, org: str) -> Author:
     """The author of a commit by ``principal``: a user by their address, others by name."""
     kind, _, name = principal.partition("/")
     return Author(name, name if kind == Kind.USER and "@" in name else f"{name.replace('/', '.')}@{kind}.{org}")
+
+
+class Review(NamedTuple):
+    """A branch for a review, and the link that the forge names to open one ("": it names none)."""
+
+    branch: str
+    link: str
 
 
 class SourceWriter:
@@ -107,11 +121,13 @@ class SourceWriter:
         return self._line.plan_revision(commit.id)
 
     def publish(self, commit: Commit) -> None:
-        """Move the branch to ``commit``. Raises PushConflict if others moved it since."""
+        """Move the branch to ``commit``. Raises PushConflict if others moved it since, PushRefused."""
         mirror = self._line.source.mirror
         if mirror is not None:
-            mirror.push(f"{commit.id}:{self._ref}", commit.parent)
+            self._push(mirror, commit)
             return
+        where = f"the branch {self.branch} of the source {self.name}"
+        moved = PushConflict(f"{where} was moved by others meanwhile")
         try:
             if is_checked_out(self._git, self._ref):
                 raise RefusedError(
@@ -121,30 +137,64 @@ class SourceWriter:
             with file_access_of(self._line.source.repository.commondir):
                 reference = self._git.lookup_reference(lookup_name(self._ref))
                 if str(reference.target) != commit.parent:
-                    raise PushConflict(f"the branch {self.branch} of the source {self.name} moved meanwhile")
+                    raise moved
                 reference.set_target(commit.id)
         except _FAULTS as fault:
-            # Another writer has the lock of the ref, or moved it since it was read.
-            raise PushConflict(f"the branch {self.branch} of the source {self.name} is locked: {fault}") from None
+            lock = self._line.source.repository.commondir / f"{self._ref}.lock"
+            if self._line.source.repository.resolve().commit != commit.parent:
+                raise moved from None
+            if lock.exists():  # by another writer, or left behind by one that was killed
+                raise PushConflict(f"{where} is locked: {lock} exists") from None
+            raise self._broken(fault) from None
 
-    def publish_branch(self, commit: Commit, branch: str) -> None:
-        """Create ``branch`` at ``commit``, for a review."""
+    def _push(self, mirror: Mirror, commit: Commit) -> None:
+        """Push ``commit``; if the connection breaks, ask the remote whether it took it."""
+        try:
+            mirror.push(f"{commit.id}:{self._ref}", commit.parent)
+        except PushBroken as error:
+            with contextlib.suppress(SourceError):
+                if self._line.source.repository.contains(self.tip(), commit.id):
+                    return
+            raise PushBroken(f"{error}; {_UNKNOWN}") from None
+
+    def publish_review(self, commit: Commit, request_id: str) -> Review:
+        """Create the branch of ``request_id`` at ``commit``, for a review. Raises PushConflict if it exists."""
+        branch = f"{REVIEW_BRANCH}{request_id}"
         ref = f"refs/heads/{branch}"
         mirror = self._line.source.mirror
         if mirror is not None:
-            mirror.push(f"{commit.id}:{ref}", "")
-            return
+            words = mirror.push(f"{commit.id}:{ref}", "")
+            links = [link[0] for line in words if (link := _LINK.search(line))]
+            return Review(branch, links[0] if links else "")
         try:
             with file_access_of(self._line.source.repository.commondir):
                 self._git.references.create(ref, commit.id)
+            return Review(branch, "")
         except _FAULTS as fault:
             raise self._broken(fault) from None
 
-    def find_request(self, request_id: str) -> str:
-        """The commit of the branch, among its newest, with the trailer of ``request_id``; "" if there is none."""
+    def find_review(self, request_id: str) -> str:
+        """The commit of the branch for a review of ``request_id``, "" if there is no such branch."""
+        ref = f"refs/heads/{REVIEW_BRANCH}{request_id}"
+        mirror = self._line.source.mirror
+        if mirror is not None:
+            return mirror.fetch_ref(ref)
+        try:
+            found = self._git.references.get(lookup_name(ref))
+        except _FAULTS as fault:
+            raise self._broken(fault) from None
+        return "" if found is None else str(found.target)
+
+    def find_request(self, request_id: str, tip: str = "", known: str = "") -> str:
+        """The commit with the trailer of ``request_id``, among the newest of ``tip`` without those of ``known``.
+
+        "" if there is none. Without ``tip``, the branch is read.
+        """
         wanted = f"\n{REQUEST_TRAILER}: {request_id}\n"
         try:
-            walk = self._git.walk(self.tip())
+            walk = self._git.walk(tip or self.tip())
+            if known:
+                walk.hide(known)
             newest = (commit for commit, _ in zip(walk, range(SEARCHED), strict=False))
             return next((str(commit.id) for commit in newest if wanted in f"{commit.message}\n"), "")
         except _FAULTS as fault:

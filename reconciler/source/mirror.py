@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import PushConflict, SourceError, SourceNotFound
+from reconciler.errors import PushBroken, PushConflict, PushRefused, SourceNotFound
+from reconciler.printable import truncated
 from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
-from reconciler.source.remote import Remote
+from reconciler.source.remote import REMOTE_WORDS, Remote
 from reconciler.source.url import Address, wanted_ref
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc")
 _NO_REF = "couldn't find remote ref"
 _NO_COMMIT = ("not our ref", "expected 'acknowledgments'", "unadvertised object", _NO_REF)
-_RACED = ("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref")
+_RACED = (
+    *("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref"),
+    *("(incorrect old value provided)", "(reference already exists)"),
+)
+_BROKEN = ("hung up", "RPC failed", "unexpected disconnect", "early EOF")
+_LOCKED = "cannot lock ref"
+_TRIES = 5
+"""How often a ref is fetched that another process of this program, such as the HTTP API, fetches at the same time."""
 
 
 class Mirror:
@@ -74,27 +82,37 @@ class Mirror:
             raise self._remote.failure(answer)
         return ""
 
-    def push(self, refspec: str, expected: str) -> None:
+    def push(self, refspec: str, expected: str) -> list[str]:
         """Push ``SOURCE:REF`` if the remote's ref is still at the commit ``expected`` (``""``: still missing).
 
-        Raises PushConflict if it is not, SourceError if the remote declines.
+        Returns the remote's words. Raises PushConflict if the ref is elsewhere, PushRefused if the remote declines,
+        PushBroken if it is not known what the remote did.
         """
         ref = refspec.rpartition(":")[2]
         lease = f"--force-with-lease={ref}:{expected}"
         command = ["push", "--porcelain", "--no-verify", "--no-signed", lease, "--", self._remote.address.url, refspec]
-        answer = self._remote.run(self.prepare(), command)
+        answer = self._remote.run(self.prepare(), command, late=PushBroken)
+        words = self._remote.remote_words(answer)
         if answer.code == 0:
-            return
+            return words
         refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
-        if any(sign in refusal + answer.errors for sign in _RACED):
+        own = "".join(line for line in answer.errors.splitlines() if not line.startswith(REMOTE_WORDS))
+        if any(sign in refusal + own for sign in _RACED):
             raise PushConflict(f"source {self._settings.name}: {ref} was moved by another push since it was read")
         if refusal:
             reason = self._remote.clean(refusal.rpartition("\t")[2])
-            raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")
-        raise self._remote.failure(answer)
+            declined = f"source {self._settings.name}: the remote declined {ref}: {'; '.join([reason, *words])}"
+            raise PushRefused(truncated(declined))
+        failure = self._remote.failure(answer)
+        raise PushBroken(str(failure)) if any(sign in answer.errors for sign in _BROKEN) else failure
 
     def _fetch(self, source: str, target: str) -> GitResult:
-        return self._remote.run(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"])
+        command = [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"]
+        for _ in range(_TRIES):
+            answer = self._remote.run(self.prepare(), command)
+            if not answer.code or _LOCKED not in answer.errors:
+                break
+        return answer
 
     def _tip(self, ref: str) -> str:
         from reconciler.source.libgit import lookup_name, open_git

@@ -27,6 +27,8 @@ _OPTIONS = (
     *("-c", "gc.autoDetach=false"),
 )
 _CREDENTIALS = re.compile(r"://[^/@\s']+@")
+REMOTE_WORDS = "remote: "
+"""How lines begin that Git has from the other side, such as those of its hooks."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2070-\U0010ffff]")
 _LONGEST = 300
 _NOISE = (
@@ -55,8 +57,10 @@ class Remote:
         self._credentials = settings.credentials
         self._redirects = settings.follow_redirects
 
-    def run(self, repository: Path, arguments: Iterable[str]) -> GitResult:
-        """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable after the deadline and ends all processes.
+    def run(
+        self, repository: Path, arguments: Iterable[str], *, late: type[SourceUnreachable] = SourceUnreachable
+    ) -> GitResult:
+        """Run ``git ARGUMENTS`` in ``repository``. Raises ``late`` after the deadline and ends all processes.
 
         Neither the command line nor the environment contains a secret: git calls a credential helper, which reads the
         file, and only for the origin of the url. So a redirect to another host learns nothing.
@@ -65,7 +69,7 @@ class Remote:
         command = ["git", *_OPTIONS, *redirects, *self._credential_options(), *arguments]
         answer = run_git(command, repository, self._environment(repository), self._timeout)
         if answer is None:
-            raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
+            raise late(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
         return answer
 
     def failure(self, answer: GitResult) -> SourceNotFound | SourceUnreachable:
@@ -84,6 +88,12 @@ class Remote:
         telling = [line for line in lines if line and not any(noise in line for noise in _NOISE)]
         fatal = [line for line in telling if line.startswith(("fatal:", "error:", "! "))]
         return self.clean((fatal or telling or lines or [f"git ended with {answer.code}"])[-1])
+
+    def remote_words(self, answer: GitResult) -> list[str]:
+        """What the other side wrote, such as its hooks, line by line and cleaned."""
+        lines = answer.errors.splitlines()
+        words = [line.removeprefix(REMOTE_WORDS).strip() for line in lines if line.startswith(REMOTE_WORDS)]
+        return [self.clean(line) for line in words if line]
 
     def clean(self, line: str) -> str:
         """``line`` for display: printable, of bounded length, without credentials."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,23 +190,6 @@ def test_a_request_that_was_cut_off_is_found_by_its_commit(site: ApiSite) -> Non
     code, answer = send(site, "PATCH", WEB, {"tags": {"a": "1"}}, **key)
     assert (code, answer["change"]["commit"]) == (200, first[1]["change"]["commit"])
     assert len(history(site)) == 2
-
-
-def test_many_writers_lose_nothing(site: ApiSite) -> None:
-    requests = [("PATCH", WEB, {"tags": {f"n{number}": "x"}}) for number in range(5)]
-
-    def push() -> None:
-        for number in range(3):
-            site.repo.commit({f"notes/{number}.txt": "by a person"})
-
-    person = threading.Thread(target=push)
-    person.start()
-    codes = [answer.status_code for answer in site.client().request_all(requests)]
-    person.join()
-    assert codes == [200] * 5
-    text = file(site, "shop/web.yaml")
-    assert [number for number in range(5) if f"n{number}: x" not in text] == []
-    assert len(history(site)) == 9
 
 
 def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) -> None:

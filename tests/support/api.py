@@ -45,11 +45,14 @@ class ApiClient:
 
         return asyncio.run(ask())
 
-    def request_all(self, requests: Sequence[tuple[str, str, Any]]) -> list[httpx2.Response]:
+    def request_all(
+        self, requests: Sequence[tuple[str, str, Any]], headers: Mapping[str, str] | None = None
+    ) -> list[httpx2.Response]:
         """The responses to requests (method, path, JSON) that are made at once."""
 
         async def ask() -> list[httpx2.Response]:
-            async with httpx2.AsyncClient(transport=self._transport, base_url="http://api") as client:
+            made = httpx2.AsyncClient(transport=self._transport, base_url="http://api", headers=headers, timeout=None)
+            async with made as client:
                 asked = (client.request(method, path, json=body) for method, path, body in requests)
                 return await asyncio.gather(*asked)
 

@@ -224,6 +224,8 @@ class _Backend(BaseHTTPRequestHandler):
     def _spoiled(self, content: bytes) -> bytes:
         if self.server.trouble == "hang":
             self.server.over.wait()
+        if self.server.trouble == "lose" and not self.path.endswith("/git-receive-pack"):
+            return content
         return content[: len(content) // 2] if self.server.trouble else content
 
     def _run(self, body: bytes, user: str) -> bytes:
@@ -249,7 +251,7 @@ class HttpsServer(ThreadingHTTPServer):
     """Serves the repositories below ``root`` over TLS to clients that know ``token``; use it in a ``with``.
 
     What is asked for below ``moved/`` is redirected to where it is. ``trouble`` makes answers with objects end halfway
-    (``"cut"``) or never come (``"hang"``).
+    (``"cut"``) or never come (``"hang"``); ``"lose"`` cuts the answers to pushes only.
     """
 
     def __init__(self, root: Path, scratch: Path, token: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
@@ -26,6 +27,9 @@ if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
+LONGEST_TURN = 30.0
+"""Seconds that a change waits for others in the same source, such as on a slow remote."""
+RETRY_AFTER = 5
 SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
 """Fields of a document that the server sets; they are ignored in a request."""
 
@@ -169,19 +173,34 @@ async def _carry_out(
     """Make the commit of ``edits``, or show it for a dry run."""
     from reconciler.api.commits import change_document, write_change
 
-    mode = call.api.settings.api.writes if call.api.settings.api is not None else "refuse"
-    if mode == "refuse":
+    if call.api.writes == "refuse":
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
     _refuse_plain_secrets(call, edits)
     dry = call.query("dryRun") == "true"
-    async with call.api.write_lock(source.name):
-        change = await asyncio.to_thread(write_change, call, source, edits, subject, mode=mode, dry=dry)
+    async with _turn(call, source):
+        change = await asyncio.to_thread(write_change, call, source, edits, subject, dry=dry)
     if change is None:
         return call.respond({**_current(call, edits[0].key), "change": None}, status)
     document = _current(call, edits[0].key) | _wanted(edits[0]) | {"change": change_document(change, dry=dry)}
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
     return call.respond(document, 200 if dry else status, dict(headers or {}))
+
+
+@asynccontextmanager
+async def _turn(call: Call, source: SourceSettings) -> AsyncIterator[None]:
+    """The turn of this request among the changes of ``source``. Raises Problem if others take too long."""
+    lock = call.api.write_lock(source.name)
+    try:
+        async with asyncio.timeout(LONGEST_TURN):
+            await lock.acquire()
+    except TimeoutError:
+        message = f"other changes of the source {source.name} take too long; nothing was changed, try again"
+        raise Problem(503, message, headers={"Retry-After": str(RETRY_AFTER)}) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _refuse_plain_secrets(call: Call, edits: list[ResourceEdit]) -> None:

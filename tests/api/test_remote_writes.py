@@ -1,0 +1,139 @@
+"""Changes in a remote source: a remote that refuses, is slow or gone, and requests that are repeated after that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.git import HttpsServer
+from tests.support.sandbox import eventually
+
+WEB = f"{ORG}/gvc/shop/workload/web"
+TOKEN = "token-of-the-forge"
+WAIT = 'touch "$GIT_DIR/waiting"; while [ ! -e "$GIT_DIR/go" ]; do sleep 0.02; done\n'
+"""Part of a hook: it waits for the test."""
+
+
+class Forge(NamedTuple):
+    """A site whose source is a remote, and the server of that."""
+
+    site: ApiSite
+    server: HttpsServer
+
+    def send(self, tags: dict[str, str], key: str = "") -> tuple[int, Any]:
+        """Status and body of a request that adds ``tags`` to a workload."""
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self.site.client().request("PATCH", WEB, json={"tags": tags}, headers=headers)
+        assert TOKEN not in answer.text
+        return answer.status_code, answer.json()
+
+    def tips(self) -> list[str]:
+        """The commits of the branch at the remote, newest first."""
+        return self.site.repo.git("rev-list", "main").split()
+
+    def written(self, change_id: str) -> int:
+        """How many commits have the trailer of a request."""
+        return self.site.repo.git("log", "--format=%(trailers:key=Request-Id)", "main").count(change_id)
+
+    def hook(self, name: str, script: str) -> None:
+        """Let the remote run ``script``; "" for nothing any more."""
+        path = self.site.repo.path / "hooks" / name
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
+
+    def marked(self, name: str) -> bool:
+        """Whether a hook made its mark."""
+        return (self.site.repo.path / name).exists()
+
+    def mark(self, name: str) -> None:
+        """Let hooks go on that wait for the mark ``name``."""
+        (self.site.repo.path / name).touch()
+
+
+@contextmanager
+def remote_site(path: Path, **settings: Any) -> Iterator[Forge]:
+    """A site whose source is at a server."""
+    with HttpsServer(path / "site", path, TOKEN) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_SSL_CAINFO", str(server.certificate))
+        (path / "token").write_text(TOKEN)
+        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
+                  "credentials": {"tokenFile": str(path / "token")}, "timeout": "2s"}  # fmt: skip
+        with api_site(path / "site", FILES, sources=[source], **settings) as site:
+            yield Forge(site, server)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
+    """A site with a remote source, for all tests that leave the server working."""
+    with remote_site(tmp_path_factory.mktemp("forge")) as made:
+        yield made
+
+
+@pytest.fixture
+def forge(shared: Forge) -> Forge:
+    """The same, without hooks and trouble."""
+    shared.hook("pre-receive", "exit 0\n")
+    shared.server.trouble = ""
+    return shared
+
+
+def test_a_refusal_has_the_words_of_the_remote_and_is_not_made_up_for_later(forge: Forge) -> None:
+    before = forge.tips()
+    forge.hook("pre-receive", "echo 'GH006: Protected branch update failed for main.' >&2\nexit 1\n")
+    code, answer = forge.send({"a": "1"}, "first")
+    assert code == 409
+    assert "pre-receive hook declined" in answer["message"]
+    assert "GH006: Protected branch update failed for main." in answer["message"]
+    assert forge.tips() == before
+    forge.hook("pre-receive", "exit 0\n")
+    assert forge.send({"b": "2"})[0] == 200
+    assert forge.tips()[1:] == before
+    assert "a:" not in forge.site.repo.git("show", "main:shop/web.yaml")
+    assert forge.send({"a": "1"}, "first")[0] == 200, "a refused request can be repeated"
+    assert forge.tips()[2:] == before
+
+
+def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> None:
+    before = forge.tips()
+    forge.hook("pre-receive", WAIT)
+    code, answer = forge.send({"late": "1"}, "late")
+    assert (code, "did not answer within 2 s" in answer["message"]) == (503, True), answer
+    assert "repeat the request with its Idempotency-Key" in answer["message"]
+    change_id = answer["id"]
+    assert forge.send({"late": "1"}, "late")[0] == 503
+    assert (forge.tips(), forge.marked("waiting")) == (before, True)
+    forge.mark("go")
+    eventually(lambda: forge.tips()[1:] == before)
+    code, answer = forge.send({"late": "1"}, "late")
+    assert (code, answer["change"]["commit"]) == (200, forge.tips()[0])
+    assert forge.written(change_id) == 1
+    assert forge.tips()[1:] == before
+
+
+def test_a_lost_answer_to_a_push_is_no_failure(forge: Forge) -> None:
+    forge.server.trouble = "lose"
+    code, answer = forge.send({"lost": "1"})
+    assert (code, answer["change"]["commit"]) == (200, forge.tips()[0])
+
+
+def test_a_review_is_one_branch_with_the_link_of_the_forge_which_may_be_gone(tmp_path: Path) -> None:
+    with remote_site(tmp_path, api={"writes": "branch"}) as forge:
+        forge.hook("post-receive", "echo 'Create a pull request: https://forge.example.com/new?b=1' >&2\n")
+        code, answer = forge.send({"a": "1"}, "review")
+        assert (code, answer["change"]["review"]) == (200, "https://forge.example.com/new?b=1")
+        # The state after a crash between the push and the answer.
+        forge.site.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
+        again = forge.send({"a": "1"}, "review")[1]["change"]
+        assert (again["commit"], again["branch"]) == (answer["change"]["commit"], answer["change"]["branch"])
+        assert len(forge.site.repo.git("for-each-ref", "refs/heads/reconciler/").splitlines()) == 1
+        assert len(forge.tips()) == 1
+        forge.server.server_close()
+        code, answer = forge.send({"b": "2"})
+        assert (code, "127.0.0.1" in answer["message"]) == (503, True), "a remote that is gone is named"
+        assert len(forge.tips()) == 1
