@@ -13,11 +13,11 @@ ReconcilerError
 │   └── CorruptRowError     no reconciler wrote this row of the records
 ├── SourceError           Git cannot deliver; never a reason to delete
 │   ├── SourceUnreachable   the remote does not answer in time
+│   │   └── PushBroken        the connection broke during a push, so the remote may have taken it
 │   ├── SourceNotFound      the repository, branch, tag, commit or path does not exist
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
 │   ├── PushConflict        the remote's ref moved since it was read
-│   ├── PushBroken          the connection broke during a push, so the remote may have taken it
 │   ├── PushRefused         the remote declines a push, such as one to a protected branch
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help

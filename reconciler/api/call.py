@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -29,17 +30,18 @@ LARGEST = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST))
 MOST_BODY = 1 << 20
 """Bytes of the longest body of a request."""
+LONGEST_TURN = 30.0
+"""Seconds that a change waits for others in the same source, such as on a slow remote."""
+_RETRY_AFTER = "5"
 MOST_FIELDS = 50
 """The most fields of a form."""
 
 
-class ChangeFound(Exception):
-    """An earlier attempt of the same request made its change already: ``commit``, on ``branch``."""
+class EarlierChange(NamedTuple):
+    """The commit that an earlier attempt of the same request made, and its branch."""
 
-    def __init__(self, branch: str, commit: str) -> None:
-        super().__init__(commit)
-        self.branch = branch
-        self.commit = commit
+    branch: str
+    commit: str
 
 
 class Call:
@@ -69,6 +71,21 @@ class Call:
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""
         self.refusal = problem
+
+    @asynccontextmanager
+    async def turn(self, source: str) -> AsyncIterator[None]:
+        """The turn of this request among the changes of ``source``. Raises Problem if others take too long."""
+        lock = self.api.write_lock(source)
+        try:
+            async with asyncio.timeout(LONGEST_TURN):
+                await lock.acquire()
+        except TimeoutError:
+            message = f"other changes of the source {source} take too long; nothing was changed, try again"
+            raise Problem(503, message, headers={"Retry-After": _RETRY_AFTER}) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     async def apart(self, read: Callable[[], Response]) -> Response:
         """Run ``read`` in a thread with a reader of its own, so that a long list delays no other request."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.call import Call, ChangeFound
+from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
 from reconciler.errors import PushConflict
 from reconciler.model.finding import Severity
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 def write_change(
     call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, dry: bool
-) -> Change | None:
+) -> Change | EarlierChange | None:
     """Commit ``edits``, made anew on each newer commit of others; None if there is nothing to change."""
     with open_existing(call.api.settings, call.api.clock) as records:
         writer = SourceWriter(call.api.settings, source, records, call.api.clock)
@@ -56,7 +56,7 @@ def write_change(
         for attempt in range(TRIES):
             tip = writer.tip()
             if call.is_repeated and (found := writer.find_request(call.change_id, tip, last)):
-                raise ChangeFound(writer.branch, found)
+                return EarlierChange(writer.branch, found)
             before = {edit.path: writer.read(tip, edit.path) for edit in edits}
             if first and first != tip:
                 for edit in edits:
@@ -98,10 +98,10 @@ def _checked(
     return Change(before, after, commit, planned, writer.branch)
 
 
-def _published(call: Call, writer: SourceWriter, change: Change) -> Change:
+def _published(call: Call, writer: SourceWriter, change: Change) -> Change | EarlierChange:
     if call.api.writes == "branch":
         if call.is_repeated and (found := writer.find_review(call.change_id)):
-            raise ChangeFound(f"{REVIEW_BRANCH}{call.change_id}", found)
+            return EarlierChange(f"{REVIEW_BRANCH}{call.change_id}", found)
         branch, link = writer.publish_review(change.commit, call.change_id)
         return change._replace(branch=branch, review=link)
     writer.publish(change.commit)

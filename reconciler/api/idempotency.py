@@ -8,10 +8,11 @@ import hashlib
 from starlette.responses import Response
 
 from reconciler.access.store import Answer
-from reconciler.api.call import Call, ChangeFound
+from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
 from reconciler.operations.commands import open_existing
+from reconciler.settings import SourceSettings
 
 _LONGEST_KEY = 200
 _REPLAYED = {"Idempotent-Replayed": "true"}
@@ -48,23 +49,28 @@ async def _changed(call: Call, change: Handler, past: Answer | None) -> Response
     if past is None:
         return await change(call)
     call.continue_change(past.request_id)
-    try:
-        await asyncio.to_thread(_find_change, call)
-        return await change(call)
-    except ChangeFound as found:
-        return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
+    for source in call.api.settings.sources:
+        if source.branch and not source.read_only:
+            async with call.turn(source.name):
+                found = await asyncio.to_thread(_find_change, call, source)
+            if found is not None:
+                return earlier_answer(call, found)
+    return await change(call)
 
 
-def _find_change(call: Call) -> None:
-    """Raise ChangeFound if an earlier attempt made the change of ``call``."""
+def earlier_answer(call: Call, found: EarlierChange) -> Response:
+    """The answer to ``call``, whose change an earlier attempt made."""
+    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
+
+
+def _find_change(call: Call, source: SourceSettings) -> EarlierChange | None:
+    """The change of ``call`` that an earlier attempt made in ``source``."""
     from reconciler.operations.manifest_commits import REVIEW_BRANCH, SourceWriter  # only writes load the reader of Git
 
     with open_existing(call.api.settings, call.api.clock) as records:
-        for source in call.api.settings.sources:
-            if not source.branch or source.read_only:
-                continue
-            writer = SourceWriter(call.api.settings, source, records, call.api.clock)
-            if call.api.writes == "branch" and (found := writer.find_review(call.change_id)):
-                raise ChangeFound(f"{REVIEW_BRANCH}{call.change_id}", found)
-            if call.api.writes == "commit" and (found := writer.find_request(call.change_id)):
-                raise ChangeFound(writer.branch, found)
+        writer = SourceWriter(call.api.settings, source, records, call.api.clock)
+        if call.api.writes == "branch":
+            found = writer.find_review(call.change_id)
+            return EarlierChange(f"{REVIEW_BRANCH}{call.change_id}", found) if found else None
+        found = writer.find_request(call.change_id)
+        return EarlierChange(writer.branch, found) if found else None

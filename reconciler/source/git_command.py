@@ -18,6 +18,8 @@ import msgspec
 LAST_BYTES = 64 * 1024
 """Retained bytes of each output, the last ones: a remote can write to stderr without limit."""
 
+_GRACE = 1.0
+"""Seconds for commands to clean up after SIGTERM."""
 _LAST_WORDS = 5.0
 """Seconds for killed processes to close their pipes; a process outside of our group may never do so."""
 
@@ -115,6 +117,8 @@ def _end(running: subprocess.Popen[bytes], tails: dict[IO[bytes], bytearray]) ->
     """End the command and its children: ssh and git-remote-https would survive a kill of git alone."""
     if running.returncode is None:
         # Not reaped yet, so its number still identifies its group and no other.
+        os.killpg(running.pid, signal.SIGTERM)  # Git removes its lock files, which would stop the next command
+        _read(tails, time.monotonic() + _GRACE)
         os.killpg(running.pid, signal.SIGKILL)
         _read(tails, time.monotonic() + _LAST_WORDS)
         running.wait()

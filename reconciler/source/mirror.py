@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ _RACED = (
 )
 _BROKEN = ("hung up", "RPC failed", "unexpected disconnect", "early EOF")
 _LOCKED = "cannot lock ref"
+_LOCK_FILE = re.compile(r"Unable to create '([^'\n]+\.lock)': File exists")
+_MARGIN = 60.0
 _TRIES = 5
 """How often a ref is fetched that another process of this program, such as the HTTP API, fetches at the same time."""
 
@@ -110,9 +114,24 @@ class Mirror:
         command = [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"]
         for _ in range(_TRIES):
             answer = self._remote.run(self.prepare(), command)
-            if not answer.code or _LOCKED not in answer.errors:
+            if not answer.code or not (self._removed_lock(answer) or _LOCKED in answer.errors):
                 break
         return answer
+
+    def _removed_lock(self, answer: GitResult) -> bool:
+        """Whether a lock file stopped ``answer`` that a killed Git left behind; it is removed."""
+        found = _LOCK_FILE.search(answer.errors)
+        lock = self.path / found[1] if found else None
+        if lock is None or not lock.resolve().is_relative_to(self.path.resolve()):
+            return False
+        try:
+            # No Git here lives longer than its deadline.
+            if time.time() - lock.lstat().st_mtime < self._settings.timeout + _MARGIN:
+                return False
+            lock.unlink()
+        except FileNotFoundError:
+            return True
+        return True
 
     def _tip(self, ref: str) -> str:
         from reconciler.source.libgit import lookup_name, open_git

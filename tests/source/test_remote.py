@@ -6,6 +6,7 @@ import os
 import subprocess
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,28 @@ def test_a_push_that_the_remote_declines_is_an_error(repo: GitRepo, https: Opene
     mirror = _writer(https, "ours")
     with pytest.raises(SourceError, match=r"declined .*pre-receive hook declined"):
         mirror.push(f"{_commit(mirror, '')}:{STATUS}", "")
+
+
+def test_a_lock_of_a_killed_git_stops_no_fetch(repo: GitRepo, https: Opener) -> None:
+    source = https(timeout=2.0)
+    source.refresh()
+    newest = repo.commit({"late.yaml": "late"})
+    lock = mirror_of(source).path / "refs/heads/main.lock"
+    lock.touch()
+    with pytest.raises(SourceUnreachable, match="cannot lock ref"):
+        source.refresh()
+    os.utime(lock, (1, 1))
+    source.refresh()
+    assert source.revision().commit == newest
+
+
+def test_two_processes_may_fetch_at_once(repo: GitRepo, https: Opener) -> None:
+    sources = [https() for _ in range(4)]
+    for number in range(5):
+        newest = repo.commit({"late.yaml": str(number)})
+        with ThreadPoolExecutor(len(sources)) as pool:
+            list(pool.map(lambda source: source.refresh(), sources))
+        assert sources[0].revision().commit == newest
 
 
 def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(

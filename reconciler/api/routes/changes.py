@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
-from reconciler.api.call import Call
+from reconciler.api.call import Call, EarlierChange
 from reconciler.api.documents import resource_document
+from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
 from reconciler.api.table import Handler, Operation
 from reconciler.daemon.wake import wake
@@ -27,9 +27,6 @@ if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
-LONGEST_TURN = 30.0
-"""Seconds that a change waits for others in the same source, such as on a slow remote."""
-RETRY_AFTER = 5
 SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
 """Fields of a document that the server sets; they are ignored in a request."""
 
@@ -177,30 +174,16 @@ async def _carry_out(
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
     _refuse_plain_secrets(call, edits)
     dry = call.query("dryRun") == "true"
-    async with _turn(call, source):
+    async with call.turn(source.name):
         change = await asyncio.to_thread(write_change, call, source, edits, subject, dry=dry)
+    if isinstance(change, EarlierChange):
+        return earlier_answer(call, change)
     if change is None:
         return call.respond({**_current(call, edits[0].key), "change": None}, status)
     document = _current(call, edits[0].key) | _wanted(edits[0]) | {"change": change_document(change, dry=dry)}
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
     return call.respond(document, 200 if dry else status, dict(headers or {}))
-
-
-@asynccontextmanager
-async def _turn(call: Call, source: SourceSettings) -> AsyncIterator[None]:
-    """The turn of this request among the changes of ``source``. Raises Problem if others take too long."""
-    lock = call.api.write_lock(source.name)
-    try:
-        async with asyncio.timeout(LONGEST_TURN):
-            await lock.acquire()
-    except TimeoutError:
-        message = f"other changes of the source {source.name} take too long; nothing was changed, try again"
-        raise Problem(503, message, headers={"Retry-After": str(RETRY_AFTER)}) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _refuse_plain_secrets(call: Call, edits: list[ResourceEdit]) -> None:
