@@ -11,8 +11,8 @@ from reconciler.access.store import Answer
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
+from reconciler.errors import ReconcilerError
 from reconciler.operations.commands import open_existing
-from reconciler.settings import SourceSettings
 
 _LONGEST_KEY = 200
 _REPLAYED = {"Idempotent-Replayed": "true"}
@@ -49,13 +49,15 @@ async def _changed(call: Call, change: Handler, past: Answer | None) -> Response
     if past is None:
         return await change(call)
     call.continue_change(past.request_id)
-    for source in call.api.settings.sources:
-        if source.branch and not source.read_only:
-            async with call.turn(source.name):
-                found = await asyncio.to_thread(_find_change, call, source)
-            if found is not None:
-                return earlier_answer(call, found)
-    return await change(call)
+    if found := await asyncio.to_thread(_find_change, call):
+        return earlier_answer(call, found)
+    try:
+        return await change(call)
+    except (Problem, ReconcilerError):
+        # The daemon may have applied the earlier change since, so that this one is refused.
+        if found := await asyncio.to_thread(_find_change, call):
+            return earlier_answer(call, found)
+        raise
 
 
 def earlier_answer(call: Call, found: EarlierChange) -> Response:
@@ -63,14 +65,14 @@ def earlier_answer(call: Call, found: EarlierChange) -> Response:
     return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
 
 
-def _find_change(call: Call, source: SourceSettings) -> EarlierChange | None:
-    """The change of ``call`` that an earlier attempt made in ``source``."""
-    from reconciler.operations.manifest_commits import REVIEW_BRANCH, SourceWriter  # only writes load the reader of Git
+def _find_change(call: Call) -> EarlierChange | None:
+    """The change of ``call`` that an earlier attempt made, as far as this host knows; to write asks the remotes too."""
+    from reconciler.operations.manifest_commits import SourceWriter  # only writes load the reader of Git
 
     with open_existing(call.api.settings, call.api.clock) as records:
-        writer = SourceWriter(call.api.settings, source, records, call.api.clock)
-        if call.api.writes == "branch":
-            found = writer.find_review(call.change_id)
-            return EarlierChange(f"{REVIEW_BRANCH}{call.change_id}", found) if found else None
-        found = writer.find_request(call.change_id)
-        return EarlierChange(writer.branch, found) if found else None
+        for source in call.api.settings.sources:
+            if source.branch and not source.read_only:
+                writer = SourceWriter(call.api.settings, source, records, call.api.clock)
+                if found := writer.find_request(call.change_id, writer.known_tip()):
+                    return EarlierChange(writer.branch, found)
+    return None

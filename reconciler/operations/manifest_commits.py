@@ -87,6 +87,10 @@ class SourceWriter:
     def tip(self) -> str:
         """The newest commit of the branch, also of a remote one."""
         self._line.source.refresh()
+        return self.known_tip()
+
+    def known_tip(self) -> str:
+        """The newest commit of the branch that this host has."""
         return self._line.source.repository.resolve().commit
 
     def read(self, commit: str, path: str) -> str | None:
@@ -185,14 +189,14 @@ class SourceWriter:
             raise self._broken(fault) from None
         return "" if found is None else str(found.target)
 
-    def find_request(self, request_id: str, tip: str = "", known: str = "") -> str:
+    def find_request(self, request_id: str, tip: str, known: str = "") -> str:
         """The commit with the trailer of ``request_id``, among the newest of ``tip`` without those of ``known``.
 
-        "" if there is none. Without ``tip``, the branch is read.
+        "" if there is none.
         """
         wanted = f"\n{REQUEST_TRAILER}: {request_id}\n"
         try:
-            walk = self._git.walk(tip or self.tip())
+            walk = self._git.walk(tip)
             if known:
                 walk.hide(known)
             newest = (commit for commit, _ in zip(walk, range(SEARCHED), strict=False))
