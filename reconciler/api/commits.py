@@ -6,6 +6,7 @@ import difflib
 import random
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from reconciler.api.call import Call, EarlierChange
@@ -21,10 +22,13 @@ from reconciler.operations.manifest_edits import (
     edited_files,
     has_secrets,
 )
+from reconciler.operations.sealed_documents import Sealing
 from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.render.findings import findings_document
 from reconciler.render.plan.json import document as plan_document
+from reconciler.secrets.host_files import keyring_of
 from reconciler.settings import SourceSettings
+from reconciler.times import iso
 
 TRIES = 10
 """How often a change is made anew on a newer commit."""
@@ -57,12 +61,13 @@ def write_change(
             tip = writer.tip()
             if call.is_repeated and (found := writer.find_request(call.change_id, tip, last)):
                 return EarlierChange(writer.branch, found)
+            sealing = _sealing(call, writer, tip)
             before = {edit.path: writer.read(tip, edit.path) for edit in edits}
             if first and first != tip:
                 for edit in edits:
-                    _refuse_conflict(edit, writer.read(first, edit.path), before[edit.path])
+                    _refuse_conflict(edit, writer.read(first, edit.path), before[edit.path], sealing)
             first, last = first or tip, tip
-            after = edited_files(edits, before.get)
+            after = edited_files(edits, before.get, sealing)
             if not after:
                 return None
             change = _checked(call, writer, tip, before, after, subject)
@@ -74,6 +79,13 @@ def write_change(
                 conflict = str(error)
                 time.sleep(random.uniform(0, min(PAUSE * 2**attempt, LONGEST_PAUSE)))
         raise Problem(409, f"{conflict}; nothing was changed after {TRIES} attempts, try again later")
+
+
+def _sealing(call: Call, writer: SourceWriter, tip: str) -> Sealing:
+    """What encrypts secrets in a change on top of ``tip``."""
+    settings = call.api.settings
+    rule = partial(writer.creation_rule, tip)
+    return Sealing(keyring_of(settings), settings.secrets.policy, rule, iso(call.api.clock.now()))
 
 
 def _checked(
@@ -108,9 +120,9 @@ def _published(call: Call, writer: SourceWriter, change: Change) -> Change | Ear
     return change
 
 
-def _refuse_conflict(edit: ResourceEdit, base: str | None, theirs: str | None) -> None:
+def _refuse_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:
     try:
-        check_conflict(edit, base, theirs)
+        check_conflict(edit, base, theirs, sealing)
     except EditConflictError as error:
         raise Problem(409, str(error), {"yours": error.ours, "theirs": error.theirs}) from None
 

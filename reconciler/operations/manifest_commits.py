@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.clock import Clock
-from reconciler.errors import PushBroken, PushConflict, RefusedError, SourceError
+from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError
 from reconciler.model.key import Kind
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.printable import printable
 from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
+from reconciler.sops.creation_rules import FILE as RULES_FILE
+from reconciler.sops.creation_rules import Creation, creation_of
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.mirror import Mirror
 from reconciler.status.branch.branch import is_checked_out
@@ -104,6 +107,23 @@ class SourceWriter:
             raise RefusedError(f"{path} is not UTF-8: change it in Git") from None
         except _FAULTS as fault:
             raise self._broken(fault) from None
+
+    def creation_rule(self, commit: str, path: str) -> Creation | None:
+        """The first rule for ``path`` in the nearest ``.sops.yaml`` of ``commit``; None if none matches."""
+        whole = PurePosixPath(self._whole(path))
+        for folder in whole.parents:
+            try:
+                found = self._git[commit].peel(pygit2.Tree)[lookup_name(str(folder / RULES_FILE))]
+            except KeyError:
+                continue
+            except _FAULTS as fault:
+                raise self._broken(fault) from None
+            try:
+                raw = found.data if isinstance(found, pygit2.Blob) else b""
+                return creation_of(raw, whole.relative_to(folder).as_posix())
+            except EncryptionError as error:
+                raise RefusedError(f"{folder / RULES_FILE} of the source {self.name}: {error}") from None
+        return None
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> Commit:
         """Make a commit with ``files`` (text by path, None to delete) on ``parent``; no branch has it yet."""

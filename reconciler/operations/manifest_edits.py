@@ -9,7 +9,22 @@ import yaml
 
 from reconciler.errors import RefusedError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.operations.manifest_text import new_document, remove_document, replace_document, split_documents
+from reconciler.operations.manifest_text import (
+    merge_patch,
+    new_document,
+    read_documents,
+    remove_document,
+    replace_document,
+    split_documents,
+)
+from reconciler.operations.sealed_documents import (
+    Sealing,
+    check_sealed,
+    is_encrypted,
+    open_file,
+    remove_encrypted,
+    seal,
+)
 
 Document = Mapping[str, Any]
 ReadFile = Callable[[str], str | None]
@@ -19,13 +34,15 @@ ReadFile = Callable[[str], str | None]
 class ResourceEdit(NamedTuple):
     """A wanted change of the resource ``key`` in the file ``path``: from ``was`` to ``wanted``.
 
-    ``was`` is None for a resource to create, ``wanted`` for one to delete.
+    ``was`` is None for a resource to create, ``wanted`` for one to delete. The data of a secret is never in ``was``;
+    without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch.
     """
 
     key: Key
     path: str
     was: Document | None
     wanted: Document | None
+    patches_data: bool = False
 
 
 class EditConflictError(RefusedError):
@@ -43,14 +60,19 @@ def new_path(key: Key) -> str:
     return f"{key.gvc}/{name}" if key.gvc else name
 
 
-def edited_files(edits: list[ResourceEdit], read: ReadFile) -> dict[str, str | None]:
-    """The changed files with their texts; None for those to delete. Raises RefusedError if a document is not there."""
+def edited_files(edits: list[ResourceEdit], read: ReadFile, sealing: Sealing) -> dict[str, str | None]:
+    """The changed files with their texts; None for those to delete. Secrets are encrypted as ``sealing`` wants.
+
+    Raises RefusedError if a document is not there, or a secret cannot be encrypted.
+    """
     found: dict[str, str | None] = {}
     for edit in edits:
         before = found[edit.path] if edit.path in found else read(edit.path)
-        after = _applied(edit, before)
+        after = _applied(edit, before, sealing)
         if after != before:
             found[edit.path] = after
+            if after is not None and edit.wanted is not None and "data" in edit.wanted and edit.key.kind is Kind.SECRET:
+                check_sealed(after, edit.key, sealing)
     return found
 
 
@@ -59,34 +81,80 @@ def has_secrets(text: str) -> bool:
     return any(isinstance(each, dict) and each.get("kind") == Kind.SECRET for each in _documents(text))
 
 
-def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None) -> None:
+def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:
     """Raise EditConflictError if ``theirs``, a newer text of the file than ``base``, changes what ``edit`` changes."""
     if base == theirs or base is None or theirs is None or edit.was is None or edit.wanted is None:
         return
-    ours = _applied(edit, base)
-    old, mine, new = (_document(text or "", edit.key) for text in (base, ours, theirs))
-    if _in_conflict(old, mine, new):
-        shown = (
-            [_shown(text or "", edit.key) for text in (ours, theirs)] if edit.key.kind is not Kind.SECRET else ["", ""]
-        )
+    try:
+        old, new = (_in_plain(text, edit.key, sealing) for text in (base, theirs))
+    except RefusedError:
+        if _document(base, edit.key) != _document(theirs, edit.key):
+            raise EditConflictError(edit.key, "", "") from None
+        return
+    ours = _replaced(edit, old)
+    if _in_conflict(*(_document(text, edit.key) for text in (old, ours, new))):
+        shown = [_shown(text, edit.key) for text in (ours, new)] if edit.key.kind is not Kind.SECRET else ["", ""]
         raise EditConflictError(edit.key, *shown)
 
 
-def _applied(edit: ResourceEdit, text: str | None) -> str | None:
+def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
     if edit.was is None:
-        assert edit.wanted is not None
-        if text is None:
-            return new_document(edit.wanted)
-        separator = "" if text.endswith("\n") else "\n"
-        return f"{text}{separator}---\n{new_document(edit.wanted)}"
+        return _created(edit, text, sealing)
     if text is None:
         raise RefusedError(f"{edit.path} is no longer in the branch: {edit.key} was moved or deleted meanwhile")
     index = _index(text, edit.key)
     if index is None:
         raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
+    encrypted = is_encrypted(_documents(text)[index])
+    if edit.wanted is None and encrypted:
+        return remove_encrypted(text, index, edit.key, sealing)
     if edit.wanted is None:
         return remove_document(text, index) or None
-    return replace_document(text, index, edit.was, edit.wanted)
+    if encrypted:
+        return text if edit.was == edit.wanted else _sealed_again(edit, text, index, sealing)
+    after = _replaced(edit, text)
+    if edit.key.kind is Kind.SECRET and "data" in edit.wanted:
+        return seal(after, edit.key, edit.path, sealing, is_new=False)
+    return after
+
+
+def _created(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:
+    assert edit.wanted is not None
+    after = new_document(edit.wanted)
+    if text is not None:
+        separator = "" if text.endswith("\n") else "\n"
+        after = f"{text}{separator}---\n{after}"
+    return seal(after, edit.key, edit.path, sealing, is_new=True) if edit.key.kind is Kind.SECRET else after
+
+
+def _sealed_again(edit: ResourceEdit, text: str, index: int, sealing: Sealing) -> str | None:
+    opened = open_file(text, index, edit.key, sealing)
+    after = _replaced(edit, opened.text)
+    return text if after == opened.text else opened.close(after)
+
+
+def _replaced(edit: ResourceEdit, text: str) -> str:
+    """``text``, whose document is in plain text, with ``edit``."""
+    assert edit.was is not None
+    assert edit.wanted is not None
+    index = _index(text, edit.key)
+    assert index is not None
+    was, wanted = dict(edit.was), dict(edit.wanted)
+    if edit.key.kind is Kind.SECRET and "data" in wanted:
+        was["data"] = _documents(text)[index].get("data")
+        if edit.patches_data:
+            wanted["data"] = merge_patch(was["data"], wanted["data"])
+        if wanted["data"] is None:
+            del wanted["data"]
+    return replace_document(text, index, was, wanted)
+
+
+def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
+    """``text``, or what is encrypted together with ``key`` in it, in plain text."""
+    index = _index(text, key)
+    if index is None or not is_encrypted(_documents(text)[index]):
+        return text
+    return open_file(text, index, key, sealing).text
 
 
 def _index(text: str, key: Key) -> int | None:
@@ -95,15 +163,13 @@ def _index(text: str, key: Key) -> int | None:
         if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
             continue
         if key.kind not in GVC_SCOPED or document.get("gvc", key.gvc) == key.gvc:
-            if "sops" in document:
-                raise RefusedError(f"{key} is encrypted in Git: change it with `reconciler secret edit`")
             return number
     return None
 
 
 def _documents(text: str) -> list[Any]:
     try:
-        return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+        return read_documents(text)
     except yaml.YAMLError as error:
         raise RefusedError(f"the file with the resource is not YAML at the newest commit: {error}") from None
 

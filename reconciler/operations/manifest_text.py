@@ -13,6 +13,7 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
+from reconciler.documents.reader import read
 from reconciler.documents.writer import written
 
 _WIDTH = 4096
@@ -63,6 +64,12 @@ def split_documents(text: str) -> list[str]:
         return []
     starts[0] = 0
     return ["".join(lines[start:end]) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+
+
+def read_documents(text: str) -> list[Any]:
+    """The values of ``split_documents``, as manifests are read; None for a part that is empty or has a fault."""
+    readings = [read(part.encode()) for part in split_documents(text)]
+    return [each.documents[0].value if each.documents and not each.faults else None for each in readings]
 
 
 def merge_patch(document: Any, patch: Any) -> Any:

@@ -84,7 +84,19 @@ async def patch_resource(call: Call) -> Response:
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
     was = _meaning(call, key)
     edit = ResourceEdit(key, path, was, _manifest(key, merge_patch(was, patch)))
+    if key.kind is Kind.SECRET:
+        edit = _data_patch(edit, patch)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
+
+
+def _data_patch(edit: ResourceEdit, patch: Mapping[str, Any]) -> ResourceEdit:
+    """``edit`` of a secret with the part of ``patch`` that concerns its data, which is not read here."""
+    assert edit.wanted is not None
+    if "$replace/data" in patch:
+        return edit
+    if "data" in patch or "$drop/data" in patch:
+        return edit._replace(wanted={**edit.wanted, "data": patch.get("data")}, patches_data=True)
+    return edit
 
 
 async def delete_resource(call: Call) -> Response:
@@ -172,7 +184,6 @@ async def _carry_out(
 
     if call.api.writes == "refuse":
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
-    _refuse_plain_secrets(call, edits)
     dry = call.query("dryRun") == "true"
     async with call.turn(source.name):
         change = await asyncio.to_thread(write_change, call, source, edits, subject, dry=dry)
@@ -184,16 +195,6 @@ async def _carry_out(
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
     return call.respond(document, 200 if dry else status, dict(headers or {}))
-
-
-def _refuse_plain_secrets(call: Call, edits: list[ResourceEdit]) -> None:
-    """Where only encrypted secrets are accepted, the text of a value never reaches Git."""
-    if call.api.settings.secrets.policy != "encrypted-only":
-        return
-    for edit in edits:
-        if edit.key.kind is Kind.SECRET and edit.wanted is not None and "data" in edit.wanted:
-            advice = "write it with `reconciler secret encrypt`"
-            raise Problem(409, f"{edit.key}: the settings accept encrypted secrets only; {advice}")
 
 
 def _current(call: Call, key: Key) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""Secrets that are changed through the API are encrypted before anything is written, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pygit2
+import pytest
+import yaml
+
+from reconciler.sops.encrypt import EncryptionRules, encrypt
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.sandbox import eventually
+from tests.support.sops import MOMENT, fresh, needs_sops, sops
+
+IDENTITY, RECIPIENT = fresh()
+DB = f"{ORG}/secret/db"
+PLAIN = """# of the shop
+kind: secret
+name: db
+type: dictionary
+data:
+  user: planted-old-user  # for reports
+  password: planted-old-password
+tags: {tier: data}
+"""
+ACCESS = FILES["access.yaml"].split("---\nkind: secret")[0]  # type: ignore[union-attr,arg-type]
+SEALED = encrypt(PLAIN.encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
+RULES = f"creation_rules: [{{path_regex: '^other/', age: age1x}}, {{age: {RECIPIENT}}}]\n"
+
+
+def files(**more: Any) -> dict[str, Any]:
+    """Files of a source whose only secret is encrypted."""
+    return {**FILES, "access.yaml": ACCESS, "db.yaml": SEALED, ".sops.yaml": RULES} | more
+
+
+def settings(path: Path, **more: Any) -> dict[str, Any]:
+    """Settings with the identity, for which plain secrets are errors."""
+    identity = path / "identity.txt"
+    identity.write_text(IDENTITY)
+    identity.chmod(0o600)
+    return {"secrets": {"identity": str(identity), "policy": "encrypted-only"} | more}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ApiSite]:
+    """A site with one encrypted secret."""
+    with api_site(tmp_path / "site", files(), **settings(tmp_path)) as made:
+        yield made
+
+
+def send(site: ApiSite, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and body of a request, whose answer has no planted value."""
+    answer = site.client().request(method, path, json=body)
+    assert "planted" not in answer.text
+    return answer.status_code, answer.json()
+
+
+def file(site: ApiSite, path: str) -> str:
+    """A file at the tip of the branch."""
+    return site.repo.git("show", f"main:{path}")
+
+
+def revealed(site: ApiSite, name: str) -> Any:
+    """The data of a secret, once it is applied."""
+    assert site.run("apply").returncode == 0
+    return site.client().get(f"{ORG}/secret/{name}/-reveal")["data"]
+
+
+def check_nothing_is_plain(site: ApiSite) -> None:
+    """No object of Git, no record, event, audit entry or remembered answer has a planted value."""
+    git = pygit2.Repository(str(site.repo.path))
+    assert [str(each) for each in git if b"planted" in git[each].read_raw()] == []
+    for path in ("secret/db/-eventlog", "-audit"):
+        assert "planted" not in site.client().request("GET", f"{ORG}/{path}").text
+    for path in site.state.rglob("*"):
+        assert not path.is_file() or b"planted" not in path.read_bytes(), path
+
+
+def test_a_new_secret_is_encrypted_for_the_recipients_of_the_creation_rule(site: ApiSite) -> None:
+    pem = "-----BEGIN planted-----\nabc: '#' \"x\"\n\n  indented\n-----END-----\n"
+    content = {"key": pem, "number": "0123", "empty": "", "umlaut": "planted-ü\t#", "one": "planted: yes"}
+    body = {"name": "new", "type": "dictionary", "data": content, "description": "For the shop"}
+    code, answer = send(site, "POST", f"{ORG}/secret?dryRun=true", body)
+    assert (code, answer["change"]["diff"]) == (200, "")
+    code, answer = send(site, "POST", f"{ORG}/secret", body)
+    assert (code, answer["change"]["files"]) == (201, ["secret/new.yaml"]), answer
+    text = file(site, "secret/new.yaml")
+    assert "description: For the shop\n" in text
+    assert yaml.safe_load(text)["sops"]["age"][0]["recipient"] == RECIPIENT
+    assert revealed(site, "new") == content
+    check_nothing_is_plain(site)
+
+
+def test_a_patch_changes_one_encrypted_value(site: ApiSite) -> None:
+    code, answer = send(site, "PATCH", DB, {"data": {"password": "planted-new", "more": "planted-more", "user": None}})
+    assert code == 200, answer
+    assert revealed(site, "db") == {"password": "planted-new", "more": "planted-more"}
+    code, answer = send(site, "PATCH", DB, {"data": {"more": "planted-else"}, "tags": {"tier": "db"}})
+    assert code == 200, answer
+    before, after = (site.repo.git("show", f"main{at}:db.yaml").splitlines() for at in ("~1", ""))
+    assert [line.split(":")[0].strip() for line in after if line not in before] == ["more", "tags", "mac"]
+    assert after[0] == "# of the shop"
+    assert send(site, "PATCH", DB, {"data": {"more": "planted-else"}})[1]["change"] is None
+    check_nothing_is_plain(site)
+
+
+def test_what_is_put_replaces_the_data_and_a_document_without_data_keeps_it(site: ApiSite) -> None:
+    document = site.client().get(DB)
+    document["tags"] = {"tier": "put"}
+    assert send(site, "PUT", DB, document)[0] == 200
+    assert revealed(site, "db") == {"user": "planted-old-user", "password": "planted-old-password"}
+    assert send(site, "PUT", DB, document | {"data": {"only": "planted-only"}})[0] == 200
+    assert revealed(site, "db") == {"only": "planted-only"}
+    check_nothing_is_plain(site)
+    assert send(site, "DELETE", DB)[0] == 202
+    assert "db.yaml" not in site.repo.git("ls-tree", "--name-only", "main").split()
+
+
+@needs_sops
+def test_sops_opens_what_the_api_wrote(site: ApiSite, tmp_path: Path) -> None:
+    assert send(site, "PATCH", DB, {"data": {"password": "planted-new"}})[0] == 200
+    (tmp_path / "db.yaml").write_text(file(site, "db.yaml"))
+    opened = sops(tmp_path, IDENTITY, "decrypt", "db.yaml")
+    assert yaml.safe_load(opened.stdout)["data"] == {"user": "planted-old-user", "password": "planted-new"}
+
+
+def test_a_secret_without_a_recipient_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    body = {"name": "new", "type": "dictionary", "data": {"user": "planted-user", "key": "planted-key"}}
+    partial = f"creation_rules: [{{encrypted_regex: '^user$', age: {RECIPIENT}}}]\n"
+    for name, rules, words in (
+        ("none", None, "add one to .sops.yaml in the repository"),
+        ("other", "creation_rules: [{path_regex: '^other/', age: age1x}]\n", "add one to .sops.yaml"),
+        ("wrong", "creation_rules: [{age: age1x}]\n", "secret/new cannot be encrypted: this is neither age1"),
+        ("kms", "creation_rules: [{kms: arn}]\n", ".sops.yaml of the source main: its rule for this file names no age"),
+        ("partial", partial, "leaves values as they are"),
+    ):
+        with api_site(tmp_path / name, files(**{".sops.yaml": rules}), **settings(tmp_path)) as site:
+            code, answer = send(site, "POST", f"{ORG}/secret", body)
+            assert (code, words in answer["message"]) == (409, True), answer
+            assert len(site.repo.git("log", "--format=%h", "main").split()) == 1
+            check_nothing_is_plain(site)
+
+
+def test_findings_about_an_encrypted_secret_have_no_value(site: ApiSite) -> None:
+    for body in ({"type": "nonsense"}, {"data": {"key": ["planted-list"]}}, {"data": "planted-text"}):
+        code, answer = send(site, "PATCH", DB, body)
+        assert (code, answer["code"]) == (400, "BadRequest"), answer
+    check_nothing_is_plain(site)
+
+
+def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
+    """And the same value by both is refused, without showing it."""
+    from reconciler.operations import manifest_commits
+
+    check = manifest_commits.SourceWriter.check
+    user, password = (
+        encrypt(PLAIN.replace(old, "planted-theirs").encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
+        for old in ("planted-old-user", "planted-old-password")
+    )
+    pushed = [user]
+
+    def check_late(self: Any, commit: Any) -> Any:
+        if pushed:
+            site.repo.commit({"db.yaml": pushed.pop(0)})
+        return check(self, commit)
+
+    manifest_commits.SourceWriter.check = check_late  # type: ignore[method-assign]
+    try:
+        code, answer = send(site, "PATCH", DB, {"data": {"password": "planted-ours"}})
+        assert code == 200, answer
+        assert revealed(site, "db") == {"user": "planted-theirs", "password": "planted-ours"}
+        pushed.append(password)
+        code, answer = send(site, "PATCH", DB, {"data": {"password": "planted-again"}})
+        assert (code, answer["details"]) == (409, {"yours": "", "theirs": ""})
+    finally:
+        manifest_commits.SourceWriter.check = check  # type: ignore[method-assign]
+
+
+def test_a_rule_of_the_repository_counts_where_plain_secrets_are_accepted(tmp_path: Path) -> None:
+    with api_site(tmp_path / "site", files(**{"plain.yaml": PLAIN.replace("db", "plain")}),
+                  **settings(tmp_path, policy="any")) as site:  # fmt: skip
+        body = {"name": "new", "type": "dictionary", "data": {"key": "planted-key"}}
+        assert send(site, "POST", f"{ORG}/secret", body)[0] == 201
+        assert "ENC[AES256_GCM" in file(site, "secret/new.yaml")
+        assert send(site, "PATCH", f"{ORG}/secret/plain", {"data": {"user": "planted-new"}})[0] == 200
+        assert "  user: planted-new       # for reports" in file(site, "plain.yaml")
+        assert eventually(lambda: revealed(site, "plain"))["user"] == "planted-new"
