@@ -53,8 +53,9 @@ A change of a resource becomes a commit. It is made in the file that declares th
 that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would
 result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer
 `Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
-new branch for a review. If others pushed meanwhile, the change is made again on their commit; if they changed the same
-field, the answer is 409 with both versions.
+new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
+meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
+versions.
 
 A remote that declines the commit, such as for a protected branch, is 409 with its words, and nothing stays behind. One
 that cannot be reached or is too slow is 503. After a push whose connection broke, the remote may still take the commit:

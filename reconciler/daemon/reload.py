@@ -16,6 +16,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, load_settings
+from reconciler.source.signing import check_signing_key
 from reconciler.status.conditions import condition
 
 SETTINGS_POLL_SECONDS = 1.0
@@ -53,6 +54,7 @@ class Reload:
                 raise UsageError(
                     f"the state directory cannot change while the daemon runs ({self._settings.state}): restart it"
                 )
+            check_signing_key(settings)
             runner = make(settings) if settings != self._settings else None
         except ReconcilerError as error:
             self._refuse(_CREDENTIALS.sub("://", truncated(str(error))), again)

@@ -28,6 +28,7 @@ from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
+from reconciler.source.signing import check_signing_key
 
 STATE_CHECK_SECONDS = 1.0
 """Seconds between checks that the state directory still exists; each round of the loop checks too."""
@@ -143,8 +144,10 @@ class Service:
 async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
     """Run the daemon until a signal ends it; reload ``file``, the source of ``settings``, when it changes.
 
-    Raises LockedError if another daemon uses the state directory, StateLostError if that is deleted meanwhile.
+    Raises LockedError if another daemon uses the state directory, StateLostError if that is deleted meanwhile, and
+    UsageError for a key that cannot sign.
     """
+    check_signing_key(settings)
     fix_mmap_threshold()
     clock = SystemClock()
     with StateLock(settings.state) as lock:

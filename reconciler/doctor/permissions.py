@@ -65,6 +65,8 @@ def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iter
     yield _state(settings.state, who)
     if settings.readers:
         yield _readers(settings, settings_file, who)
+    if settings.api is not None and settings.api.signing_key is not None:
+        yield _secret(settings.api.signing_key, "api", who, ssh=True)
     for source in settings.sources:
         yield from _credentials(source, who)
         if source.verify is not None:

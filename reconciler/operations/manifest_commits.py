@@ -12,7 +12,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.clock import Clock
-from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError
+from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
 from reconciler.model.key import Kind
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.printable import printable
@@ -22,6 +22,7 @@ from reconciler.sops.creation_rules import FILE as RULES_FILE
 from reconciler.sops.creation_rules import Creation, creation_of
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.mirror import Mirror
+from reconciler.source.signing import signed_commit
 from reconciler.status.branch.branch import is_checked_out
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import write_tree
@@ -74,6 +75,7 @@ class SourceWriter:
         self._line = SourcePipeline(settings, source, records, clock)
         self._clock = clock
         self._settings = source
+        self._signing_key = settings.api.signing_key if settings.api is not None else None
         self._ref = f"refs/heads/{source.branch}"
         self._git = open_git(self._line.source.repository.commondir)
 
@@ -134,15 +136,23 @@ class SourceWriter:
             head = (
                 f"tree {tree}\nparent {parent}\nauthor {_name(author)} {at} +0000\ncommitter {COMMITTER} {at} +0000\n"
             )
+            key = self._signing_key
+            content = f"{head}\n{message}\n".encode() if key is None else signed_commit(head, message, key)
             with file_access_of(self._line.source.repository.commondir):
-                made = str(self._git.write(ObjectType.COMMIT, f"{head}\n{message}\n".encode()))
+                made = str(self._git.write(ObjectType.COMMIT, content))
         except _FAULTS as fault:
             raise self._broken(fault) from None
         return Commit(made, parent)
 
     def check(self, commit: Commit) -> PlannedRevision:
-        """What the daemon would make of ``commit``: its findings, and its plan."""
-        return self._line.plan_revision(commit.id)
+        """What the daemon would make of ``commit``: its findings, and its plan.
+
+        Raises RefusedError if the source does not accept its signature.
+        """
+        try:
+            return self._line.plan_revision(commit.id)
+        except SourceUnverified as error:
+            raise RefusedError(f"{error}: set `api.signingKey` in the settings to a key that it allows") from None
 
     def publish(self, commit: Commit) -> None:
         """Move the branch to ``commit``. Raises PushConflict if others moved it since, PushRefused."""

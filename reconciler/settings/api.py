@@ -55,12 +55,14 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
 
     ``url`` is its address as clients see it ("": that of ``address``). ``tls`` is None on addresses of this host only.
+    ``signing_key`` is the SSH key that signs commits (None: they are not signed).
     """
 
     address: str = ""
     url: str = ""
     tls: TlsSettings | None = None
     writes: Literal["branch", "commit", "refuse"] = "commit"
+    signing_key: Path | None = None
     webhooks: tuple[WebhookSettings, ...] = ()
     oidc: OidcSettings | None = None
     token_exchange: tuple[TokenExchangeSettings, ...] = ()
