@@ -16,6 +16,7 @@ from reconciler.model.finding import Severity
 from reconciler.operations.commands import open_existing
 from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
 from reconciler.operations.manifest_edits import (
+    Document,
     EditConflictError,
     ResourceEdit,
     check_conflict,
@@ -46,6 +47,8 @@ class Change(NamedTuple):
     commit: Commit
     planned: PlannedRevision
     branch: str
+    wanted: Document | None = None
+    """The first manifest that is changed, as it is wanted; None if it is deleted."""
     review: str = ""
     """The link to open a review of the branch, as the forge names it; "" for none."""
 
@@ -63,14 +66,19 @@ def write_change(
                 return EarlierChange(writer.branch, found)
             sealing = _sealing(call, writer, tip)
             before = {edit.path: writer.read(tip, edit.path) for edit in edits}
+            former, edits = (
+                edits,
+                [edit.on(writer.meaning(before[edit.path], edit.key)) if edit.patch else edit for edit in edits],
+            )
             if first and first != tip:
-                for edit in edits:
+                for edit in former:
                     _refuse_conflict(edit, writer.read(first, edit.path), before[edit.path], sealing)
             first, last = first or tip, tip
             after = edited_files(edits, before.get, sealing)
             if not after:
+                _refuse_unapplied(writer, edits, before)
                 return None
-            change = _checked(call, writer, tip, before, after, subject)
+            change = _checked(call, writer, tip, before, after, subject)._replace(wanted=edits[0].wanted)
             if dry:
                 return change
             try:
@@ -118,6 +126,14 @@ def _published(call: Call, writer: SourceWriter, change: Change) -> Change | Ear
         return change._replace(branch=branch, review=link)
     writer.publish(change.commit)
     return change
+
+
+def _refuse_unapplied(writer: SourceWriter, edits: list[ResourceEdit], before: Mapping[str, str | None]) -> None:
+    """Refuse to leave everything as it is where the client wants what it saw, and a newer commit has something else."""
+    for edit in edits:
+        newest = writer.meaning(before[edit.path], edit.key)
+        if edit.was == edit.wanted and newest is not None and newest != edit.was:
+            raise Problem(409, f"{edit.key} was changed in Git, and that is not applied yet: try again after it is")
 
 
 def _refuse_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:

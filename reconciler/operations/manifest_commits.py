@@ -6,14 +6,18 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.clock import Clock
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
-from reconciler.model.key import Kind
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.gvc_resolution import resource_of
+from reconciler.model.key import Key, Kind
+from reconciler.model.resource import GVC_PLACEHOLDER
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.printable import printable
 from reconciler.records.store import Records
@@ -50,6 +54,12 @@ class Commit(NamedTuple):
 
     id: str
     parent: str
+
+
+def manifest_of(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
+    """``body`` (in normal form) as a manifest of ``key``, without the data of a secret."""
+    fields = {name: value for name, value in body.items() if key.kind is not Kind.SECRET or name != "data"}
+    return {"kind": str(key.kind), **fields} | ({"gvc": key.gvc} if key.gvc else {})
 
 
 def author_of(principal: str, org: str) -> Author:
@@ -109,6 +119,17 @@ class SourceWriter:
             raise RefusedError(f"{path} is not UTF-8: change it in Git") from None
         except _FAULTS as fault:
             raise self._broken(fault) from None
+
+    def meaning(self, text: str | None, key: Key) -> dict[str, Any] | None:
+        """The manifest of ``key`` in normal form, as ``text`` declares it, without the data of a secret.
+
+        None if it cannot be read.
+        """
+        manifests = () if text is None else decode(text.encode(), self._line.dialect).manifests
+        for each in manifests:
+            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
+                return manifest_of(key, msgspec.json.decode(resource_of(each, key.gvc, "", "").body))
+        return None
 
     def creation_rule(self, commit: str, path: str) -> Creation | None:
         """The first rule for ``path`` in the nearest ``.sops.yaml`` of ``commit``; None if none matches."""

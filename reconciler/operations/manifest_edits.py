@@ -35,7 +35,8 @@ class ResourceEdit(NamedTuple):
     """A wanted change of the resource ``key`` in the file ``path``: from ``was`` to ``wanted``.
 
     ``was`` is None for a resource to create, ``wanted`` for one to delete. The data of a secret is never in ``was``;
-    without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch.
+    without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
+    makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw.
     """
 
     key: Key
@@ -43,6 +44,13 @@ class ResourceEdit(NamedTuple):
     was: Document | None
     wanted: Document | None
     patches_data: bool = False
+    patch: Callable[[Document], Document] | None = None
+
+    def on(self, newest: Document | None) -> ResourceEdit:
+        """The same change of ``newest``, what the newest commit means; None if that is not known."""
+        if self.patch is None or newest is None:
+            return self
+        return self._replace(was=newest, wanted=self.patch(newest))
 
 
 class EditConflictError(RefusedError):

@@ -86,7 +86,10 @@ def seal(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> s
     """
     documents = read_documents(text)
     must = sealing.policy == ENCRYPTED_ONLY
-    secret = next(each for each in documents if isinstance(each, dict) and each.get("name") == key.name)
+    secret = next((each for each in documents if isinstance(each, dict) and each.get("name") == key.name), {})
+    if not secret and must:
+        faults = [fault.message for fault in read(text.encode()).faults]
+        raise RefusedError(f"{key} cannot be written: {faults[0] if faults else 'its name is no text'}")
     if is_encrypted(secret) or not is_plain_text(secret, None) or not (must or is_new):
         return text
     creation = sealing.rule(path)

@@ -72,6 +72,27 @@ def test_what_was_read_can_be_put_back(site: ApiSite) -> None:
     assert len(history(site)) == 2
 
 
+def test_a_change_counts_from_what_is_in_git_and_not_applied_yet(site: ApiSite) -> None:
+    assert send(site, "PATCH", WEB, {"tags": {"tier": "front"}, "description": "New"})[0] == 200
+    code, answer = send(site, "PATCH", WEB, {"description": "Newer"})
+    assert (code, answer["tags"], answer["description"]) == (200, {"team": "web", "tier": "front"}, "Newer")
+    code, answer = send(site, "PATCH", WEB, {"tags": {"tier": None}, "description": ""})
+    assert (code, answer["tags"]) == (200, {"team": "web"})
+    assert "tier" not in file(site, "shop/web.yaml")
+    assert len(history(site)) == 4
+
+
+def test_what_a_client_saw_does_not_silently_lose_to_a_newer_commit(site: ApiSite) -> None:
+    document = site.client().get(WEB)
+    changed = {**document, "tags": {"team": "web", "tier": "front"}}
+    assert send(site, "PUT", WEB, changed)[0] == 200
+    code, answer = send(site, "PUT", WEB, document)
+    assert (code, "was changed in Git, and that is not applied yet" in answer["message"]) == (409, True)
+    assert site.run("apply").returncode == 0
+    assert send(site, "PUT", WEB, document)[0] == 200
+    assert "tier" not in file(site, "shop/web.yaml")
+
+
 def test_a_dry_run_shows_the_change_and_writes_nothing(site: ApiSite) -> None:
     code, answer = send(site, "PATCH", f"{WEB}?dryRun=true", {"description": "The page"})
     assert code == 200

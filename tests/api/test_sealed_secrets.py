@@ -9,8 +9,16 @@ from typing import Any
 import pygit2
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from reconciler.sops.encrypt import EncryptionRules, encrypt
+from reconciler.documents.reader import read
+from reconciler.model.key import Key, Kind
+from reconciler.operations.manifest_edits import ResourceEdit, edited_files
+from reconciler.operations.sealed_documents import Sealing
+from reconciler.sops.creation_rules import Creation
+from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt
+from reconciler.sops.keys import Keyring
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.sandbox import eventually
@@ -43,6 +51,13 @@ def settings(path: Path, **more: Any) -> dict[str, Any]:
     identity.write_text(IDENTITY)
     identity.chmod(0o600)
     return {"secrets": {"identity": str(identity), "policy": "encrypted-only"} | more}
+
+
+@pytest.fixture(autouse=True)
+def quiet(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Nothing that is logged has a planted value."""
+    yield
+    assert "planted" not in "".join(capfd.readouterr())
 
 
 @pytest.fixture
@@ -189,3 +204,28 @@ def test_a_rule_of_the_repository_counts_where_plain_secrets_are_accepted(tmp_pa
         assert send(site, "PATCH", f"{ORG}/secret/plain", {"data": {"user": "planted-new"}})[0] == 200
         assert "  user: planted-new       # for reports" in file(site, "plain.yaml")
         assert eventually(lambda: revealed(site, "plain"))["user"] == "planted-new"
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=40) | st.text("ab \n\t#:-'\"\\{}[]&*!|>%@`")
+CONTENT = st.dictionaries(
+    st.text("abc_.-0", min_size=1, max_size=4), TEXT.map(lambda text: f"planted{text}"), min_size=1
+)
+
+
+@given(CONTENT, CONTENT)
+@example({"a": "planted\n"}, {"a": "planted: [#"})
+def test_any_text_is_encrypted_and_comes_back(content: dict[str, str], patch: dict[str, str]) -> None:
+    key = Key(Kind.SECRET, "", "new")
+    sealing = Sealing(Keyring((IDENTITY,)), "encrypted-only", lambda path: Creation((RECIPIENT,)), MOMENT)
+    body = {"kind": "secret", "name": "new", "type": "dictionary"}
+    text: str | None = None
+    for edit in (
+        ResourceEdit(key, "new.yaml", None, body | {"data": content}),
+        ResourceEdit(key, "new.yaml", body, body | {"data": patch}, patches_data=True),
+    ):
+        text = edited_files([edit], {"new.yaml": text}.get, sealing).get("new.yaml", text)
+        assert text is not None
+        assert "planted" not in text
+    assert text is not None
+    [document] = read(decrypt_file(text.encode(), sealing.keyring).text).documents
+    assert document.value["data"] == content | patch

@@ -23,7 +23,7 @@ from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
-    from reconciler.operations.manifest_edits import ResourceEdit
+    from reconciler.operations.manifest_edits import Document, ResourceEdit
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
@@ -83,20 +83,17 @@ async def patch_resource(call: Call) -> Response:
     if not isinstance(patch, dict):
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
     was = _meaning(call, key)
-    edit = ResourceEdit(key, path, was, _manifest(key, merge_patch(was, patch)))
-    if key.kind is Kind.SECRET:
-        edit = _data_patch(edit, patch)
+
+    def patched(newest: Document) -> dict[str, Any]:
+        wanted = _manifest(key, merge_patch(newest, patch))
+        # What is in the data is not read here: a patch of it is applied where the file is.
+        return {**wanted, "data": patch.get("data")} if patches_data else wanted
+
+    patches_data = (
+        key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
+    )
+    edit = ResourceEdit(key, path, was, patched(was), patches_data, patched)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
-
-
-def _data_patch(edit: ResourceEdit, patch: Mapping[str, Any]) -> ResourceEdit:
-    """``edit`` of a secret with the part of ``patch`` that concerns its data, which is not read here."""
-    assert edit.wanted is not None
-    if "$replace/data" in patch:
-        return edit
-    if "data" in patch or "$drop/data" in patch:
-        return edit._replace(wanted={**edit.wanted, "data": patch.get("data")}, patches_data=True)
-    return edit
 
 
 async def delete_resource(call: Call) -> Response:
@@ -155,10 +152,9 @@ def _source_for(call: Call, key: Key) -> SourceSettings:
 
 def _meaning(call: Call, key: Key) -> dict[str, Any]:
     """The manifest of ``key`` as readers see it."""
-    body = dict(call.recorded_body(key))
-    if key.kind is Kind.SECRET:
-        body.pop("data", None)
-    return {"kind": str(key.kind), **body} | ({"gvc": key.gvc} if key.gvc else {})
+    from reconciler.operations.manifest_commits import manifest_of
+
+    return manifest_of(key, call.recorded_body(key))
 
 
 def _manifest(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +187,11 @@ async def _carry_out(
         return earlier_answer(call, change)
     if change is None:
         return call.respond({**_current(call, edits[0].key), "change": None}, status)
-    document = _current(call, edits[0].key) | _wanted(edits[0]) | {"change": change_document(change, dry=dry)}
+    document = (
+        _current(call, edits[0].key)
+        | _shown(edits[0].key, change.wanted)
+        | {"change": change_document(change, dry=dry)}
+    )
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
     return call.respond(document, 200 if dry else status, dict(headers or {}))
@@ -205,12 +205,9 @@ def _current(call: Call, key: Key) -> dict[str, Any]:
     return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
 
 
-def _wanted(edit: ResourceEdit) -> dict[str, Any]:
+def _shown(key: Key, wanted: Document | None) -> dict[str, Any]:
     """The fields that the change writes, without the data of a secret."""
-    found = dict(edit.wanted or {})
-    if edit.key.kind is Kind.SECRET:
-        found.pop("data", None)
-    return found
+    return {name: value for name, value in (wanted or {}).items() if key.kind is not Kind.SECRET or name != "data"}
 
 
 _COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
