@@ -55,7 +55,8 @@ result is checked before, and a change with findings is refused with them. The a
 `Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
 new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
 meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
-versions.
+versions. A patch counts from the newest commit, also from one that is not applied yet. `PUT` changes the fields that
+differ from what is applied, as a read showed it.
 
 A remote that declines the commit, such as for a protected branch, is 409 with its words, and nothing stays behind. One
 that cannot be reached or is too slow is 503. After a push whose connection broke, the remote may still take the commit:

@@ -24,6 +24,7 @@ from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.queries.existence import did_you_mean, is_present
 
 _Form = TypeVar("_Form")
+_Result = TypeVar("_Result")
 
 LARGEST = (1 << 63) - 1
 """The largest number of a row in SQLite."""
@@ -86,6 +87,10 @@ class Call:
             yield
         finally:
             lock.release()
+
+    async def in_git(self, work: Callable[[], _Result]) -> _Result:
+        """Run ``work``, which may wait for a remote, in one of the threads for that."""
+        return await asyncio.get_running_loop().run_in_executor(self.api.git_threads, work)
 
     async def apart(self, read: Callable[[], Response]) -> Response:
         """Run ``read`` in a thread with a reader of its own, so that a long list delays no other request."""

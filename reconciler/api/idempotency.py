@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 
 from starlette.responses import Response
@@ -51,13 +50,13 @@ async def _changed(call: Call, change: Handler, past: Answer | None) -> Response
     if past is None:
         return await change(call)
     call.continue_change(past.request_id)
-    if found := await asyncio.to_thread(_find_change, call):
+    if found := await call.in_git(lambda: _find_change(call)):
         return earlier_answer(call, found)
     try:
         return await change(call)
     except (Problem, ReconcilerError):
         # The daemon may have applied the earlier change since, so that this one is refused.
-        if found := await asyncio.to_thread(_find_change, call):
+        if found := await call.in_git(lambda: _find_change(call)):
             return earlier_answer(call, found)
         raise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -18,6 +19,8 @@ from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
 from reconciler.settings import Settings
 
+GIT_THREADS = 8
+"""Changes that are made at once, each in its own source."""
 LISTS = 4
 """Lists that are read at once; others wait."""
 
@@ -36,6 +39,8 @@ class Api:
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
         self.changes = ChangeFeed(lambda: Reader(settings, clock.now), settings.org)
         self.list_slots = asyncio.Semaphore(LISTS)
+        self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
+        """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -68,6 +73,7 @@ class Api:
     def close(self) -> None:
         """Close what is open."""
         self.changes.close()
+        self.git_threads.shutdown(wait=False, cancel_futures=True)
         self.store.close()
         for reader in (self.reader, *self._readers):
             reader.close()

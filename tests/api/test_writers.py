@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from reconciler.api import commits
+from reconciler.api.service import GIT_THREADS
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.git import GitRepo
@@ -109,3 +110,14 @@ def test_a_branch_that_stays_locked_is_named(site: ApiSite, monkeypatch: pytest.
     lock.unlink()
     assert site.repo.git("rev-parse", "main") == before
     assert site.client().request("PATCH", WEB, json={"tags": {"a": "1"}}).status_code == 200
+
+
+def test_reads_do_not_wait_for_slow_remotes(site: ApiSite) -> None:
+    ended = threading.Event()
+    waiting = [site.api.git_threads.submit(ended.wait) for _ in range(GIT_THREADS)]
+    try:
+        assert len(site.client().get(WORKLOADS)["items"]) == 2
+        assert site.client().get(f"{ORG}/secret/db/-reveal")["data"]
+    finally:
+        ended.set()
+    assert [each.result() for each in waiting] == [True] * GIT_THREADS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -182,7 +181,7 @@ async def _carry_out(
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
     dry = call.query("dryRun") == "true"
     async with call.turn(source.name):
-        change = await asyncio.to_thread(write_change, call, source, edits, subject, dry=dry)
+        change = await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is None:
