@@ -28,6 +28,8 @@ ReconcilerError
 ├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)
 ├── CertificateError    a certificate cannot be used (engines/host/dataplane/certificates/pem.py)
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
+├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/client.py)
+├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)

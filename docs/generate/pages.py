@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generate import commands, convert, host, http, manifests, rules, schemas, settings, signatures, status
+from docs.generate import (
+    commands,
+    convert,
+    host,
+    http,
+    manifests,
+    platform_command,
+    rules,
+    schemas,
+    settings,
+    signatures,
+    status,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m docs.generate`; a change made here is lost. -->\n\n"
@@ -14,6 +26,7 @@ MAKERS = {
     "host.md": host.page,
     "http.md": http.page,
     "manifests.md": manifests.page,
+    "platform-command.md": platform_command.page,
     "rules.md": rules.page,
     "schemas.md": schemas.page,
     "settings.md": settings.page,

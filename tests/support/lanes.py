@@ -61,6 +61,7 @@ WAITING = {
     "tests/engines/host/snapshot_export/test_restic.py": 5,
     "tests/engines/host/volumes/test_images.py": 12,
     "tests/engines/test_contract.py": 20,
+    "tests/platform_cli/test_cases.py": 20,
     "tests/records/test_restoring.py": 9,
     "tests/soak/test_soak.py": 8,
     "tests/source/test_remote.py": 10,

@@ -125,19 +125,23 @@ def start(
     user: int | None = None,
     groups: Sequence[int] = (),
     fresh: bool = False,
+    text: str = "",
 ) -> Forked | subprocess.Popen[bytes]:
     """Start ``python WORDS`` (``-m MODULE …`` or ``-c CODE …``) with ``environ`` laid over this process's.
 
-    ``user`` and ``groups`` are numbers; another user needs a forked process, which may import nothing more.
+    ``user`` and ``groups`` are numbers; another user needs a forked process, which may import nothing more. ``text`` is
+    its standard input.
     """
     variables = {**os.environ, **(environ or {})}
-    if fresh or not forkable(variables):
-        assert user is None
-        command = [sys.executable, *words]
-        return subprocess.Popen(command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-    request = {"words": [*words], "cwd": str(cwd), "environ": variables, "user": user, "groups": [*groups]}
-    with open(os.devnull, "rb") as nothing:
-        answer = _server().ask(request, [nothing.fileno(), out.fileno(), err.fileno()])
+    with tempfile.TemporaryFile() as typed:
+        typed.write(text.encode())
+        typed.seek(0)
+        if fresh or not forkable(variables):
+            assert user is None
+            command = [sys.executable, *words]
+            return subprocess.Popen(command, cwd=cwd, env=variables, stdin=typed, stdout=out, stderr=err)
+        request = {"words": [*words], "cwd": str(cwd), "environ": variables, "user": user, "groups": [*groups]}
+        answer = _server().ask(request, [typed.fileno(), out.fileno(), err.fileno()])
     return Forked(_server(), answer["pid"])
 
 

@@ -140,10 +140,9 @@ def _source_for(call: Call, key: Key) -> SourceSettings:
     name = call.query("source")
     if key.gvc:
         gvc = call.reader.records.desired.get(f"{Kind.GVC}/{key.gvc}")
-        if gvc is None:
-            raise Problem(400, f"there is no gvc {key.gvc!r} in Git")
-        name = name or gvc.source
+        name = name or (gvc.source if gvc is not None else "")
     sources = call.api.settings.sources
+    # A GVC of a newer commit is in Git and not in the records yet. Whether it exists is checked with all other links.
     if not name and len(sources) > 1:
         raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
     return find_source(call.api.settings, name) if name else sources[0]

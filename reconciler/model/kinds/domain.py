@@ -105,3 +105,13 @@ _decoder = msgspec.json.Decoder(Domain)
 def read_domain(body: bytes) -> Domain:
     """The view of a domain in normal form."""
     return _decoder.decode(body)
+
+
+def proof_name(domain: str) -> str:
+    """The name of the TXT record that proves that ``domain`` is the org's: only its owner can publish it."""
+    return f"_reconciler-challenge.{domain}"
+
+
+def proof_value(org: str) -> str:
+    """The content of the record."""
+    return f"org={org}"

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from reconciler.model.kinds.domain import proof_name, proof_value
+
 SECONDS = 10.0
 """Seconds until a lookup is ended."""
-
-_LABEL = "_reconciler-challenge"
-
-
-def proof_name(domain: str) -> str:
-    """The name of the TXT record that proves ``domain``."""
-    return f"{_LABEL}.{domain}"
-
-
-def proof_value(org: str) -> str:
-    """The content of the record."""
-    return f"org={org}"
 
 
 class Proof(NamedTuple):

@@ -1,0 +1,84 @@
+"""docs/platform-command.md: every command of `platform`, from its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from docs.generate.tables import table
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.main import all_rows
+from reconciler.platform_cli.table import COMMON, Option, Row
+
+HEAD = """\
+# The platform command
+
+`platform` speaks only the [HTTP API](http.md): it works on any machine that reaches the daemon, and needs no file of
+it. [The command line of the platform](platform/cli.md) describes the words that it takes over.
+
+```sh
+platform login --endpoint https://reconciler.example.com --org acme
+platform profile update default --gvc shop
+platform workload get
+platform apply -f manifests/ --ready
+```
+
+On the host of the daemon, `platform` finds its socket by itself, and root needs no login. Elsewhere, `login` opens a
+browser; `login --device` shows a code for the browser of another machine; `login --token-stdin` reads the key of a
+service account. Profiles are in `platform/profiles.json` below `XDG_CONFIG_HOME` (`~/.config`), readable by their user
+alone. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_ORG`, `PLATFORM_GVC`, `PLATFORM_TOKEN`,
+`PLATFORM_ENDPOINT`), and that over the profile. Tokens of a login are renewed by themselves.
+
+A change is a commit; `apply` prints it with the digest of its plan. A document that fails names its file and line, and
+the others are carried out. Reads are repeated for 10 seconds while the daemon starts; changes only with their
+`Idempotency-Key`. Values of secrets come from files or standard input, never from the command line; `--debug` hides
+them, and credentials.
+
+Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
+everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.
+
+A reference is a name, or a link such as `/org/acme/gvc/shop`; `<>` is required, `[]` optional, and
+`...` allows several.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(_sections())
+
+
+def _sections() -> Iterator[str]:
+    yield "## Options of every command\n\n"
+    yield _options(COMMON)
+    rows = all_rows()
+    words = sorted({row.words[0] for row in rows})
+    for word in words:
+        aliases = KINDS[word].aliases if word in KINDS else ()
+        alias = f" (alias {', '.join(f'`{each}`' for each in aliases)})" if aliases else ""
+        yield f"\n## {word}\n\n"
+        if alias:
+            yield f"`{word}`{alias}\n\n"
+        yield table(("Command", "What it does", "Options"), [_cells(row) for row in rows if row.words[0] == word])
+
+
+def _cells(row: Row) -> tuple[str, str, str]:
+    names = [" ".join((*row.words[:-1], each)) for each in (row.words[-1], *row.aliases)]
+    command = ", ".join(f"`{' '.join(filter(None, (each, row.argument)))}`" for each in names)
+    if row.instead:
+        return command, f"Not available: {row.instead}.", ""
+    return command, row.summary, ", ".join(map(_shown, row.options))
+
+
+def _shown(option: Option) -> str:
+    names = ", ".join(f"`{each}`" for each in option.names.split("/"))
+    marks = [mark for mark, found in (("required", option.required), ("repeatable", option.multiple)) if found]
+    return names + (f" ({', '.join(marks)})" if marks else "")
+
+
+def _options(options: Iterable[Option]) -> str:
+    rows = [
+        (", ".join(f"`{each}`" for each in option.names.split("/")), ", ".join(f"`{each}`" for each in option.choices)
+         or option.metavar or "boolean", option.help)
+        for option in options
+    ]  # fmt: skip
+    return table(("Option", "Value", "What it is"), rows)

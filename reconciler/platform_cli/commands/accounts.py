@@ -1,0 +1,41 @@
+"""Keys of service accounts, and invitations of people."""
+
+from __future__ import annotations
+
+from reconciler.platform_cli.output import at
+from reconciler.platform_cli.session import Session
+
+
+def add_key(session: Session, kind: str, ref: str, description: str | None, expires: str | None) -> None:
+    """Add a key to a service account, and print it: no other answer has its text."""
+    body = {name: value for name, value in (("description", description), ("expires", expires)) if value}
+    # Repeating the request would add a second key.
+    answer = session.client.request("POST", f"{session.path(kind, ref)}/-key", body=body).body
+    if session.output.is_text:
+        session.output.line(str(answer["key"]))
+        session.output.note(f"the key {answer['name']} of {kind} {ref}: it is shown this once, so store it now")
+    else:
+        session.output.value(answer)
+
+
+def get_keys(session: Session, kind: str, ref: str) -> None:
+    """List the keys of a service account, without their texts."""
+    answer = session.client.get(f"{session.path(kind, ref)}/-key")
+    columns = {
+        "ID": at("name"), "DESCRIPTION": at("description"),
+        "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
+        "LAST USED": lambda item: session.output.time(str(item.get("lastUsed") or "")),
+        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")),
+    }  # fmt: skip
+    session.output.documents([answer["items"]], columns, "key")
+
+
+def remove_key(session: Session, kind: str, ref: str, key: str) -> None:
+    """Revoke a key at once; silent on success."""
+    session.client.request("DELETE", f"{session.path(kind, ref)}/-key/{key}")
+
+
+def invite(session: Session, kind: str, email: str) -> None:
+    """Let the person with an address log in."""
+    session.client.request("POST", f"{session.path(kind, email)}/-invite", body={})
+    session.output.line(f"{email} may log in: platform login")

@@ -1,0 +1,122 @@
+"""Creates resources from options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.errors import UsageError
+from reconciler.platform_cli.commands.resources import create, query_spec, tags_of
+from reconciler.platform_cli.documents import STDIN, read_text
+from reconciler.platform_cli.patches import pairs
+from reconciler.platform_cli.session import Session
+
+_HOW = {
+    "aws": "1. In IAM, create a role that the account of the platform may assume, with the external id of the org.\n"
+    "2. Attach the policies that the workloads need.\n"
+    "3. platform cloudaccount create-aws --name NAME --role-arn arn:aws:iam::ACCOUNT:role/ROLE",
+    "azure": "1. Deploy the connector as a function app, and note its address and code.\n"
+    "2. Give its identity the roles that the workloads need.\n"
+    "3. platform cloudaccount create-azure --name NAME --secret SECRET --url URL --code CODE",
+    "gcp": "1. In IAM, give the service account of the platform the roles that the workloads need in the project.\n"
+    "2. platform cloudaccount create-gcp --name NAME --project-id PROJECT",
+}  # fmt: skip
+
+
+def envelope(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that every manifest begins with, from options; the description defaults to the name."""
+    name, description = values["name"], values.get("description")
+    return {"name": name, "description": name if description is None else description, **tags_of(values.get("tag", ()))}
+
+
+def create_plain(session: Session, kind: str, **values: Any) -> None:
+    """Create a resource without fields of its own."""
+    create(session, kind, envelope(values))
+
+
+def create_domain(session: Session, kind: str, **values: Any) -> None:
+    """Create a domain that leads to the workloads of the GVC, and show the record that proves it."""
+    from reconciler.model.kinds.domain import proof_name, proof_value
+
+    create(session, kind, {**envelope(values), "spec": {"gvcLink": f"//gvc/{session.gvc}"}})
+    record, value = proof_name(values["name"]), proof_value(session.org)
+    session.output.note(f"prove that it is yours by the TXT record {record} with the value {value}")
+
+
+def create_group(session: Session, kind: str, query_kind: str, **values: Any) -> None:
+    """Create a group, with a query for its members."""
+    conditions = _conditions(values)
+    member_query = {"memberQuery": {"kind": query_kind, "spec": conditions}} if conditions["terms"] else {}
+    create(session, kind, {**envelope(values), **member_query})
+
+
+def create_gvc(session: Session, kind: str, location: tuple[str, ...], env: tuple[str, ...], **values: Any) -> None:
+    """Create a GVC at locations, or at those that a query finds."""
+    placement: dict[str, Any] = {"locationLinks": [f"//location/{each}" for each in location]}
+    conditions = _conditions(values)
+    if conditions["terms"]:
+        placement["locationQuery"] = {"kind": "location", "spec": conditions}
+    variables = [{"name": key, "value": value} for key, value in pairs(env, "--env").items()]
+    spec = {"staticPlacement": placement} | ({"env": variables} if variables else {})
+    create(session, kind, {**envelope(values), "spec": spec})
+
+
+def _conditions(values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("query_match", "query_property", "query_tag", "query_rel")
+    return query_spec(*(values[name] for name in names))
+
+
+def create_policy(
+    session: Session, kind: str, target_kind: str, all_: bool | None, resource: tuple[str, ...], **values: Any
+) -> None:
+    """Create a policy for all resources of a kind, or for some; bindings are added to it."""
+    if bool(all_) == bool(resource):
+        raise UsageError("name what the policy is for: --all, or --resource REF")
+    links = [each if "/" in each else f"//{target_kind}/{each}" for each in resource]
+    target: dict[str, Any] = {"targetLinks": links} if links else {"target": "all"}
+    create(session, kind, {**envelope(values), "targetKind": target_kind, **target, "bindings": []})
+
+
+def cloudaccount_aws(session: Session, kind: str, role_arn: str | None, how: bool | None, **common: Any) -> None:
+    """Create an account of AWS."""
+    if how:
+        session.output.line(_HOW["aws"])
+        return
+    _create_account(session, kind, "aws", {"roleArn": _required(role_arn, "--role-arn")}, common)
+
+
+def cloudaccount_azure(session: Session, kind: str, how: bool | None, **values: Any) -> None:
+    """Create an account of Azure, and the secret of its connector first."""
+    if how:
+        session.output.line(_HOW["azure"])
+        return
+    name, code = _required(values["secret"], "--secret"), _required(values["code"], "--code")
+    connector = {"url": _required(values["url"], "--url"), "code": read_text(STDIN).strip() if code == STDIN else code}
+    create(session, "secret", {**envelope({"name": name}), "type": "azure-connector", "data": connector}, show=False)
+    _create_account(session, kind, "azure", {"secretLink": f"//secret/{name}"}, values)
+
+
+def cloudaccount_gcp(session: Session, kind: str, project_id: str | None, how: bool | None, **common: Any) -> None:
+    """Create an account of Google Cloud."""
+    if how:
+        session.output.line(_HOW["gcp"])
+        return
+    _create_account(session, kind, "gcp", {"projectId": _required(project_id, "--project-id")}, common)
+
+
+def cloudaccount_ngs(session: Session, kind: str, secret: str, **common: Any) -> None:
+    """Create an account of NGS."""
+    link = secret if "/" in secret else f"//secret/{secret}"
+    _create_account(session, kind, "ngs", {"secretLink": link}, common)
+
+
+def _create_account(
+    session: Session, kind: str, provider: str, access: dict[str, str], values: Mapping[str, Any]
+) -> None:
+    create(session, kind, {**envelope(values), "provider": provider, "data": access})
+
+
+def _required(value: str | None, option: str) -> str:
+    if not value:
+        raise UsageError(f"add {option}, or --how for the steps of the registration")
+    return value

@@ -1,0 +1,173 @@
+"""Logins: with a browser on this machine or another, by a token, or by the token of the first start."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import secrets
+import sys
+import time
+import webbrowser
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import click
+from msgspec.structs import replace
+
+from reconciler.errors import RefusedError, UsageError
+from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.profiles import DEFAULT, Profile, save_profiles
+from reconciler.platform_cli.refreshing import with_token
+from reconciler.platform_cli.session import Session
+from reconciler.times import parse_time
+
+LOGIN_SECONDS = 300.0
+"""How long a person has for the login in the browser."""
+_DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_PENDING = ("authorization_pending", "slow_down")
+_PAGE = "<!doctype html><meta charset=utf-8><title>platform</title><p>{}. You can close this page.</p>"
+
+
+def log_in(
+    session: Session, ref: str | None, device: bool | None, token_stdin: bool | None, bootstrap: bool | None
+) -> None:
+    """Log in, and store the result as a profile; with --org, --gvc and --endpoint as its defaults."""
+    name = ref or session.by_flag("profile") or DEFAULT
+    session.use_profile(name)
+    endpoint = session.setting("endpoint")
+    profile = Profile(org=session.setting("org"), gvc=session.setting("gvc"), endpoint=endpoint)
+    session.use_token("")
+    if bootstrap:
+        answer = session.client.request("POST", "/login/bootstrap", body={"token": _typed_token()}).body
+        profile = replace(profile, token=answer["token"], expires=parse_time(answer["expires"]))
+    elif token_stdin:
+        profile = replace(profile, token=_typed_token())
+    else:
+        profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
+    if not profile.org:
+        profile = replace(profile, org=_org(session, profile))
+    save_profiles(session.profiles_file, session.profiles.having(name, profile))
+    session.output.line(f"logged in; the profile {name} is stored")
+
+
+def _org(session: Session, profile: Profile) -> str:
+    """The org of the server, as it answers to the new token."""
+    return str(Session({"token": profile.token, "endpoint": session.setting("endpoint")}).client.get("/whoami")["org"])
+
+
+def _typed_token() -> str:
+    """A token from standard input; hidden while it is typed."""
+    text = str(click.prompt("Token", hide_input=True, err=True)) if sys.stdin.isatty() else sys.stdin.readline()
+    if not text.strip():
+        raise UsageError("standard input has no token")
+    return text.strip()
+
+
+def log_out(session: Session, ref: str | None) -> None:
+    """End the login at the server, and remove its token from the profile."""
+    name = ref or session.profile_name
+    session.use_profile(name)
+    profile = session.profile
+    if not profile.token:
+        raise UsageError(f"the profile {name!r} has no token")
+    try:
+        session.client.request("DELETE", "/login")
+    except ApiError as error:
+        # A key of a service account is no session, and an ended session is what was wanted.
+        if error.status not in (400, 401):
+            session.output.note(f"the server did not end the login: {error}")
+    profile = replace(profile, token="", refresh_token="", expires=0.0)
+    save_profiles(session.profiles_file, session.profiles.having(name, profile))
+    session.output.line(f"logged out of the profile {name}")
+
+
+def _by_device(session: Session) -> dict[str, Any]:
+    """Let a person allow this machine on another one (RFC 8628)."""
+    begun = session.client.request("POST", "/login/device", body={}).body
+    session.output.note(f"Open {begun['verification_uri_complete']} and compare the code {begun['user_code']}")
+    deadline = time.monotonic() + float(begun["expires_in"])
+    form = {"grant_type": _DEVICE_GRANT, "device_code": begun["device_code"]}
+    while time.monotonic() < deadline:
+        time.sleep(float(begun["interval"]))
+        try:
+            return dict(session.client.request("POST", "/login/token", body=form).body)
+        except ApiError as error:
+            if error.code not in _PENDING:
+                raise
+    raise RefusedError("nobody allowed the login in time: platform login --device")
+
+
+def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:
+    """Let a person log in with the browser of this machine; its answer comes to a port of this machine alone."""
+    if not endpoint.startswith("http"):
+        raise UsageError("a login with a browser needs an address: --endpoint https://HOST:PORT")
+    verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    with _Waiting() as waiting:
+        redirect_uri = f"http://127.0.0.1:{waiting.server_port}/callback"
+        query = {
+            "redirect_uri": redirect_uri, "code_challenge_method": "S256", "state": state,
+            "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+        }  # fmt: skip
+        url = f"{endpoint}/login?{urlencode(query)}"
+        session.output.note(f"Log in with the browser: {url}")
+        webbrowser.open(url)
+        found = waiting.answer(state)
+    form = {
+        "grant_type": "authorization_code", "code": found, "redirect_uri": redirect_uri, "code_verifier": verifier,
+    }  # fmt: skip
+    return dict(session.client.request("POST", "/login/token", body=form).body)
+
+
+class _Waiting(http.server.HTTPServer):
+    """A port of this machine where the browser returns."""
+
+    timeout = 1.0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Returned)
+        self.query: dict[str, list[str]] = {}
+
+    def take(self, query: dict[str, list[str]]) -> None:
+        """Take what the browser brings."""
+        self.query = query
+
+    def answer(self, state: str) -> str:
+        """The code that comes with ``state``. Raises RefusedError."""
+        deadline = time.monotonic() + LOGIN_SECONDS
+        while time.monotonic() < deadline:
+            self.handle_request()
+            if self.query.get("state") != [state]:
+                continue  # not the browser that this command has opened
+            if "error" in self.query:
+                raise RefusedError(
+                    f"the login was refused: {(self.query.get('error_description') or self.query['error'])[0]}"
+                )
+            return self.query["code"][0]
+        raise RefusedError(
+            f"no login came back in {LOGIN_SECONDS:.0f} s; without a browser here: platform login --device"
+        )
+
+
+class _Returned(http.server.BaseHTTPRequestHandler):
+    """The request of the browser that returns."""
+
+    server: _Waiting
+
+    def do_GET(self) -> None:
+        """Take the answer, and show a page."""
+        url = urlsplit(self.path)
+        if url.path != "/callback":
+            self.send_error(404)
+            return
+        self.server.take(parse_qs(url.query))
+        body = _PAGE.format("The login was refused" if "error" in self.server.query else "You are logged in").encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write no log: the path has the code."""

@@ -1,0 +1,212 @@
+"""Manifests in files: apply, convert and delete them in the order of their kinds."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from reconciler.errors import ReconcilerError, RefusedError, UsageError
+from reconciler.model.record import Health
+from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.commands.resources import described, missing
+from reconciler.platform_cli.documents import Input, read_documents, read_files
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.output import slim
+from reconciler.platform_cli.session import Session
+
+ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volumeset", "policy", "workload")
+"""The kinds that are applied first, in this order; deletions go the other way."""
+READY_SECONDS, READY_PAUSE, READY_PASSES = 300.0, 5.0, 3
+_GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
+_READY = (Health.HEALTHY, Health.RECORDED)
+"""Health of what is ready; at a location where nothing runs, a resource is only recorded."""
+
+
+class Manifest(msgspec.Struct, frozen=True, eq=False):
+    """A manifest, where it is written, and the path of its resource and of its collection."""
+
+    place: str
+    kind: str
+    body: dict[str, Any]
+    path: str
+    collection: str
+
+    @property
+    def title(self) -> str:
+        """``KIND NAME``."""
+        return f"{self.kind} {self.body['name']}"
+
+
+def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None) -> None:
+    """Create and change the resources of the manifests; one that fails does not hold back the others."""
+    manifests, failed = _manifests(session, file, k8s=bool(k8s))
+    applied = {}
+    for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind)):
+        try:
+            applied[each] = _apply(session, each)
+        except ApiError as error:
+            if error.status in (0, 401):
+                raise
+            session.output.note(f"error: {each.place}: {each.title}: {error}")
+            failed += 1
+    if ready and applied:
+        _wait_until_ready(session, applied)
+    _raise_for(failed)
+
+
+def _apply(session: Session, manifest: Manifest) -> str | None:
+    """Replace the resource, or create it if it does not exist.
+
+    Returns the revision that it has until the daemon applies the change; None if nothing changes.
+    """
+    try:
+        body, done = session.change("PUT", manifest.path, manifest.body).body, "changed"
+    except ApiError as error:
+        if not missing(error):
+            raise
+        body, done = session.change("POST", manifest.collection, manifest.body).body, "created"
+    change = (body or {}).get("change")
+    if not session.output.is_text:
+        session.output.document(body or {}, {})
+    elif change:
+        session.output.line(f"{manifest.title} {done}: {described(change)}")
+    else:
+        session.output.line(f"{manifest.title} is unchanged")
+    return str(((body or {}).get("status") or {}).get("revision", "")) if change else None
+
+
+def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
+    """Delete the resources of the manifests; one that does not exist is no error."""
+    manifests, failed = _manifests(session, file, k8s=bool(k8s))
+    for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind), reverse=True):
+        try:
+            session.change("DELETE", each.path)
+            session.output.line(f"{each.title} deleted")
+        except ApiError as error:
+            if missing(error):
+                continue
+            if error.status in (0, 401):
+                raise
+            session.output.note(f"error: {each.place}: {each.title}: {error}")
+            failed += 1
+    _raise_for(failed)
+
+
+def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
+    """Print the manifests that Kubernetes manifests become; remarks go to stderr."""
+    session.output.manifests(_converted(session, read_files(file), protocol or ""))
+
+
+def _converted(session: Session, contents: dict[str, bytes], protocol: str = "") -> list[dict[str, Any]]:
+    """The manifests that Kubernetes manifests become. Raises RefusedError for faults."""
+    from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
+    from reconciler.convert.notes import findings
+    from reconciler.convert.reader import read_kubernetes
+    from reconciler.model.finding import has_errors
+
+    gvc = session.setting("gvc")
+    if gvc and not _GVC.fullmatch(gvc):
+        raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
+    sources, faults = read_kubernetes(contents)
+    converted = convert_kubernetes(sources, gvc, protocol)
+    reported = sorted([*faults, *findings(converted.remarks, contents)])
+    for each in reported:
+        session.output.note(f"{each.path}:{each.line}:{each.column}: {each.severity}: {each.message} [{each.rule}]")
+    if has_errors(reported):
+        raise RefusedError("the files have errors, so nothing is converted")
+    return [draft.body for draft in converted.drafts]
+
+
+def _manifests(session: Session, files: Sequence[str], *, k8s: bool) -> tuple[list[Manifest], int]:
+    """The manifests of the files, and how many documents are unusable: these are reported."""
+    contents = read_files(files)
+    documents = read_documents(contents)
+    if k8s:
+        documents = [Input(", ".join(files), 1, each) for each in _converted(session, contents)]
+    found, failed = [], 0
+    for each in _flattened(documents):
+        try:
+            found.append(_manifest(session, each))
+        except UsageError:
+            raise
+        except ReconcilerError as error:
+            session.output.note(f"error: {each.place}: {error}")
+            failed += 1
+    if not found and not failed:
+        raise UsageError(f"{', '.join(files)}: there is no manifest")
+    return found, failed
+
+
+def _flattened(documents: Sequence[Input]) -> list[Input]:
+    """The documents, and the items of those that are lists, as `get -o yaml` prints them."""
+    found: list[Input] = []
+    for each in documents:
+        items = each.value.get("items") if isinstance(each.value, dict) and each.value.get("kind") == "list" else None
+        values = each.value if isinstance(each.value, list) else items
+        found += [each] if values is None else [each._replace(value=item) for item in values]
+    return found
+
+
+def _manifest(session: Session, document: Input) -> Manifest:
+    """The manifest of a document. Raises RefusedError if it is none, UsageError if ``--gvc`` contradicts it."""
+    if document.fault:
+        raise RefusedError(document.fault)
+    body = slim(document.value)
+    kind, name = (body.get("kind"), body.get("name")) if isinstance(body, dict) else (None, None)
+    if not isinstance(kind, str) or not isinstance(name, str) or not name:
+        raise RefusedError("a manifest has a kind and a name")
+    if kind not in KINDS:
+        from reconciler.model.suggest import closest
+
+        near = closest(kind, KINDS)
+        raise RefusedError(f"there is no kind {kind!r}" + (f"; did you mean {near!r}?" if near else ""))
+    if not KINDS[kind].in_gvc:
+        return Manifest(document.place, kind, body, session.path(kind, name), session.path(kind))
+    gvc = body.get("gvc")
+    if gvc and session.by_flag("gvc") and gvc != session.by_flag("gvc"):
+        raise UsageError(
+            f"{document.place}: the {kind} {name} is in the GVC {gvc}, and --gvc is {session.by_flag('gvc')}"
+        )
+    place = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
+    return Manifest(document.place, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}", place)
+
+
+def _rank(kind: str) -> int:
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+
+
+def _wait_until_ready(session: Session, applied: Mapping[Manifest, str | None]) -> None:
+    """Return once all resources were ready three times in a row. Raises RefusedError after 5 minutes."""
+    begun, passes = time.monotonic(), 0
+    while True:
+        waiting = [each for each, former in applied.items() if not _is_ready(session, each, former)]
+        passes = 0 if waiting else passes + 1
+        if passes == READY_PASSES:
+            break
+        if time.monotonic() - begun > READY_SECONDS:
+            names = ", ".join(each.title for each in waiting) or "the resources"
+            raise RefusedError(f"not ready after {READY_SECONDS:.0f} s: {names}. See: platform workload eventlog NAME")
+        if waiting:
+            session.output.note(f"waiting for {', '.join(each.title for each in waiting)}")
+        time.sleep(READY_PAUSE)
+    session.output.line("everything is ready")
+
+
+def _is_ready(session: Session, manifest: Manifest, former: str | None) -> bool:
+    """Whether the daemon has applied the change of the revision ``former``, if any, and the resource is healthy."""
+    try:
+        status = session.client.get(manifest.path).get("status", {})
+    except ApiError as error:
+        if missing(error):
+            return False
+        raise
+    return status.get("health") in _READY and (former is None or status.get("revision") != former)
+
+
+def _raise_for(failed: int) -> None:
+    if failed:
+        raise RefusedError(f"{failed} document{'s' if failed > 1 else ''} failed; the others were carried out")

@@ -1,0 +1,187 @@
+"""Workloads and volume sets at their locations: deployments, replicas, executions, volumes, and commands on them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from reconciler.errors import RefusedError, UsageError
+from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
+from reconciler.platform_cli.commands.resources import patch_with, read
+from reconciler.platform_cli.documents import read_value
+from reconciler.platform_cli.output import at
+from reconciler.platform_cli.session import Session
+from reconciler.times import iso
+
+WAIT_SECONDS = 600.0
+_POLL_SECONDS = 0.2
+_ENDED = ("completed", "failed", "cancelled")
+
+
+def get_deployments(session: Session, kind: str, ref: str) -> None:
+    """Show the deployments of a workload, one for each location."""
+    columns = {
+        "LOCATION": at("name"), "READY": at("status.ready"), "VERSION": at("status.expectedDeploymentVersion"),
+        "ENDPOINT": at("status.endpoint"), "MESSAGE": at("status.message"),
+    }  # fmt: skip
+    session.output.documents([_deployments(session, kind, ref)], columns, "deployment")
+
+
+def get_replicas(session: Session, kind: str, ref: str, location: tuple[str, ...]) -> None:
+    """Show the replicas of a workload at locations."""
+    found = [
+        {"location": each["name"], **replica}
+        for each in _deployments(session, kind, ref)
+        if each["name"] in location
+        for replica in (each["status"].get("replicas") or ())
+    ]
+    columns = {"LOCATION": at("location"), "NAME": at("name"), "VERSION": at("version"), "READY": at("ready")}
+    session.output.documents([found], columns, "replica")
+
+
+def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
+    """Show the executions of a cron workload, oldest first."""
+    found = [
+        {"location": each["name"], **execution}
+        for each in _deployments(session, kind, ref)
+        if location in (None, each["name"])
+        for execution in each["status"].get("jobExecutions", ())
+    ]
+    columns = {
+        "LOCATION": at("location"), "NAME": at("name"), "STATUS": at("status"),
+        "STARTED": lambda item: session.output.time(str(item.get("startTime") or "")),
+        "COMPLETED": lambda item: session.output.time(str(item.get("completionTime") or "")),
+    }  # fmt: skip
+    session.output.documents([found], columns, "execution")
+
+
+def _deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
+    return found
+
+
+def start(session: Session, kind: str, ref: str) -> None:
+    """End the suspension of a workload."""
+    _suspend(session, kind, ref, suspended=False)
+
+
+def stop(session: Session, kind: str, ref: str) -> None:
+    """Suspend a workload: it has no replicas until it is started."""
+    _suspend(session, kind, ref, suspended=True)
+
+
+def _suspend(session: Session, kind: str, ref: str, *, suspended: bool) -> None:
+    workload = read(session, kind, ref)
+    if workload["spec"].get("type") == "cron":
+        patch_with(session, kind, ref, {"spec": {"job": {"suspend": suspended}}})
+    else:
+        patch_with(session, kind, ref, {"spec": {"defaultOptions": {"suspend": suspended}}})
+
+
+def force_redeployment(session: Session, kind: str, ref: str) -> None:
+    """Replace all replicas, although nothing else changes."""
+    patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: iso(time.time())}})
+
+
+def start_cron(session: Session, kind: str, ref: str, location: str | None, file: str | None, wait: bool) -> None:
+    """Run a cron workload now, at one location or at all."""
+    spec: dict[str, Any] = {"location": location} if location else {}
+    if file:
+        overrides = read_value(file)
+        if not isinstance(overrides, list):
+            raise UsageError(f"{file} must hold a list of overrides of containers")
+        spec["containerOverrides"] = overrides
+    _run(session, kind, ref, "runCronWorkload", spec, wait)
+
+
+def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
+    """Enlarge a volume."""
+    spec = {**_volume(**volume), "newStorageCapacity": _number(new_capacity, "--new-capacity")}
+    _run(session, kind, ref, "expandVolume", spec, wait)
+
+
+def create_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
+    """Take a snapshot of a volume."""
+    _run(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
+
+
+def delete_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
+    """Delete a snapshot of a volume."""
+    _run(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
+
+
+def restore_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
+    """Restore a volume from a snapshot; what it replaces becomes a snapshot."""
+    _run(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
+
+
+def delete_volume(session: Session, kind: str, ref: str, location: str, volume_index: str, wait: bool) -> None:
+    """Delete a volume; its replica gets an empty one."""
+    _run(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
+
+
+def get_volumes(session: Session, kind: str, ref: str) -> None:
+    """List the volumes of a volume set."""
+    columns = {
+        "LOCATION": at("location"), "INDEX": at("index"), "LIFECYCLE": at("lifecycle"), "GB": at("currentSize"),
+        "USED GB": at("usedStorage"),
+    }  # fmt: skip
+    session.output.documents([_volumes(session, kind, ref)], columns, "volume")
+
+
+def get_snapshots(session: Session, kind: str, ref: str) -> None:
+    """List the snapshots of the volumes of a volume set."""
+    found = [
+        {"location": each["location"], "index": each["index"], **snapshot}
+        for each in _volumes(session, kind, ref)
+        for snapshot in each.get("volumeSnapshots", ())
+    ]
+    columns = {
+        "LOCATION": at("location"), "INDEX": at("index"), "NAME": at("name"),
+        "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
+        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "GB": at("size"),
+    }  # fmt: skip
+    session.output.documents([found], columns, "snapshot")
+
+
+def _volumes(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    status = read(session, kind, ref).get("status", {})
+    return [{"location": each["name"], **volume} for each in status.get("locations", ()) for volume in each["volumes"]]
+
+
+def _volume(location: str, volume_index: str) -> dict[str, Any]:
+    return {"location": location, "volumeIndex": _number(volume_index, "--volume-index")}
+
+
+def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str, Any]:
+    return {**_volume(location, volume_index), "snapshotName": snapshot_name}
+
+
+def _number(text: str, option: str) -> int:
+    if not text.isdigit():
+        raise UsageError(f"{option} {text}: a whole number")
+    return int(text)
+
+
+def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
+    """Request a command, and wait for its end. Raises RefusedError if it fails."""
+    place = f"{session.path(kind, ref)}/-command"
+    # Repeating the request could request it twice.
+    answer = session.client.request("POST", place, body={"type": type_, "spec": spec}).body
+    commands = answer.get("items", [answer])
+    deadline = time.monotonic() + WAIT_SECONDS
+    while wait and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
+        if time.monotonic() > deadline:
+            raise RefusedError(
+                f"{len(open_)} commands are not done after {WAIT_SECONDS:.0f} s: platform rest get {place}"
+            )
+        time.sleep(_POLL_SECONDS)
+        commands = [session.client.get(f"{place}/{each['id']}") for each in commands]
+    if session.output.is_text:
+        for each in commands:
+            text = "; ".join((each.get("status") or {}).get("messages") or ())
+            session.output.line(f"{each['id']} {type_} {each['lifecycleStage']}" + (f": {text}" if text else ""))
+    else:
+        session.output.value(answer if len(commands) != 1 else commands[0])
+    if failed := [each["id"] for each in commands if each["lifecycleStage"] in ("failed", "cancelled")]:
+        raise RefusedError(f"not completed: {', '.join(failed)}")

@@ -1,0 +1,238 @@
+"""What every kind of resource has: get, query, edit, patch, tag, update, clone, delete, and its reports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import ReconcilerError, RefusedError, UsageError
+from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.documents import read_object
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.output import Columns, at, slim
+from reconciler.platform_cli.patches import assigned, merge_patch, pairs
+from reconciler.platform_cli.session import Session
+
+
+def columns_of(session: Session, kind: str) -> Columns:
+    """The columns of a listing of ``kind``."""
+    own = {heading: at(path) for heading, path in KINDS[kind].columns.items()}
+    modified = at("lastModified")
+    return {
+        "NAME": at("name"), **own, "VERSION": at("version"),
+        "LAST MODIFIED": lambda item: session.output.time(str(modified(item) or "")), "DESCRIPTION": at("description"),
+    }  # fmt: skip
+
+
+def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
+    """List the resources of ``kind``, or show those with the names or links ``ref``."""
+    columns = columns_of(session, kind)
+    if kind == "org":
+        session.output.document(session.client.get(session.path(kind)), columns)
+    elif len(ref) == 1:
+        session.output.document(read(session, kind, ref[0]), columns)
+    elif ref:
+        session.output.documents([[read(session, kind, each)] for each in ref], columns, kind)
+    else:
+        show_list(session, kind)
+
+
+def show_list(session: Session, kind: str, query: Mapping[str, Any] | None = None) -> None:
+    """Print the resources of ``kind``, or those that ``query`` finds; a note follows a list that was cut."""
+    path = session.path(kind) + ("" if query is None else "/-query")
+    # One more than wanted is asked for: it shows whether others follow.
+    most, shown = session.max, 0
+
+    def pages() -> Any:
+        nonlocal shown
+        for page in session.client.items(path, most + 1 if most else 0, query):
+            shown += len(page)
+            yield page[: len(page) - 1] if most and shown > most else page
+
+    session.output.documents(pages(), columns_of(session, kind), kind)
+    if most and shown > most:
+        session.output.note(f"the first {most}; --max 0 shows all")
+
+
+def query(
+    session: Session, kind: str, match: str, property_: tuple[str, ...], tag: tuple[str, ...], rel: tuple[str, ...]
+) -> None:
+    """List the resources of ``kind`` that a query finds."""
+    show_list(session, kind, {"kind": kind, "spec": query_spec(match, property_, tag, rel)})
+
+
+def query_spec(
+    match: str, properties: tuple[str, ...], tags: tuple[str, ...], relations: tuple[str, ...]
+) -> dict[str, Any]:
+    """The conditions of a query; a property, tag or relation without a value only has to exist."""
+    terms = []
+    for subject, texts in (("property", properties), ("tag", tags), ("rel", relations)):
+        for text in texts:
+            name, equals, value = text.partition("=")
+            terms.append({subject: name, "op": "=", "value": value} if equals else {subject: name, "op": "exists"})
+    return {"match": match, "terms": terms}
+
+
+def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
+    """Open a manifest in the editor of this user, and merge or replace what it has become."""
+    from reconciler.documents.writer import written
+
+    before = slim(read(session, kind, ref))
+    descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(written(before))
+    try:
+        _open_editor(session, name)
+        after = read_object(name)
+        if after == before:
+            session.output.note("nothing was changed")
+        elif replace:
+            put(session, kind, ref, after)
+        else:
+            patch_with(session, kind, ref, merge_patch(before, after))
+    except ReconcilerError as error:
+        again = f"platform {kind} patch {ref} --file {name}"
+        raise RefusedError(f"{error}\nThe text is still in {name}. Correct it there, then: {again}") from None
+    Path(name).unlink()
+
+
+def _open_editor(session: Session, path: str) -> None:
+    editor = session.environ.get("VISUAL") or session.environ.get("EDITOR") or ("vi" if sys.stdout.isatty() else "")
+    if not editor:
+        raise UsageError("there is no terminal for an editor: set EDITOR, or use patch --file")
+    try:
+        code = subprocess.run([*shlex.split(editor), path], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the editor {editor!r} cannot be started ({error}); set EDITOR") from None
+    if code:
+        raise RefusedError(f"the editor {editor!r} ended with {code}, so nothing was changed")
+
+
+def patch(session: Session, kind: str, ref: str, file: str) -> None:
+    """Merge an object from a file into a resource."""
+    patch_with(session, kind, ref, slim(read_object(file)))
+
+
+def tag(session: Session, kind: str, ref: tuple[str, ...], tag: tuple[str, ...], remove: tuple[str, ...]) -> None:
+    """Attach, replace and remove tags."""
+    change: dict[str, Any] = {**dict.fromkeys(remove), **pairs(tag, "--tag")}
+    if not change:
+        raise UsageError("name a tag: --tag KEY=VALUE or --remove KEY")
+    for each in ref:
+        patch_with(session, kind, each, {"tags": change})
+
+
+def update(session: Session, kind: str, ref: str, set_: tuple[str, ...]) -> None:
+    """Set single properties."""
+    before = slim(read(session, kind, ref))
+    change = merge_patch(before, assigned(before, set_))
+    if change:
+        patch_with(session, kind, ref, change)
+    else:
+        session.output.note("nothing was changed")
+
+
+def clone(session: Session, kind: str, ref: str, name: str, description: str | None, tag: tuple[str, ...]) -> None:
+    """Create a resource with the fields of another, without its description and tags."""
+    source = slim(read(session, kind, ref))
+    fields = {key: value for key, value in source.items() if key not in ("name", "description", "tags")}
+    text = f"{name} (clone of {source['name']})" if description is None else description
+    create(session, kind, {**fields, "name": name, "description": text, **tags_of(tag)})
+
+
+def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
+    """Delete resources; silent on success."""
+    for each in ref:
+        session.change("DELETE", session.path(kind, each), **({"force": "true"} if force else {}))
+
+
+def eventlog(session: Session, kind: str, ref: str) -> None:
+    """Show the events of a resource."""
+    answer = session.client.get(f"{session.path(kind, ref)}/-eventlog", last=str(session.max or 1000))
+    columns = {
+        "TIME": lambda item: session.output.time(str(item.get("at", ""))), "TYPE": at("type"), "REASON": at("reason"),
+        "MESSAGE": at("message"),
+    }  # fmt: skip
+    session.output.documents([answer["items"]], columns, "event")
+
+
+def permissions(session: Session, kind: str) -> None:
+    """List the permissions of ``kind``, and those that each implies."""
+    answer = session.client.get(f"/org/{session.org}/{kind}/-schema/permissions")
+    items = [{**each, "implies": answer["implied"].get(each["name"], [])} for each in answer["items"]]
+    columns = {"PERMISSION": at("name"), "DESCRIPTION": at("description"), "IMPLIES": at("implies")}
+    session.output.documents([items], columns, "permission")
+
+
+def access_report(session: Session, kind: str, ref: str) -> None:
+    """Show who has which permission on a resource."""
+    answer = session.client.get(f"{session.path(kind, ref)}/-accessreport")
+    if not session.output.is_text:
+        session.output.value(answer)
+        return
+    rows = [
+        {"permission": each["name"], "principal": binding["principalLink"], "granted": binding["grantedPermissions"]}
+        for each in answer["permissions"]
+        for binding in each["bindings"]
+    ]
+    columns = {"PERMISSION": at("permission"), "PRINCIPAL": _whole("principal"), "GRANTED": at("granted")}
+    session.output.documents([rows], columns, "permission")
+
+
+def _whole(name: str) -> Any:
+    return lambda item: str(item[name])
+
+
+def read(session: Session, kind: str, ref: str) -> dict[str, Any]:
+    """A resource as the server shows it. Raises ApiError."""
+    found: dict[str, Any] = session.client.get(session.path(kind, ref))
+    return found
+
+
+def create(session: Session, kind: str, manifest: dict[str, Any], *, show: bool = True) -> dict[str, Any]:
+    """Create a resource, and print it if ``show``. Raises ApiError."""
+    body = session.change("POST", session.path(kind), {"kind": kind, **manifest}).body or {}
+    _report(session, kind, body, "created", show)
+    return dict(body)
+
+
+def put(session: Session, kind: str, ref: str, manifest: dict[str, Any]) -> None:
+    """Replace a resource, and print it. Raises ApiError."""
+    _report(session, kind, session.change("PUT", session.path(kind, ref), manifest).body or {}, "replaced")
+
+
+def patch_with(session: Session, kind: str, ref: str, change: Any) -> None:
+    """Merge ``change`` into a resource, and print it. Raises ApiError."""
+    _report(session, kind, session.change("PATCH", session.path(kind, ref), change).body or {}, "changed")
+
+
+def _report(session: Session, kind: str, body: Mapping[str, Any], done: str, show: bool = True) -> None:
+    if not session.output.is_text:
+        if show:
+            session.output.document(body, {})
+        return
+    session.output.line(f"{kind} {body.get('name', '')} {done if body.get('change') else 'is unchanged'}")
+    if session.verbose and body.get("change"):
+        session.output.note(described(body["change"]))
+
+
+def described(change: Mapping[str, Any]) -> str:
+    """The commit and the plan of a change on one line."""
+    where = f"commit {change['commit']} on {change['branch']}" if change.get("commit") else f"branch {change['branch']}"
+    return f"{where}, plan {change.get('plan', {}).get('digest', '')}"
+
+
+def missing(error: ApiError) -> bool:
+    """Whether ``error`` is that of a resource that does not exist."""
+    return error.status == 404
+
+
+def tags_of(texts: tuple[str, ...]) -> dict[str, Any]:
+    """The member ``tags`` of a manifest, from texts ``KEY=VALUE``; none without any."""
+    return {"tags": pairs(texts, "--tag")} if texts else {}

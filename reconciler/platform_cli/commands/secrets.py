@@ -1,0 +1,71 @@
+"""Secrets: their data comes from files and standard input, so that no value is in the list of processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.errors import UsageError
+from reconciler.platform_cli.commands.creating import envelope
+from reconciler.platform_cli.commands.resources import create
+from reconciler.platform_cli.documents import read_object, read_text
+from reconciler.platform_cli.patches import pairs
+from reconciler.platform_cli.session import Session
+
+
+def reveal(session: Session, kind: str, ref: str) -> None:
+    """Print a secret with its data."""
+    answer = session.client.get(f"{session.path(kind, ref)}/-reveal")
+    session.output.value(answer["data"] if session.output.is_text else answer)
+
+
+def create_opaque(session: Session, kind: str, file: str, encoding: str, **common: Any) -> None:
+    """Create a secret of type opaque."""
+    _create(session, kind, "opaque", {"payload": read_text(file), "encoding": encoding}, common)
+
+
+def create_dictionary(session: Session, kind: str, entry: tuple[str, ...], **common: Any) -> None:
+    """Create a secret of type dictionary."""
+    data = {
+        key: read_text(value[1:]) if value.startswith("@") else value for key, value in pairs(entry, "--entry").items()
+    }
+    _create(session, kind, "dictionary", data, common)
+
+
+def create_userpass(
+    session: Session, kind: str, username: str, password_file: str, encoding: str, **common: Any
+) -> None:
+    """Create a secret of type userpass."""
+    password = read_text(password_file).removesuffix("\n")
+    _create(session, kind, "userpass", {"username": username, "password": password, "encoding": encoding}, common)
+
+
+def create_tls(session: Session, kind: str, cert: str, key: str, chain: str | None, **common: Any) -> None:
+    """Create a secret of type tls."""
+    data = {"cert": read_text(cert), "key": read_text(key)} | ({"chain": read_text(chain)} if chain else {})
+    _create(session, kind, "tls", data, common)
+
+
+def create_keypair(
+    session: Session, kind: str, secret_key: str, public_key: str | None, passphrase_file: str | None, **common: Any
+) -> None:
+    """Create a secret of type keypair."""
+    data = {"secretKey": read_text(secret_key)} | ({"publicKey": read_text(public_key)} if public_key else {})
+    if passphrase_file:
+        data["passphrase"] = read_text(passphrase_file).removesuffix("\n")
+    _create(session, kind, "keypair", data, common)
+
+
+def create_from_file(session: Session, kind: str, type_: str, file: str, **common: Any) -> None:
+    """Create a secret whose data is the object in a file."""
+    _create(session, kind, type_, read_object(file), common)
+
+
+def create_from_text(session: Session, kind: str, type_: str, file: str, **common: Any) -> None:
+    """Create a secret whose data is the text in a file."""
+    _create(session, kind, type_, read_text(file), common)
+
+
+def _create(session: Session, kind: str, type_: str, content: Any, common: dict[str, Any]) -> None:
+    if not content:
+        raise UsageError("the value is empty")
+    create(session, kind, {**envelope(common), "type": type_, "data": content})

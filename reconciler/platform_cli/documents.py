@@ -1,0 +1,110 @@
+"""Manifests and other documents from files, directories and standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from reconciler.documents.limits import LIMITS, read_within, shown_size
+from reconciler.documents.reader import read
+from reconciler.errors import ReconcilerError, UsageError
+
+STDIN = "-"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class InputError(ReconcilerError):
+    """A document cannot be read; the message names its place and fault."""
+
+
+class Input(NamedTuple):
+    """A document of a file, and the line where it begins; ``value`` is None if ``fault`` says why it is unusable."""
+
+    path: str
+    line: int
+    value: Any
+    fault: str = ""
+
+    @property
+    def place(self) -> str:
+        """``FILE:LINE``."""
+        return f"{self.path}:{self.line}"
+
+
+def read_files(names: Sequence[str]) -> dict[str, bytes]:
+    """Path → content of files, of directories with all manifests below them, and of ``-``. Raises UsageError."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        if name == STDIN:
+            found["stdin"] = _standard_input()
+            continue
+        paths = sorted(_below(name)) if os.path.isdir(name) else [name]
+        if not paths:
+            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
+        found |= {path: _content(path) for path in paths}
+    return found
+
+
+def read_documents(contents: dict[str, bytes]) -> list[Input]:
+    """All documents, those with a fault too, in the order of the files."""
+    found = []
+    for path, raw in contents.items():
+        reading = read(raw)
+        found += [Input(path, each.line, each.value) for each in reading.documents]
+        found += [Input(path, each.line, None, f"{each.message} [{each.rule}]") for each in reading.faults]
+    return found
+
+
+def read_object(name: str) -> dict[str, Any]:
+    """The one object in the file ``name``, or on standard input. Raises UsageError and InputError."""
+    documents = read_documents(read_files([name]))
+    for each in documents:
+        if each.fault:
+            raise InputError(f"{each.place}: {each.fault}")
+    if len(documents) != 1 or not isinstance(documents[0].value, dict):
+        raise InputError(f"{name} must hold one object, in YAML or JSON")
+    return dict(documents[0].value)
+
+
+def read_value(name: str) -> Any:
+    """The one value in the file ``name``, or on standard input. Raises UsageError and InputError."""
+    documents = read_documents(read_files([name]))
+    if len(documents) != 1 or documents[0].fault:
+        fault = next((f"{each.place}: {each.fault}" for each in documents if each.fault), "")
+        raise InputError(fault or f"{name} must hold one document, in YAML or JSON")
+    return documents[0].value
+
+
+def read_text(name: str) -> str:
+    """The text of the file ``name``, or of standard input. Raises UsageError."""
+    content = _standard_input() if name == STDIN else _content(name)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not text in UTF-8; encode it with base64, and add --encoding base64") from None
+
+
+def _below(directory: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(directory, onerror=_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return read_within(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _standard_input() -> bytes:
+    content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
+    if len(content) > LIMITS.file_bytes:
+        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
+    return content
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None

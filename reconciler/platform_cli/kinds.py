@@ -1,0 +1,67 @@
+"""The kinds of resources as the command shows them: their scope, columns, and what they lack."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_NOTHING: dict[str, str] = {}
+_BY_PATCH = "change it by `platform {kind} patch REF --file FILE` or `platform {kind} edit REF`"
+_BY_FILE = "save it by `platform {kind} get REF -o yaml-slim`, change the name, and `platform apply --file FILE`"
+
+
+class KindView(NamedTuple):
+    """A kind. ``columns`` are dotted paths by heading, between the name and the description of a listing.
+
+    ``lacks`` maps a common subcommand that does not exist for it to what to do instead.
+    """
+
+    title: str
+    aliases: tuple[str, ...] = ()
+    in_gvc: bool = False
+    columns: dict[str, str] = _NOTHING
+    lacks: dict[str, str] = _NOTHING
+
+
+_NO_DATA = "its data would be shown; create the other one from the same file by `platform secret create-TYPE`"
+_READ_ONLY = dict.fromkeys(
+    ("edit", "patch", "tag", "clone", "update", "delete"),
+    "it comes from the server; {kind} has: get, query, permissions, access-report",
+)
+_ORG = dict.fromkeys(
+    ("edit", "patch", "tag", "update", "clone", "delete", "query", "eventlog", "permissions", "access-report"),
+    "the org is a manifest in Git, with `kind: org`; `platform org get` shows it",
+)
+_NO_CLONE = {"clone": _BY_FILE}
+_HEALTH = {"HEALTH": "status.health"}
+
+KINDS = {
+    "agent": KindView("Agent", lacks=_NO_CLONE),
+    "auditctx": KindView("Audit context", columns={"ORIGIN": "origin"}),
+    "cloudaccount": KindView(
+        "Cloud account", columns={"PROVIDER": "provider"}, lacks={"clone": _BY_FILE, "update": _BY_PATCH}
+    ),
+    "domain": KindView("Domain", columns=_HEALTH, lacks={"clone": _BY_FILE, "update": _BY_PATCH}),
+    "group": KindView("Group", columns={"ORIGIN": "origin", "MEMBERS": "memberLinks"}),
+    "gvc": KindView("GVC", columns={"ALIAS": "alias", "LOCATIONS": "spec.staticPlacement.locationLinks"}),
+    "identity": KindView("Identity", ("id",), in_gvc=True),
+    "image": KindView("Image", lacks=_READ_ONLY),
+    "ipset": KindView("IP set", columns={"LINK": "spec.link"}),
+    "location": KindView("Location", ("loc",), columns={"PROVIDER": "provider", "REGION": "region"}),
+    "org": KindView("Org", lacks=_ORG),
+    "policy": KindView("Policy", columns={"TARGET": "targetKind", "ORIGIN": "origin"}),
+    "quota": KindView("Quota", lacks=_READ_ONLY),
+    "secret": KindView("Secret", columns={"TYPE": "type"}, lacks={"clone": _NO_DATA}),
+    "serviceaccount": KindView("Service account", ("sa",)),
+    "user": KindView("User", columns={"EMAIL": "email"}, lacks={"clone": "invite a person: `platform user invite`"}),
+    "volumeset": KindView(
+        "Volume set", in_gvc=True,
+        columns={"CLASS": "spec.performanceClass", "CAPACITY": "spec.initialCapacity",
+                 "USED BY": "status.usedByWorkload"},
+    ),
+    "workload": KindView(
+        "Workload", ("w",), in_gvc=True,
+        columns={"TYPE": "spec.type", "HEALTH": "status.health", "REPLICAS": "status.currentReplicaCount",
+                 "ENDPOINT": "status.canonicalEndpoint"},
+    ),
+}  # fmt: skip
+"""Every kind that has commands, in the order of the reference."""

@@ -1,0 +1,268 @@
+"""The `platform` command: its words come from the table, its functions are imported when they are called."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
+
+import click
+
+from reconciler import __version__
+from reconciler.errors import ReconcilerError, RefusedError, UsageError
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.program_rows import PROGRAM_ROWS
+from reconciler.platform_cli.rows import kind_rows
+from reconciler.platform_cli.table import COMMON, Option, Row
+from reconciler.printable import guard, printable_lines
+
+COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
+"""The variable by which the script of completion asks."""
+_REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
+
+
+def all_rows() -> list[Row]:
+    """Every command, its words with those of its kind, in the order of their words."""
+    rows = [row._replace(words=(kind, *row.words)) for kind in KINDS for row in kind_rows(kind)]
+    return sorted([*rows, *PROGRAM_ROWS], key=lambda row: row.words)
+
+
+class Group(click.Group):
+    """Commands that begin with the same words; one is made when it is called."""
+
+    def __init__(self, name: str, rows: Iterable[tuple[tuple[str, ...], Row]], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._rows: dict[str, list[tuple[tuple[str, ...], Row]]] = {}
+        for words, row in rows:
+            self._rows.setdefault(words[0], []).append((words[1:], row))
+        self._aliases = {
+            alias: word for word, below in self._rows.items() for alias in _aliases(word, below, top=not name)
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The words that can follow."""
+        return sorted(self._rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """What follows the word ``cmd_name``, or an alias of it."""
+        word = self._aliases.get(cmd_name, cmd_name)
+        below = self._rows.get(word)
+        if below is None:
+            return None
+        if below[0][0]:
+            return Group(word, below, short_help=_group_help(word), no_args_is_help=True)
+        return _leaf(word, below[0][1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with; raises click's UsageError with the nearest word."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from reconciler.model.suggest import closest
+
+            near = closest(args[0], [*self._rows, *self._aliases])
+            hint = f"; did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
+            ctx.fail(f"{ctx.command_path} has no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the words that can follow, with their aliases."""
+        by_word: dict[str, list[str]] = {}
+        for alias, word in self._aliases.items():
+            by_word.setdefault(word, []).append(alias)
+        with formatter.section("Commands"):
+            formatter.write_dl([
+                (", ".join((word, *by_word.get(word, ()))), _group_help(word) if below[0][0] else below[0][1].summary)
+                for word, below in sorted(self._rows.items())
+            ])  # fmt: skip
+
+
+def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
+    if top:
+        return KINDS[word].aliases if word in KINDS else ()
+    return () if below[0][0] else below[0][1].aliases
+
+
+def _group_help(word: str) -> str:
+    if word in KINDS:
+        return f"{KINDS[word].title}."
+    return {"profile": "Profiles.", "rest": "Single requests to the API.", "misc": "Completion."}.get(word, "")
+
+
+def _leaf(word: str, row: Row) -> click.Command:
+    """The command of a row."""
+    return click.Command(
+        word,
+        params=[*_argument(row), *map(_option, (*row.options, *_common(row)))],
+        callback=partial(_run, row),
+        help=f"{row.summary} Not available here: {row.instead}." if row.instead else row.summary,
+        short_help=row.summary,
+        context_settings={"ignore_unknown_options": bool(row.instead), "allow_extra_args": bool(row.instead)},
+    )
+
+
+def _common(row: Row) -> Iterator[Option]:
+    """The common options that no option of the row has the name of."""
+    taken = {name for option in row.options for name in option.names.split("/")}
+    for option in COMMON:
+        names = [name for name in option.names.split("/") if name not in taken]
+        yield option._replace(names="/".join(names))
+
+
+def _argument(row: Row) -> list[click.Parameter]:
+    parsed = _REFERENCE.fullmatch(row.argument)
+    if parsed is None:
+        return []
+    required, many = parsed[1] == "<", bool(parsed[3])
+    return [click.Argument([parsed[2]], required=required, nargs=-1 if many else 1, shell_complete=_complete(row))]
+
+
+def _complete(row: Row) -> Any:
+    """What completes a reference: the names of the kind, from the server."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+        from reconciler.platform_cli.completion import complete_names
+
+        return complete_names(row, ctx.params, incomplete)
+
+    return complete
+
+
+def _option(option: Option) -> click.Option:
+    names = option.names.split("/")
+    if option.flag:
+        long = names[-1]
+        declared = [*names[:-1], f"{long}/--no-{long.removeprefix('--')}"]
+        return click.Option([*declared, _parameter(option)], default=option.default, help=option.help)
+    return click.Option(
+        [*names, _parameter(option)],
+        required=option.required,
+        multiple=option.multiple,
+        default=None if option.multiple else option.default,
+        metavar=option.metavar or None,
+        type=click.Choice(option.choices) if option.choices else click.STRING,
+        help=option.help,
+    )
+
+
+def _run(row: Row, **values: Any) -> None:
+    """Call the function of ``row`` with its options; the common ones are for the session."""
+    from reconciler.platform_cli.session import Session
+
+    ctx = click.get_current_context()
+    if row.instead:
+        raise RefusedError(f"`{ctx.command_path}` is not available: {row.instead}")
+    own, common = {_parameter(each) for each in row.options}, {_parameter(each) for each in COMMON}
+    # A common option may stand before the command too; the one behind it wins.
+    before = ctx.find_root().params
+    session = Session({
+        name: before.get(name) if values.get(name) is None else values[name] for name in common - own
+    })  # fmt: skip
+    module, _, name = row.run.partition(":")
+    function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
+    try:
+        function(
+            session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}
+        )
+    finally:
+        session.close()
+
+
+def _parameter(option: Option) -> str:
+    """The name of the parameter of a function that takes ``option``."""
+    long = next(name for name in option.names.split("/") if name.startswith("--"))
+    name = long.removeprefix("--").replace("-", "_")
+    return f"{name}_" if hasattr(builtins, name) else name
+
+
+def program() -> Group:
+    """The whole command."""
+    return Group(
+        "",
+        ((row.words, row) for row in all_rows()),
+        params=[*map(_option, COMMON), _VERSION],
+        help="Manage the resources of an org through the HTTP API of the daemon. Flags win over environment variables "
+        "(PLATFORM_PROFILE, _ORG, _GVC, _TOKEN, _ENDPOINT), and those over the profile.",
+        epilog="Example: platform login && platform workload get",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        no_args_is_help=True,
+    )
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(__version__)
+        ctx.exit()
+
+
+_VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+                        help="Print the version.")  # fmt: skip
+
+
+def main() -> None:
+    """Run the command line and exit: 0 success, 1 refused or failed, 2 usage, 130 interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: list[str]) -> int:
+    """Run the command ``words``; returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+            guard(stream)
+    try:
+        code = program().main([*map(_flag, words)], prog_name="platform", complete_var=COMPLETE_VARIABLE,
+                              standalone_mode=False)  # fmt: skip
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ReconcilerError as error:
+        click.echo(f"error: {printable_lines(str(error))}", err=True)
+        return 2 if isinstance(error, UsageError) else 1
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except OSError as error:
+        return _report_write_error(error)
+    except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text
+        return _report_bug(error)
+    return code if isinstance(code, int) else 0
+
+
+def _flag(word: str) -> str:
+    """``--flag=true`` and ``--flag=false`` as ``--flag`` and ``--no-flag``; scripts write both."""
+    name, _, value = word.partition("=")
+    if value in ("true", "false") and name in _flags():
+        return name if value == "true" else f"--no-{name.removeprefix('--')}"
+    return word
+
+
+def _flags() -> Mapping[str, Option]:
+    options = [*COMMON, *(option for row in all_rows() for option in row.options)]
+    return {each.names.split("/")[-1]: each for each in options if each.flag}
+
+
+def _report_write_error(error: OSError) -> int:
+    """The exit code where stdout is closed by its reader, or the disk is full."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        return _report_bug(error)
+    # Without this the interpreter reports the error again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.ENOSPC:
+        click.echo(f"error: the output could not be written: {error.strerror}", err=True)
+    return 1
+
+
+def _report_bug(error: Exception) -> int:
+    from reconciler.bugs import internal_error
+
+    bug = internal_error(error)
+    click.echo(f"Calls that led to the error, innermost last:\n{bug.trace}error: {bug}", err=True)
+    return 1

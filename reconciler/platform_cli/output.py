@@ -1,0 +1,247 @@
+"""Prints results: as text, JSON, YAML or Terraform, whole or without what the server adds, page by page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+import click
+
+from reconciler.printable import printable, printable_json
+from reconciler.times import age, parse_time
+
+SERVER_OWNED = frozenset(
+    {"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "change", "keys"}
+)
+"""Members that the server adds to a manifest."""
+WIDEST = 60
+"""The most characters of a cell in text; -o json shows all of them."""
+
+_WORD = re.compile(r"[A-Za-z_][-A-Za-z0-9_]*")
+"""A name that Terraform takes without quotes."""
+
+Columns = Mapping[str, Callable[[Mapping[str, Any]], Any]]
+"""Heading → what a cell shows of an item."""
+
+
+class Output:
+    """Prints in ``form``; ``times`` is the form of times in text. ``colour`` allows colours on a terminal."""
+
+    def __init__(self, form: str, times: str, *, colour: bool) -> None:
+        self.format = form
+        self._times = times
+        self._colour = colour and sys.stdout.isatty()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether people read it."""
+        return self.format == "text"
+
+    def documents(self, pages: Iterable[list[Any]], columns: Columns, item_kind: str) -> int:
+        """Print the items of a list as they come; returns how many there were."""
+        count = 0
+
+        def counted() -> Iterator[list[Any]]:
+            nonlocal count
+            for page in pages:
+                count += len(page)
+                yield page
+
+        if self.is_text:
+            self._echo(self.table(counted(), columns))
+        elif self.format.startswith("json"):
+            self._echo(_json_list(map(self._shown, chain.from_iterable(counted())), item_kind))
+        elif self.format == "tf":
+            self._echo(f"{resource_block(slim(each))}\n" for each in chain.from_iterable(counted()))
+        else:
+            self._echo(_yaml_stream(map(self._shown, chain.from_iterable(counted()))))
+        return count
+
+    def document(self, item: Mapping[str, Any], columns: Columns) -> None:
+        """Print one item."""
+        if self.is_text:
+            self._echo(self.table([[item]], columns))
+        elif self.format == "tf":
+            self._echo([f"{resource_block(slim(item))}\n"])
+        else:
+            self.value(self._shown(item))
+
+    def manifests(self, items: Iterable[Mapping[str, Any]]) -> None:
+        """Print manifests, in text as YAML."""
+        if self.is_text:
+            self._echo(_yaml_stream(items))
+        else:
+            self.documents([[*items]], {}, "manifest")
+
+    def value(self, value: Any) -> None:
+        """Print any value, in text as YAML."""
+        from reconciler.documents.writer import written
+
+        if self.format.startswith("json"):
+            self._echo([printable_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"])
+        else:
+            self._echo([written(value)])
+
+    def line(self, text: str) -> None:
+        """Print one line of text."""
+        click.echo(printable(text))
+
+    def text(self, text: str) -> None:
+        """Print a text of several lines."""
+        self._echo([text])
+
+    def note(self, text: str) -> None:
+        """Print a remark that is no result, on stderr."""
+        click.echo(printable(text), err=True)
+
+    def table(self, pages: Iterable[list[Any]], columns: Columns) -> Iterator[str]:
+        """The lines of a table; its columns are as wide as the first page needs, and never narrower later."""
+        widths = [len(heading) for heading in columns]
+        begun = False
+        for page in pages:
+            rows = [[self._cell(show(item)) for show in columns.values()] for item in page]
+            widths = [max([width, *(len(row[at]) for row in rows)]) for at, width in enumerate(widths)]
+            if not begun:
+                yield self._styled(_line(list(columns), widths))
+            begun = True
+            for row in rows:
+                yield _line(row, widths)
+
+    def time(self, text: str) -> str:
+        """A time of the server in the form of ``--ts``."""
+        if self._times == "iso":
+            return text
+        with suppress(ValueError):
+            at = parse_time(text)
+            if self._times == "age":
+                return age(max(0.0, time.time() - at))
+            return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return text
+
+    def _cell(self, value: Any) -> str:
+        if isinstance(value, list):
+            value = ", ".join(_short_link(str(each)) for each in value)
+        elif isinstance(value, dict):
+            value = ", ".join(f"{name}={each}" for name, each in value.items())
+        text = printable("" if value is None else str(value))
+        return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+    def _shown(self, item: Any) -> Any:
+        return slim(item) if self.format.endswith("-slim") else item
+
+    def _styled(self, text: str) -> str:
+        return click.style(text.rstrip("\n"), bold=True) + "\n" if self._colour else text
+
+    def _echo(self, texts: Iterable[str]) -> None:
+        """Print as it comes; through the pager of this user on a terminal, if it is longer than that."""
+        if not sys.stdout.isatty():
+            for text in texts:
+                sys.stdout.write(text)
+            return
+        height, lines, first = shutil.get_terminal_size().lines, 0, list[str]()
+        for text in (rest := iter(texts)):
+            first.append(text)
+            lines += text.count("\n")
+            if lines >= height:
+                click.echo_via_pager(chain(first, rest), color=self._colour)
+                return
+        for text in first:
+            click.echo(text, nl=False, color=self._colour)
+
+
+def slim(item: Any) -> Any:
+    """A manifest without what the server adds."""
+    if not isinstance(item, dict):
+        return item
+    return {name: value for name, value in item.items() if name not in SERVER_OWNED}
+
+
+def at(path: str) -> Callable[[Mapping[str, Any]], Any]:
+    """The value at a dotted ``path`` of an item; None if there is none."""
+    names = path.split(".")
+
+    def find(item: Mapping[str, Any]) -> Any:
+        value: Any = item
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    return find
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() + "\n"
+
+
+def _short_link(text: str) -> str:
+    return text.rpartition("/")[2] if text.startswith("/") else text
+
+
+def _json_list(items: Iterable[Any], item_kind: str) -> Iterator[str]:
+    """A list in JSON as its items come."""
+    head = {"kind": "list", "itemKind": item_kind}
+    yield json.dumps(head, indent=2)[:-2] + ',\n  "items": ['
+    separator = "\n"
+    for item in items:
+        text = printable_json(json.dumps(item, indent=2, ensure_ascii=False))
+        yield separator + "\n".join(f"    {line}" for line in text.split("\n"))
+        separator = ",\n"
+    yield "\n  ]\n}\n" if separator != "\n" else "]\n}\n"
+
+
+def _yaml_stream(items: Iterable[Any]) -> Iterator[str]:
+    """Each item as a YAML document."""
+    from reconciler.documents.writer import written
+
+    separator = ""
+    for item in items:
+        yield separator + written(item)
+        separator = "---\n"
+
+
+def resource_block(item: Mapping[str, Any]) -> str:
+    """``resource "platform_KIND" "NAME" { … }`` with the members of a manifest as arguments."""
+    label = re.sub(r"[^A-Za-z0-9_-]", "_", str(item.get("name", "")))
+    label = label if _WORD.fullmatch(label) else f"_{label}"
+    lines = [f'resource "platform_{item.get("kind", "")}" "{label}" {{']
+    for name, value in item.items():
+        if name != "kind":
+            lines += _argument(name, value, "  ")
+    return "\n".join([*lines, "}", ""])
+
+
+def _argument(name: str, value: Any, indent: str) -> Iterator[str]:
+    word = name if _WORD.fullmatch(name) else _text(name)
+    first, *rest = _expression(value, indent)
+    yield f"{indent}{word} = {first}"
+    yield from rest
+
+
+def _expression(value: Any, indent: str) -> list[str]:
+    """The lines of a value; all but the first are indented."""
+    if isinstance(value, dict) and value:
+        inner = [line for name, member in value.items() for line in _argument(str(name), member, f"{indent}  ")]
+        return ["{", *inner, f"{indent}}}"]
+    if isinstance(value, list) and value:
+        lines = []
+        for item in value:
+            first, *rest = _expression(item, f"{indent}  ")
+            lines += [f"{indent}  {first}", *rest]
+            lines[-1] += ","
+        return ["[", *lines, f"{indent}]"]
+    if isinstance(value, str):
+        return [_text(value)]
+    return [json.dumps(value)]
+
+
+def _text(text: str) -> str:
+    """A text in quotes, in which Terraform sees no template."""
+    return re.sub(r"([$%])(?=\{)", r"\1\1", printable_json(json.dumps(text, ensure_ascii=False)))

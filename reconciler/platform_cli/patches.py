@@ -1,0 +1,97 @@
+"""Changes of a manifest: from texts such as ``spec.replicas=3``, and as the merge patch between two manifests."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.documents.reader import read
+from reconciler.errors import UsageError
+
+_ASSIGNMENT = re.compile(r"(?P<path>[^=]+?)(?P<operator>\+=|-=|=)(?P<value>.*)", re.DOTALL)
+
+
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """``KEY=VALUE`` texts of ``option`` as a mapping. Raises UsageError."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UsageError(f"{option} {text}: write KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def assigned(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[str, Any]:
+    """``manifest`` after assignments ``PATH=VALUE``, and ``+=`` and ``-=`` for lists. Raises UsageError.
+
+    A segment of the path names a member, or the item of a list by its name. A tag and the description take their value
+    as text, others as a scalar or a flow collection of YAML.
+    """
+    changed = copy.deepcopy(dict(manifest))
+    for text in texts:
+        parsed = _ASSIGNMENT.fullmatch(text)
+        if parsed is None:
+            raise UsageError(f"--set {text}: write PROPERTY=VALUE, or += and -= for lists")
+        segments = _segments(parsed["path"])
+        is_text = segments[0] in ("description", "tags")
+        value = parsed["value"] if is_text else _value(parsed["value"])
+        _assign(changed, segments, parsed["operator"], value, text)
+    return changed
+
+
+def merge_patch(before: Any, after: Any) -> Any:
+    """The JSON merge patch (RFC 7396) from ``before`` to ``after``."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        if name not in before or before[name] != value:
+            patch[name] = merge_patch(before.get(name), value)
+    return patch
+
+
+def _segments(path: str) -> list[str]:
+    """``spec.containers.main`` in parts; below ``tags`` the rest is one key, which may have dots."""
+    first, _, rest = path.partition(".")
+    return [first, rest] if first == "tags" and rest else path.split(".")
+
+
+def _assign(manifest: dict[str, Any], segments: list[str], operator: str, value: Any, text: str) -> None:
+    place: Any = manifest
+    for segment in segments[:-1]:
+        place = _step(place, segment, text)
+    if isinstance(place, list):
+        raise UsageError(f"--set {text}: {segments[-1]!r} is an item of a list; name one of its members")
+    last = segments[-1]
+    if operator == "=":
+        place[last] = value
+        return
+    present, wanted = place.get(last) or [], value if isinstance(value, list) else [value]
+    if not isinstance(present, list):
+        raise UsageError(f"--set {text}: {'.'.join(segments)} is no list")
+    missing = [each for each in wanted if each not in present]
+    place[last] = [*present, *missing] if operator == "+=" else [each for each in present if each not in wanted]
+
+
+def _step(place: Any, segment: str, text: str) -> Any:
+    if isinstance(place, list):
+        found = next((each for each in place if isinstance(each, dict) and each.get("name") == segment), None)
+        if found is None:
+            names = ", ".join(str(each.get("name")) for each in place if isinstance(each, dict)) or "none"
+            raise UsageError(f"--set {text}: no item has the name {segment!r}; there are: {names}")
+        return found
+    member = place.setdefault(segment, {})
+    if not isinstance(member, dict | list):
+        raise UsageError(f"--set {text}: {segment} is a single value")
+    return member
+
+
+def _value(text: str) -> Any:
+    """A text as YAML reads it; text that is no YAML stays text."""
+    reading = read(text.encode())
+    if not text or reading.faults or len(reading.documents) != 1:
+        return text
+    return reading.documents[0].value

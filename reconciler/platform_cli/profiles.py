@@ -1,0 +1,81 @@
+"""Profiles: where the API is, who calls it, and the default org and GVC; in a file of this user alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.errors import UsageError
+
+DEFAULT = "default"
+_FILE = "profiles.json"
+
+
+class Profile(msgspec.Struct, frozen=True, rename="camel"):
+    """Defaults of the common options. ``expires`` (seconds since the epoch) is the end of ``token``, 0: unknown."""
+
+    org: str = ""
+    gvc: str = ""
+    endpoint: str = ""
+    token: str = ""
+    refresh_token: str = ""
+    expires: float = 0.0
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """All profiles by name, and the name of the one that a command takes by default."""
+
+    current: str = DEFAULT
+    profiles: dict[str, Profile] = {}
+
+    def having(self, name: str, profile: Profile) -> Self:
+        """These profiles with ``profile`` as ``name``."""
+        return replace(self, profiles={**self.profiles, name: profile})
+
+    def without(self, name: str) -> Self:
+        """These profiles without ``name``, which is not the one that commands take by default any more."""
+        rest = {each: profile for each, profile in self.profiles.items() if each != name}
+        return replace(self, current=DEFAULT if self.current == name else self.current, profiles=rest)
+
+
+def profiles_path(environ: Mapping[str, str]) -> Path:
+    """Where the profiles are: ``platform/profiles.json`` in the directory for configuration of this user."""
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base, "platform", _FILE)
+
+
+def load_profiles(path: Path) -> Profiles:
+    """Read the file; no profiles if there is none. Raises UsageError if it cannot be read or has another form."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Profiles)
+    except FileNotFoundError:
+        return Profiles()
+    except OSError as error:
+        raise UsageError(f"the profiles in {path} cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError:
+        text = f"the profiles in {path} are damaged; remove the file, and log in again: platform login"
+        raise UsageError(text) from None
+
+
+def save_profiles(path: Path, profiles: Profiles) -> None:
+    """Replace the file, readable by this user alone. Raises UsageError."""
+    content = msgspec.json.format(msgspec.json.encode(profiles)) + b"\n"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The file is made with mode 0600 under another name: no other user can read it at any time.
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_FILE}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise UsageError(f"the profiles in {path} cannot be written: {error.strerror}") from None

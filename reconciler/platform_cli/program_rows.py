@@ -1,0 +1,48 @@
+"""The rows of the commands that belong to no kind."""
+
+from __future__ import annotations
+
+from reconciler.platform_cli.table import Option, Row
+
+_FILES = Option(
+    "-f/--file", "A file, a directory with all manifests below it, or - for standard input.", "FILE", required=True,
+    multiple=True,
+)  # fmt: skip
+_K8S = Option("--k8s", "The files are Kubernetes manifests.", flag=True)
+_BODY = Option("-f/--file", "A file with the body; - is standard input.", "FILE")
+_LOGIN = (
+    Option("--device", "Log in with a browser on another machine.", flag=True),
+    Option("--token-stdin", "Read a token or a key from standard input.", flag=True),
+    Option("--bootstrap", "The token from standard input is the one of the first start.", flag=True),
+)
+_NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"
+
+PROGRAM_ROWS = (
+    Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),
+    Row(("apply",), "Create and change resources from manifests.", "manifests:apply",
+        options=(_FILES, _K8S, Option("--ready", "Wait until everything is ready.", flag=True))),
+    Row(("convert",), "Convert Kubernetes manifests.", "manifests:convert",
+        options=(_FILES,
+                 Option("--protocol", "The protocol of all ports.", choices=("http", "http2", "grpc", "tcp")))),
+    Row(("delete",), "Delete the resources of manifests.", "manifests:delete", options=(_FILES, _K8S)),
+    Row(("helm", "install"), "Install a chart.",
+        instead="pipe it: helm template NAME CHART | platform apply --k8s -f -"),
+    Row(("login",), "Log in, and make a profile.", "login:log_in", "[ref]", _LOGIN),
+    Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
+    Row(("misc", "install-completion"), "Install completion for the Tab key.", "program:install_completion",
+        options=(Option("--shell", "The shell; else that of $SHELL.", choices=("bash", "zsh", "fish")),
+                 Option("--print", "Print the script instead.", flag=True))),
+    Row(("mk8s", "create"), "Create a cluster.", instead=_NO_CLUSTERS),
+    Row(("profile", "get"), "List profiles, or show some.", "profile:get", "[ref...]"),
+    Row(("profile", "create"), "Create a profile.", "profile:update", "<ref>"),
+    Row(("profile", "update"), "Set --org, --gvc, --endpoint and --token of a profile.", "profile:update", "<ref>"),
+    Row(("profile", "set-default"), "Choose the profile for commands that name none.", "profile:set_default", "<ref>"),
+    Row(("profile", "delete"), "Delete profiles.", "profile:delete", "<ref...>"),
+    Row(("profile", "token"), "Print the token of a profile.", "profile:token", "[ref]"),
+    Row(("rest", "get"), "Send a GET request.", "program:rest", "<path>", passed=("GET",)),
+    *(Row(("rest", each), f"Send a {each.upper()} request.", "program:rest", "<path>", (_BODY,), passed=(each.upper(),))
+      for each in ("post", "put", "patch", "delete")),
+    Row(("task", "get"), "List tasks.", instead="there are none: a command of a resource is `platform rest get "
+        "/org/ORG/.../-command`"),
+    Row(("whoami",), "Show who you are.", "program:whoami"),
+)  # fmt: skip

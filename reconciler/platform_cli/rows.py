@@ -1,0 +1,198 @@
+"""The rows of the commands for resources: those that all kinds share, and those of single kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.table import Option, Row
+
+MATCH = ("all", "any", "none")
+NAME = Option("--name", "The name.", "NAME", required=True)
+DESCRIPTION = Option("--description/--desc", "The description; else the name.", "TEXT")
+TAG = Option("--tag", "A tag.", "KEY=VALUE", multiple=True)
+CREATE = (NAME, DESCRIPTION, TAG)
+FILE = Option("-f/--file", "A file with an object in YAML or JSON; - is standard input.", "FILE", required=True)
+LOCATION = Option("--location", "A location.", "NAME")
+LOCATIONS = Option("--location", "A location.", "NAME", required=True, multiple=True)
+HOW = Option("--how", "Print the steps of the registration, and create nothing.", flag=True)
+MEMBER = (Option("--email", "A user.", "EMAIL"), Option("--serviceaccount", "A service account.", "NAME"))
+
+
+def query_options(prefix: str = "") -> tuple[Option, ...]:
+    """The options of a query; ``prefix`` is that of their names."""
+    return (
+        Option(f"--{prefix}match", "How many conditions must hold.", choices=MATCH, default="all"),
+        Option(
+            f"--{prefix}property/--{prefix}prop", "A property, or only that it exists.", "KEY[=VALUE]", multiple=True
+        ),
+        Option(f"--{prefix}tag", "A tag, or only that it exists.", "KEY[=VALUE]", multiple=True),
+        Option(f"--{prefix}rel", "A relation, or only that it exists.", "REL[=LINK]", multiple=True),
+    )
+
+
+_COMMON = (
+    Row(("get",), "List resources, or show some.", "resources:get", "[ref...]"),
+    Row(("query",), "Find resources.", "resources:query", options=query_options()),
+    Row(("edit",), "Change a resource in $EDITOR.", "resources:edit", "<ref>",
+        (Option("-r/--replace", "Replace the resource instead of merging the changes.", flag=True),)),
+    Row(("patch",), "Merge an object into a resource.", "resources:patch", "<ref>", (FILE,)),
+    Row(("tag",), "Attach, replace and remove tags.", "resources:tag", "<ref...>",
+        (TAG, Option("--remove", "A tag to remove.", "KEY", multiple=True))),
+    Row(("update",), "Set single properties.", "resources:update", "<ref>",
+        (Option("--set", "A property, such as description=TEXT, tags.KEY=VALUE or memberLinks+=LINK.",
+                "PROPERTY=VALUE", required=True, multiple=True),)),
+    Row(("clone",), "Create a resource with the same spec.", "resources:clone", "<ref>", CREATE),
+    Row(("delete",), "Delete resources.", "resources:delete", "<ref...>"),
+    Row(("eventlog",), "Show the event log.", "resources:eventlog", "<ref>", aliases=("log",)),
+    Row(("permissions",), "List the permissions, and what each implies.", "resources:permissions"),
+    Row(("access-report",), "Show who has which permission.", "resources:access_report", "<ref>"),
+)  # fmt: skip
+"""The subcommands that kinds have in common."""
+
+_VOLUME = (
+    Option("--location", "The location of the volume.", "NAME", required=True),
+    Option("--volume-index/--index", "The volume, from 0.", "NUMBER", default="0"),
+)
+_SNAPSHOT = Option("--snapshot-name", "The name of the snapshot.", "NAME", required=True)
+_WAIT = Option("--wait", "Wait for the end of the command.", flag=True, default=True)
+_TARGET = Option("--target-kind", "The kind of the resources.", "KIND", required=True)
+_PRINCIPALS = (
+    Option("--permission", "A permission.", "NAME", required=True, multiple=True),
+    *(Option(f"--{each}", f"A principal: {text}.", metavar, multiple=True)
+      for each, text, metavar in (("email", "a user", "EMAIL"), ("group", "a group", "NAME"),
+                                  ("serviceaccount", "a service account", "NAME"), ("identity", "an identity",
+                                      "LINK"))),
+)  # fmt: skip
+_NO_AGENTS = "no agent runs here: the daemon reaches its locations itself (docs/install.md)"
+_ENCODING = Option("--encoding", "How the value is written.", choices=("plain", "base64"), default="plain")
+
+
+def _value(name: str, text: str, required: bool = True) -> Option:
+    return Option(f"--{name}", f"A file with {text}; - is standard input.", "FILE", required=required)
+
+
+_OWN: dict[str, tuple[Row, ...]] = {
+    "agent": (
+        Row(("create",), "Create an agent.", "creating:create_plain", options=CREATE),
+        Row(("info",), "Show what an agent reports.", instead=_NO_AGENTS),
+        Row(("manifest",), "Print a manifest that runs an agent.", instead=_NO_AGENTS),
+        Row(("up",), "Run an agent in Docker.", instead=_NO_AGENTS),
+    ),
+    "auditctx": (Row(("create",), "Create an audit context.", "creating:create_plain", options=CREATE),),
+    "cloudaccount": (
+        Row(("create-aws",), "Create an account of AWS.", "creating:cloudaccount_aws",
+            options=(NAME, DESCRIPTION, TAG, Option("--role-arn", "The role.", "ARN"), HOW)),
+        Row(("create-azure",), "Create an account of Azure, and its secret.", "creating:cloudaccount_azure",
+            options=(NAME, DESCRIPTION, TAG, Option("--secret", "The secret to create.", "NAME"),
+                     Option("--url", "The address of the connector.", "URL"),
+                     Option("--code", "The code of the connector; - is standard input.", "CODE"), HOW)),
+        Row(("create-gcp",), "Create an account of Google Cloud.", "creating:cloudaccount_gcp",
+            options=(NAME, DESCRIPTION, TAG, Option("--project-id", "The project.", "ID"), HOW)),
+        Row(("create-ngs",), "Create an account of NGS.", "creating:cloudaccount_ngs",
+            options=(NAME, DESCRIPTION, TAG, Option("--secret", "The secret that authenticates.", "NAME",
+                required=True))),
+    ),
+    "domain": (Row(("create",), "Create a domain for the GVC, and show how to prove it.", "creating:create_domain",
+            options=CREATE),),
+    "group": (
+        Row(("create",), "Create a group.", "creating:create_group",
+            options=(*CREATE, *query_options("query-"),
+                     Option("--query-kind", "The kind of the members.", choices=("user",), default="user"))),
+        Row(("add-member",), "Add a member.", "members:add_member", "<ref>", MEMBER),
+        Row(("remove-member",), "Remove a member.", "members:remove_member", "<ref>", MEMBER),
+    ),
+    "gvc": (
+        Row(("create",), "Create a GVC.", "creating:create_gvc",
+            options=(*CREATE, LOCATIONS, Option("--env", "A variable of its workloads.", "KEY=VALUE", multiple=True),
+                     *query_options("query-"))),
+        Row(("add-location",), "Add locations.", "members:add_location", "<ref...>", (LOCATIONS,)),
+        Row(("remove-location",), "Remove locations.", "members:remove_location", "<ref...>", (LOCATIONS,)),
+        Row(("delete-all-workloads",), "Delete every workload of a GVC.", "members:delete_all_workloads", "<ref>"),
+    ),
+    "identity": (Row(("create",), "Create an identity.", "creating:create_plain", options=CREATE),),
+    "policy": (
+        Row(("create",), "Create a policy.", "creating:create_policy",
+            options=(*CREATE, _TARGET, Option("--all", "For all resources of the kind.", flag=True),
+                     Option("--resource", "A resource, by name or link.", "REF", multiple=True))),
+        Row(("add-binding",), "Grant permissions.", "members:add_binding", "<ref>", _PRINCIPALS),
+        Row(("remove-binding",), "Revoke permissions.", "members:remove_binding", "<ref>", _PRINCIPALS),
+    ),
+    "secret": (
+        Row(("reveal",), "Show a secret with its data.", "secrets:reveal", "<ref>"),
+        Row(("create-opaque",), "Create a secret of bytes.", "secrets:create_opaque",
+            options=(*CREATE, _value("file", "the value"), _ENCODING)),
+        Row(("create-dictionary",), "Create a secret of several values.", "secrets:create_dictionary",
+            options=(*CREATE, Option("--entry", "A value; VALUE @FILE reads a file.", "KEY=VALUE", required=True,
+                                     multiple=True))),
+        Row(("create-userpass",), "Create a secret of a name and a password.", "secrets:create_userpass",
+            options=(*CREATE, Option("--username", "The name.", "NAME", required=True),
+                     _value("password-file", "the password"), _ENCODING)),
+        Row(("create-tls",), "Create a secret of a certificate.", "secrets:create_tls",
+            options=(*CREATE, _value("cert", "the certificate"), _value("key", "its key"),
+                     _value("chain", "the chain", required=False))),
+        Row(("create-keypair",), "Create a secret of a pair of keys.", "secrets:create_keypair",
+            options=(*CREATE, _value("secret-key", "the secret key"), _value("public-key", "the public key",
+                required=False),
+                     _value("passphrase-file", "the passphrase", required=False))),
+        *(Row((f"create-{each}",), f"Create a secret of type {each}.", "secrets:create_from_file",
+              options=(*CREATE, _value("file", "its data, an object")), passed=(each,)) for each in ("aws", "ecr",
+                  "azure-connector",
+                                                                                     "nats-account")),
+        *(Row((f"create-{each}",), f"Create a secret of type {each}.", "secrets:create_from_text",
+              options=(*CREATE, _value("file", "its data, JSON")), passed=(each,)) for each in ("docker", "gcp",
+                  "azure-sdk")),
+    ),
+    "serviceaccount": (
+        Row(("create",), "Create a service account.", "creating:create_plain", options=CREATE),
+        Row(("add-key",), "Add a key, and print it this once.", "accounts:add_key", "<ref>",
+            (Option("--description/--desc", "What it is for.", "TEXT"),
+             Option("--expires", "When it ends, such as 2027-01-31T12:00:00Z.", "TIME"))),
+        Row(("get-keys",), "List the keys.", "accounts:get_keys", "<ref>"),
+        Row(("remove-key",), "Revoke a key.", "accounts:remove_key", "<ref>",
+            (Option("--key", "The id of the key.", "ID", required=True),)),
+    ),
+    "user": (
+        Row(("invite",), "Let a person log in.", "accounts:invite",
+            options=(Option("--email", "The address of the person.", "EMAIL", required=True),)),
+    ),
+    "volumeset": (
+        Row(("expand",), "Enlarge a volume.", "placing:expand_volume", "<ref>",
+            (*_VOLUME, Option("--new-capacity", "The capacity in GB.", "GB", required=True), _WAIT)),
+        Row(("snapshot", "create"), "Take a snapshot.", "placing:create_snapshot", "<ref>", (*_VOLUME, _SNAPSHOT,
+            _WAIT)),
+        Row(("snapshot", "get"), "List the snapshots.", "placing:get_snapshots", "<ref>"),
+        Row(("snapshot", "delete"), "Delete a snapshot.", "placing:delete_snapshot", "<ref>", (*_VOLUME, _SNAPSHOT,
+            _WAIT)),
+        Row(("snapshot", "restore"), "Restore a volume.", "placing:restore_snapshot", "<ref>", (*_VOLUME, _SNAPSHOT,
+            _WAIT)),
+        Row(("volume", "get"), "List the volumes.", "placing:get_volumes", "<ref>"),
+        Row(("volume", "delete"), "Delete a volume.", "placing:delete_volume", "<ref>", (*_VOLUME, _WAIT)),
+    ),
+    "workload": (
+        Row(("get-deployments",), "Show the deployments.", "placing:get_deployments", "<ref>"),
+        Row(("get-replicas",), "Show the replicas.", "placing:get_replicas", "<ref>", (LOCATION,)),
+        Row(("start",), "End a suspension.", "placing:start", "<ref>"),
+        Row(("stop",), "Suspend a workload.", "placing:stop", "<ref>"),
+        Row(("force-redeployment",), "Replace all replicas.", "placing:force_redeployment", "<ref>"),
+        Row(("cron", "start"), "Run a cron workload now.", "placing:start_cron", "<ref>",
+            (LOCATION, Option("-f/--file", "Overrides of its containers, a list; - is standard input.", "FILE"),
+                _WAIT)),
+        Row(("cron", "get"), "Show the executions of a cron workload.", "placing:get_executions", "<ref>", (LOCATION,)),
+    ),
+}  # fmt: skip
+
+_FORCE = Option("--force", "Delete volume sets with it.", flag=True)
+
+
+def kind_rows(kind: str) -> Iterator[Row]:
+    """The commands of ``kind``, its own after the common ones."""
+    view = KINDS[kind]
+    for row in _COMMON:
+        if advice := view.lacks.get(row.words[0]):
+            yield row._replace(run="", argument="", options=(), passed=(kind,), instead=advice.format(kind=kind))
+        elif (kind, row.words[0]) == ("gvc", "delete"):
+            yield row._replace(options=(_FORCE,), passed=(kind,))
+        else:
+            yield row._replace(passed=(kind,))
+    yield from (row._replace(passed=(kind, *row.passed)) for row in _OWN.get(kind, ()))

@@ -1,0 +1,164 @@
+"""What one call works with: its settings by flag, environment and profile, the client, and the output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from reconciler.errors import UsageError
+from reconciler.model.platform import VARIABLE_PREFIX
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.profiles import Profile, Profiles, load_profiles, profiles_path, save_profiles
+
+if TYPE_CHECKING:
+    from reconciler.platform_cli.client import Answer, Client, Endpoint
+    from reconciler.platform_cli.output import Output
+
+MAX = 50
+
+
+class Session:
+    """The common ``options`` of a call, those that are missing or None being unset, and what follows from them."""
+
+    def __init__(self, options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> None:
+        self._options = options
+        self._token: str | None = None
+        self.environ = environ
+
+    @cached_property
+    def profiles_file(self) -> Any:
+        """Where the profiles are."""
+        return profiles_path(self.environ)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """All profiles. Raises UsageError."""
+        return load_profiles(self.profiles_file)
+
+    @cached_property
+    def profile_name(self) -> str:
+        """The profile that this call uses. Raises UsageError if one was named that does not exist."""
+        named = self._options.get("profile") or self.environ.get(f"{VARIABLE_PREFIX}PROFILE")
+        name = str(named or self.profiles.current)
+        if named and name not in self.profiles.profiles:
+            known = ", ".join(sorted(self.profiles.profiles)) or "none"
+            raise UsageError(f"there is no profile {name!r} (there are: {known}). Make it: platform login {name}")
+        return name
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The defaults of the profile."""
+        return self.profiles.profiles.get(self.profile_name, Profile())
+
+    def use_profile(self, name: str) -> None:
+        """Let this call use a profile, which may be new."""
+        self.__dict__["profile_name"] = name
+
+    def use_token(self, token: str) -> None:
+        """Let this call use a credential, "" for none, whatever its settings have."""
+        self._token = token
+
+    def by_flag(self, name: str) -> str:
+        """A common option by flag; "" without one."""
+        return str(self._options.get(name) or "")
+
+    def setting(self, name: str) -> str:
+        """A common option by flag, else environment variable, else profile; "" if none has it."""
+        found = self._options.get(name) or self.environ.get(f"{VARIABLE_PREFIX}{name.upper()}")
+        return str(found or getattr(self.profile, name))
+
+    @cached_property
+    def org(self) -> str:
+        """The org. Raises UsageError if it is not set."""
+        if found := self.setting("org"):
+            return found
+        raise UsageError(f"name the org: --org, PLATFORM_ORG, or platform profile update {self.profile_name} --org ORG")
+
+    @cached_property
+    def gvc(self) -> str:
+        """The GVC. Raises UsageError if it is not set."""
+        if found := self.setting("gvc"):
+            return found
+        raise UsageError(f"name the GVC: --gvc, PLATFORM_GVC, or platform profile update {self.profile_name} --gvc GVC")
+
+    @property
+    def max(self) -> int:
+        """The most records of a list; 0: all. Raises UsageError."""
+        text = self._options.get("max")
+        try:
+            return MAX if text is None else max(0, int(text))
+        except ValueError:
+            raise UsageError(f"--max {text}: a whole number; below 1 shows all") from None
+
+    @property
+    def verbose(self) -> bool:
+        """Whether to show more."""
+        return bool(self._options.get("verbose"))
+
+    @cached_property
+    def client(self) -> Client:
+        """Requests to the API. Raises UsageError without an endpoint."""
+        from reconciler.platform_cli.client import Client, Endpoint, default_socket
+
+        url = (self.setting("endpoint") or default_socket()).rstrip("/")
+        if not url:
+            text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
+            raise UsageError(text)
+        insecure, debug = bool(self._options.get("insecure")), bool(self._options.get("debug"))
+        named = self._token
+        if named is None:
+            named = self._options.get("token") or self.environ.get(f"{VARIABLE_PREFIX}TOKEN")
+        endpoint = Endpoint(url, str(named or ""), insecure, self.profile_name)
+        if named is None and self.profile.token:
+            endpoint = endpoint._replace(token=self._fresh_token(endpoint))
+        return Client(endpoint, debug=debug)
+
+    def _fresh_token(self, endpoint: Endpoint) -> str:
+        """The token of the profile, which is renewed and kept if it is about to end."""
+        from reconciler.platform_cli.refreshing import fresh
+
+        profile = fresh(self.profile, endpoint)
+        if profile is not self.profile:
+            save_profiles(self.profiles_file, self.profiles.having(self.profile_name, profile))
+        return profile.token
+
+    @cached_property
+    def output(self) -> Output:
+        """Prints in the format of this call."""
+        from reconciler.platform_cli.output import Output
+
+        options = self._options
+        format_, times = str(options.get("output") or "text"), str(options.get("ts") or "iso")
+        return Output(format_, times, colour=options.get("color") is not False and not self.environ.get("NO_COLOR"))
+
+    def path(self, kind: str, ref: str = "") -> str:
+        """The path of a resource, or of the collection of ``kind``. ``ref`` is a name or a link. Raises UsageError."""
+        if ref.startswith("/org/"):
+            if ref.split("/")[-2] != kind:
+                raise UsageError(f"{ref} is not a link to a {kind}")
+            return quote(ref)
+        if ref.startswith("//"):
+            return self.path(kind, f"/org/{self.org}/{ref[2:]}")
+        place = f"/org/{quote(self.org, safe='')}"
+        if kind == "org":
+            return place
+        if KINDS[kind].in_gvc:
+            place += f"/gvc/{quote(self.gvc, safe='')}"
+        return f"{place}/{kind}" + (f"/{quote(ref, safe='')}" if ref else "")
+
+    def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
+        """A change of a resource, which may be repeated without harm. Raises ApiError."""
+        return self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+
+    def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
+        """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""
+        return self.client.items(path, self.max, query)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if "client" in self.__dict__:
+            self.client.close()

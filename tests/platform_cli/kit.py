@@ -1,0 +1,126 @@
+"""The `platform` command against a real daemon, and a socket between them that notes the requests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconciler.daemon.api_process import SOCKET
+from reconciler.platform_cli.main import run
+from tests.support.git import File
+from tests.support.sandbox import Running, Site, eventually
+
+_REQUEST = re.compile(rb"^(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n", re.MULTILINE)
+_BLOCK = 65_536
+
+
+class Relay:
+    """Listens at ``path`` and passes bytes on to ``target``; ``requests`` are the request lines that went through."""
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self.path = path
+        self.requests: list[str] = []
+        self._target = target
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(str(path))
+        self._server.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._server.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._server.accept()[0]
+                server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                server.connect(str(self._target))
+                for source, sink, asked in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self._pass, args=(source, sink, asked), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, asked: bool) -> None:
+        with contextlib.suppress(OSError):
+            while received := source.recv(_BLOCK):
+                if asked:
+                    self.requests += [
+                        f"{found[1].decode()} {found[2].decode()}" for found in _REQUEST.finditer(received)
+                    ]
+                sink.sendall(received)
+            sink.shutdown(socket.SHUT_WR)
+
+
+class Desk:
+    """A daemon with the API, and the command of a user whose files are in ``home``."""
+
+    def __init__(self, site: Site, running: Running, relay: Relay) -> None:
+        self.site = site
+        self.running = running
+        self.relay = relay
+        self.home = site.path / "home"
+        self.home.mkdir()
+        self.environ = {
+            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "PLATFORM_ORG": "acme",
+            "PLATFORM_ENDPOINT": f"unix://{relay.path}", "NO_COLOR": "", "EDITOR": "", "VISUAL": "", "TZ": "UTC",
+        }  # fmt: skip
+
+    def run(
+        self, *words: str, text: str = "", environ: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """One command to its end, in ``home``, with ``text`` as standard input.
+
+        It runs in this process: a process of its own would cost more than most commands.
+        """
+        out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, stream in (("stdin", TextIOWrapper(BytesIO(text.encode()))), ("stdout", out), ("stderr", err)):
+                patch.setattr(sys, name, stream)
+            for name, value in {**self.environ, **(environ or {})}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.home)
+            code = run(list(words))
+        printed = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
+        return subprocess.CompletedProcess([*words], code, *printed)
+
+    def wait_until_applied(self) -> None:
+        """Return once the daemon has applied the newest commit."""
+        newest = self.site.repo.git("rev-parse", "main").strip()
+        eventually(lambda: self.site.applied(newest), "the newest commit is applied")
+
+
+@contextlib.contextmanager
+def desk(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[Desk]:
+    """A ``Desk`` whose files are applied."""
+    site = Site(path, files, **({"api": {}} | settings))
+    with site.daemon() as running:
+        link = site.state / SOCKET
+        eventually(lambda: _answers(link), "the API answers")
+        # A path of a socket is short.
+        relay = Relay(Path(f"/tmp/relay-{os.getpid()}-{len(str(path))}.sock"), link)
+        try:
+            found = Desk(site, running, relay)
+            found.wait_until_applied()
+            yield found
+        finally:
+            relay.close()
+            relay.path.unlink()
+
+
+def _answers(link: Path) -> bool:
+    try:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(link))) as client:
+            return client.get("http://api/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False

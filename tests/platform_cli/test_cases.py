@@ -1,0 +1,82 @@
+"""Each command as its case files show it: words, files and input, then output, exit code and the requests made.
+
+The files, and the cases of each, run in their order against one daemon. ``REWRITE_CASES=1`` writes the present results
+into the files; read them before you commit them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from reconciler.documents.reader import read
+from reconciler.documents.writer import stream
+from reconciler.platform_cli.main import all_rows
+from tests.platform_cli.kit import Desk, desk
+from tests.support.cases import CASES
+
+FOLDER = CASES / "platform"
+FILES = sorted(FOLDER.glob("*.yaml"))
+RESULT = ("exit", "stdout", "stderr", "requests")
+VOLATILE = {
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "TIME",
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b": "ID",
+    r"\b[0-9a-f]{40}\b": "COMMIT",
+    r"(?<=plan )[0-9a-f]{32}\b": "DIGEST",
+    r"\brk_[0-9a-f]{12}\.[-\w]{43}": "KEY",
+    r"/\S+/[a-z]+-[a-z0-9_]{8}\.yaml": "FILE",
+    r"unix://\S+?\.sock": "ENDPOINT",
+    r"/\S+/home/": "HOME/",
+    r"\b[0-9a-f]{12,16}\b": "ID",
+    r"\b[a-z0-9]{13}\b(?=\.platform\.local| )": "ALIAS",
+}
+"""Texts that differ from run to run."""
+
+
+def cases_of(file: Path) -> list[dict[str, Any]]:
+    reading = read(file.read_bytes(), text_fields=frozenset())
+    assert not reading.faults, reading.faults
+    return [each.value for each in reading.documents]
+
+
+def fixed(text: str) -> str:
+    for pattern, word in VOLATILE.items():
+        text = re.sub(pattern, word, text)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
+
+
+def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
+    """The case with what comes of it now."""
+    for name, text in case.get("files", {}).items():
+        (shop.home / name).write_text(text)
+    shop.relay.requests.clear()
+    done = shop.run(*shlex.split(case["run"]), text=case.get("input", ""), environ=case.get("environ"))
+    if any(not each.startswith("GET ") for each in shop.relay.requests):
+        shop.wait_until_applied()
+    found = {"exit": done.returncode, "stdout": fixed(done.stdout), "stderr": fixed(done.stderr)}
+    requests = [fixed(each) for each in shop.relay.requests]
+    return {**{name: value for name, value in case.items() if name not in RESULT}, **found, "requests": requests}
+
+
+def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
+    """All files in one test, and in one worker: each begins with what those before it left."""
+    with desk(tmp_path) as shop:
+        for file in FILES:
+            cases = cases_of(file)
+            now = [played(shop, case) for case in cases]
+            if os.environ.get("REWRITE_CASES"):
+                file.write_text(stream(now))
+                continue
+            for found, case in zip(now, cases, strict=True):
+                assert found == case, file.stem
+
+
+def test_every_command_has_a_case() -> None:
+    """A case runs the words of the command, or those of an alias."""
+    rows = all_rows()
+    run = [shlex.split(case["run"]) for file in FILES for case in cases_of(file)]
+    without = [" ".join(row.words) for row in rows if not any(words[: len(row.words)] == [*row.words] for words in run)]
+    assert without == []
