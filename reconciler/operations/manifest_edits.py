@@ -36,7 +36,8 @@ class ResourceEdit(NamedTuple):
 
     ``was`` is None for a resource to create, ``wanted`` for one to delete. The data of a secret is never in ``was``;
     without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
-    makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw.
+    makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw. With ``if_present``,
+    a document that is gone already is as wanted.
     """
 
     key: Key
@@ -45,6 +46,7 @@ class ResourceEdit(NamedTuple):
     wanted: Document | None
     patches_data: bool = False
     patch: Callable[[Document], Document] | None = None
+    if_present: bool = False
 
     def on(self, newest: Document | None) -> ResourceEdit:
         """The same change of ``newest``, what the newest commit means; None if that is not known."""
@@ -108,9 +110,11 @@ def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sea
 def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
     if edit.was is None:
         return _created(edit, text, sealing)
+    index = None if text is None else _index(text, edit.key)
+    if index is None and edit.if_present:
+        return text
     if text is None:
         raise RefusedError(f"{edit.path} is no longer in the branch: {edit.key} was moved or deleted meanwhile")
-    index = _index(text, edit.key)
     if index is None:
         raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
     encrypted = is_encrypted(_documents(text)[index])

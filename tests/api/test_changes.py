@@ -159,6 +159,26 @@ def test_a_gvc_goes_with_its_content(site: ApiSite) -> None:
     assert site.repo.git("ls-tree", "-r", "--name-only", "main").split() == ["access.yaml"]
 
 
+def test_a_gvc_goes_after_members_whose_deletion_is_not_applied(site: ApiSite) -> None:
+    assert send(site, "DELETE", f"{GVC_WORKLOADS}/api")[0] == 202
+    code, answer = send(site, "DELETE", f"{ORG}/gvc/shop")
+    assert (code, answer["change"]["files"]) == (202, ["shop/gvc.yaml", "shop/web.yaml"])
+
+
+def test_a_gvc_gets_members_before_it_is_applied(site: ApiSite) -> None:
+    assert (
+        send(
+            site,
+            "POST",
+            f"{ORG}/gvc",
+            {"name": "new", "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}},
+        )[0]
+        == 201
+    )
+    code, answer = send(site, "POST", f"{ORG}/gvc/new/identity", {"name": "me"})
+    assert (code, answer["change"]["files"]) == (201, ["new/identity/me.yaml"])
+
+
 def test_volume_sets_go_only_with_force_and_what_is_protected_stays(tmp_path: Path) -> None:
     data = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
     guarded = workload("guarded", more='tags: {platform/protected: "true"}\n')

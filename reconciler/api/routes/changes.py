@@ -110,7 +110,10 @@ async def delete_resource(call: Call) -> Response:
 
 
 def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
-    """The deletion of everything in ``gvc``; volume sets need the force flag."""
+    """The deletion of everything in ``gvc``; volume sets need the force flag.
+
+    A newer commit may have deleted some of them. If it added others, the check of the tree refuses the deletion.
+    """
     from reconciler.operations.manifest_edits import ResourceEdit
 
     records = call.reader.records
@@ -123,7 +126,7 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
     entries = records.desired.get_many(map(str, members))
     if foreign := [key for key, entry in entries.items() if entry.source != source.name]:
         raise Problem(400, f"another source declares members of {gvc}: {', '.join(foreign[:5])}")
-    return [ResourceEdit(Key.parse(key), entry.path, {}, None) for key, entry in entries.items()]
+    return [ResourceEdit(Key.parse(key), entry.path, {}, None, if_present=True) for key, entry in entries.items()]
 
 
 def _declared(call: Call, permission: str) -> Declaration:
