@@ -246,6 +246,9 @@ class Reason(StrEnum):
         _normal("An operator deleted the final snapshot of a deleted volume."))
     COMMAND_CANCELLED = "CommandCancelled", _normal("An operator cancelled a command before it was performed.")
 
+    CHANGE_COMMITTED = ("ChangeCommitted",
+        _normal("A change of a resource through the HTTP API is in Git; the message says who made it, and the commit."))
+
     # Sources and their status branch.
     FETCHED = "Fetched", _source("Its newest revision could be read.", "Nothing.")
     INVALID_REVISION = ("InvalidRevision",

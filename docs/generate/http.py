@@ -56,7 +56,12 @@ result is checked before, and a change with findings is refused with them. The a
 new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
 meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
 versions. A patch counts from the newest commit, also from one that is not applied yet. `PUT` changes the fields that
-differ from what is applied, as a read showed it.
+differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
+commit.
+
+Who lists a workload under `inboundAllowWorkload` needs `view` on it; what was in the list before may stay. To delete a
+GVC deletes all in it, which takes `delete` on each member, and `?force=true` if there are volume sets. A new member of
+a GVC goes to the source of the GVC.
 
 A remote that declines the commit, such as for a protected branch, is 409 with its words, and nothing stays behind. One
 that cannot be reached or is too slow is 503. After a push whose connection broke, the remote may still take the commit:

@@ -58,10 +58,15 @@ class Grant(msgspec.Struct, frozen=True):
     query: Body | None = None
 
     def includes(self, key: Key, read_body: Callable[[], Body]) -> bool:
-        """Whether the resource ``key`` is a target; its body is read only for a query, which sees no secret data."""
+        """Whether the resource ``key`` is a target; its body is read only for a query, which sees no secret data.
+
+        A query selects no resource without a body: a query for a missing tag must not show which ones exist.
+        """
         if self.everything or str(key) in self.keys:
             return True
-        return self.query is not None and matches(self.query, {**read_body(), "data": None})
+        if self.query is None or not (body := read_body()):
+            return False
+        return matches(self.query, {**body, "data": None})
 
 
 class Visibility(NamedTuple):

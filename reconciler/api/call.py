@@ -240,8 +240,9 @@ class Call:
         """The manifest of ``key`` as last applied, {} if it is not; it includes the masked data of a secret."""
         for record in self.reader.records.applied.get(key):
             return body_of(record)
-        person = self.person(key)
-        return {} if person is None else {"kind": str(key.kind), **person_fields(person)}
+        if (person := self.person(key)) is not None:
+            return {"kind": str(key.kind), **person_fields(person)}
+        return {"kind": str(key.kind), "name": key.name} if str(key) in BUILT_IN_RESOURCES else {}
 
 
 def read_as(body: Any, form: type[_Form]) -> _Form:

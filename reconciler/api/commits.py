@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
-from reconciler.errors import PushConflict
+from reconciler.errors import PushConflict, RecordsError, SourceError
+from reconciler.logs import log
 from reconciler.model.finding import Severity
+from reconciler.model.key import Key
 from reconciler.operations.commands import open_existing
 from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
 from reconciler.operations.manifest_edits import (
@@ -25,6 +27,9 @@ from reconciler.operations.manifest_edits import (
 )
 from reconciler.operations.sealed_documents import Sealing
 from reconciler.pipeline.source_pipeline import PlannedRevision
+from reconciler.reasons import Reason
+from reconciler.records.store import Records
+from reconciler.records.tables.events import NewEvent
 from reconciler.render.findings import findings_document
 from reconciler.render.plan.json import document as plan_document
 from reconciler.secrets.host_files import keyring_of
@@ -82,11 +87,28 @@ def write_change(
             if dry:
                 return change
             try:
-                return _published(call, writer, change)
+                published = _published(call, writer, change)
+                if isinstance(published, Change):
+                    _append_events(call, records, source, edits, published)
+                return published
             except PushConflict as error:
                 conflict = str(error)
                 time.sleep(random.uniform(0, min(PAUSE * 2**attempt, LONGEST_PAUSE)))
         raise Problem(409, f"{conflict}; nothing was changed after {TRIES} attempts, try again later")
+
+
+def find_declaring_source(call: Call, key: Key) -> SourceSettings | None:
+    """The source whose newest commit adds ``key``, which no run has read yet; None if none does."""
+    with open_existing(call.api.settings, call.api.clock) as records:
+        for source in call.api.settings.sources:
+            if not source.branch or source.read_only:
+                continue
+            try:
+                if SourceWriter(call.api.settings, source, records, call.api.clock).adds(key):
+                    return source
+            except SourceError:  # what cannot be read declares nothing here, and its own condition says why
+                continue
+    return None
 
 
 def _sealing(call: Call, writer: SourceWriter, tip: str) -> Sealing:
@@ -126,6 +148,23 @@ def _published(call: Call, writer: SourceWriter, change: Change) -> Change | Ear
         return change._replace(branch=branch, review=link)
     writer.publish(change.commit)
     return change
+
+
+def _append_events(
+    call: Call, records: Records, source: SourceSettings, edits: list[ResourceEdit], change: Change
+) -> None:
+    """Append an event with the caller to each resource: what a run does later has the commit alone."""
+    where = f"in {source.name}" if change.branch == source.branch else f"for a review, in the branch {change.branch}"
+    events = []
+    for edit in edits:
+        action = "deleted" if edit.wanted is None else "created" if edit.was is None else "updated"
+        message = f"{call.caller.principal}: {action} {where} by the commit {change.commit.id[:12]}"
+        events.append(NewEvent(edit.key, Reason.CHANGE_COMMITTED, message))
+    try:
+        with records.repeatable():
+            records.events.append_many(events)
+    except RecordsError as error:  # the change is in Git, so the answer is not a failure
+        log().warning("api", id=call.request_id, message=f"no event of the change: {error}")
 
 
 def _refuse_unapplied(writer: SourceWriter, edits: list[ResourceEdit], before: Mapping[str, str | None]) -> None:

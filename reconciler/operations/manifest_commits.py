@@ -131,6 +131,10 @@ class SourceWriter:
                 return manifest_of(key, msgspec.json.decode(resource_of(each, key.gvc, "", "").body))
         return None
 
+    def adds(self, key: Key) -> bool:
+        """Whether the newest commit declares ``key``, and the last good one does not."""
+        return str(key) in self._line.plan_revision(self.tip()).loaded.change_set.added
+
     def creation_rule(self, commit: str, path: str) -> Creation | None:
         """The first rule for ``path`` in the nearest ``.sops.yaml`` of ``commit``; None if none matches."""
         whole = PurePosixPath(self._whole(path))

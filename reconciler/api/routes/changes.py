@@ -15,7 +15,7 @@ from reconciler.api.problems import Problem
 from reconciler.api.table import Handler, Operation
 from reconciler.daemon.wake import wake
 from reconciler.errors import NotFoundError
-from reconciler.manifests.links import full_form
+from reconciler.manifests.links import LinkError, full_form, parse_link
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import PROTECTED_TAG
 from reconciler.queries.existence import find_source
@@ -28,6 +28,7 @@ _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
 SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
 """Fields of a document that the server sets; they are ignored in a request."""
+_LISTED = ("spec", "firewallConfig", "internal", "inboundAllowWorkload")
 
 
 class Declaration(NamedTuple):
@@ -54,7 +55,8 @@ async def create_resource(call: Call) -> Response:
     entry = call.reader.records.desired.get(str(key))
     if entry is not None or call.reader.records.applied.exists(key):
         raise Problem(409, f"{key} exists already")
-    source = _source_for(call, key)
+    _admit_listed_workloads(call, key, {}, wanted)
+    source = await _source_for(call, key)
     edit = ResourceEdit(key, new_path(key), None, wanted)
     place = full_form(key, call.org)
     return await _carry_out(call, source, [edit], f"Create {key}", 201, {"Location": place})
@@ -68,7 +70,9 @@ async def put_resource(call: Call) -> Response:
     body = await call.body()
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
-    edit = ResourceEdit(key, path, _meaning(call, key), _manifest(key, body))
+    was, wanted = _meaning(call, key), _manifest(key, body)
+    _admit_listed_workloads(call, key, was, wanted)
+    edit = ResourceEdit(key, path, was, wanted)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -91,7 +95,8 @@ async def patch_resource(call: Call) -> Response:
     patches_data = (
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
-    edit = ResourceEdit(key, path, was, patched(was), patches_data, patched)
+    _admit_listed_workloads(call, key, was, wanted := patched(was))
+    edit = ResourceEdit(key, path, was, wanted, patches_data, patched)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -138,17 +143,24 @@ def _declared(call: Call, permission: str) -> Declaration:
     return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
 
 
-def _source_for(call: Call, key: Key) -> SourceSettings:
-    """The source for a new resource: that of its GVC, the one of the parameter ``source``, or the only one."""
-    name = call.query("source")
-    if key.gvc:
-        gvc = call.reader.records.desired.get(f"{Kind.GVC}/{key.gvc}")
-        name = name or (gvc.source if gvc is not None else "")
+async def _source_for(call: Call, key: Key) -> SourceSettings:
+    """The source for a new resource: the one of the parameter ``source``, that of its GVC, or the only one."""
     sources = call.api.settings.sources
-    # A GVC of a newer commit is in Git and not in the records yet. Whether it exists is checked with all other links.
-    if not name and len(sources) > 1:
-        raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
-    return find_source(call.api.settings, name) if name else sources[0]
+    if name := call.query("source"):
+        return find_source(call.api.settings, name)
+    # Whether the GVC exists is checked with all other links.
+    if len(sources) == 1:
+        return sources[0]
+    if key.gvc:
+        from reconciler.api.commits import find_declaring_source
+
+        gvc = Key(Kind.GVC, "", key.gvc)
+        recorded = call.reader.records.desired.get(str(gvc))
+        if recorded is not None:
+            return find_source(call.api.settings, recorded.source)
+        if found := await call.in_git(lambda: find_declaring_source(call, gvc)):
+            return found
+    raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
 
 
 def _meaning(call: Call, key: Key) -> dict[str, Any]:
@@ -166,6 +178,32 @@ def _manifest(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
             raise Problem(400, f"{name} is {value!r} in the path, and {body[name]!r} in the body")
     rest = {name: value for name, value in body.items() if name not in SERVER_OWNED and name not in expected}
     return {**expected, **rest}
+
+
+def _admit_listed_workloads(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse links to workloads that the caller may not view: a list must not show which hidden ones exist."""
+    if key.kind is not Kind.WORKLOAD:
+        return
+    known = {str(key), *_listed(call, key, was)}
+    for target, link in _listed(call, key, wanted).items():
+        # What exists in other orgs is in the settings, and no policy of this org is about it.
+        if target not in known and not target.startswith("/") and not call.may("view", Key.parse(target)):
+            place = _LISTED[-1]
+            raise Problem(403, f"{call.caller.principal} has no permission `view` on {link}, which {place} lists")
+
+
+def _listed(call: Call, key: Key, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The targets of the list in ``manifest``, each with its link as it is written; the schema refuses other texts."""
+    found: Any = manifest
+    for name in _LISTED:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    targets = {}
+    for link in found if isinstance(found, list) else ():
+        try:
+            targets[parse_link(link, call.org, key.gvc).target] = link
+        except (LinkError, TypeError, AttributeError):
+            continue
+    return targets
 
 
 async def _carry_out(
