@@ -46,6 +46,11 @@ A workload calls as its identity, with `PLATFORM_TOKEN`, from
 [its own processes only](host.md#environment-of-a-container); one without an identity reads its org: `GET /org/ORG`. The
 token ends with the workload.
 
+A new [agent](platform/cli.md#agent) gets its registration token in the answer to the request that creates it, with
+`agentId`, `agentLink` and `hubEndpoint`: together they are its bootstrap file. `-bootstrap` makes another one, also for
+an agent that a manifest declares, and ends the former token. With the token an agent sends what `-info` shows, and may
+do nothing else. The token ends with the agent.
+
 Keys, sessions and the audit log are in `access.sqlite` in the state directory. `reconciler backup` does not copy it:
 after a restore on another host, add new keys.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from reconciler.access.agents import Agents
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
@@ -50,7 +51,12 @@ _PEOPLE = (
     "ALTER TABLE sessions ADD COLUMN credential TEXT NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS = (_GROUND, _PEOPLE)
+_AGENTS = (
+    """CREATE TABLE agents (name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, hash BLOB NOT NULL, issued REAL NOT NULL,
+        life REAL, reported REAL, report BLOB NOT NULL) WITHOUT ROWID""",
+)
+
+MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -119,6 +125,7 @@ class AccessStore:
         self._db = database
         self._now = now
         self.people = People(database, now)
+        self.agents = Agents(database, now)
 
     @classmethod
     def open(cls, state: Path, now: Callable[[], float]) -> Self:

@@ -17,6 +17,7 @@ from reconciler.api.idempotency import idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.routes import (
+    agents,
     changes,
     commands,
     credentials,
@@ -50,6 +51,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *device.OPERATIONS,
     *users.OPERATIONS,
     *webhooks.OPERATIONS,
+    *agents.OPERATIONS,
     *operator.OPERATIONS,
     *commands.OPERATIONS,
     *reports.OPERATIONS,

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from starlette.requests import Request
 
+from reconciler.access.agents import AGENT_PREFIX
 from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
@@ -117,7 +118,22 @@ class Authenticator:
             return Caller(str(account), credential=f"key {found[1]}")
         if credential.startswith(SESSION_PREFIX):
             return self._session(credential)
-        return None
+        return self._agent(credential) if credential.startswith(AGENT_PREFIX) else None
+
+    def _agent(self, token: str) -> Caller | None:
+        """The agent whose registration token is ``token``. Raises Problem 503 until the agent is applied."""
+        found = self._store.agents.owner(token)
+        if found is None:
+            return None
+        key = Key(Kind.AGENT, "", found.name)
+        life = self._records.applied.created_at(key)
+        if life is None and found.life is None:
+            raise Problem(503, f"{key} is not applied yet; try again", headers={"Retry-After": "5"})
+        if found.life is None and life is not None:
+            self._store.agents.bind(found, life)
+        elif found.life != life:
+            return None
+        return Caller(str(key), credential=f"token {found.id}")
 
     def _workload(self, token: str, request: Request) -> Caller | None:
         """The identity of the workload with ``token``, or the workload if it has none.

@@ -58,6 +58,8 @@ class Call:
         self.change_id: str = request.scope["request_id"]
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
+        self.shown_once: frozenset[str] = frozenset()
+        """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None
 
     def act_as(self, caller: Caller) -> None:
@@ -68,6 +70,10 @@ class Call:
         """Continue the change of an earlier request that got no answer."""
         self.change_id = change_id
         self.is_repeated = True
+
+    def show_once(self, field: str) -> None:
+        """Show ``field`` in the answer to this request alone, and store it nowhere."""
+        self.shown_once |= {field}
 
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import msgspec
 from starlette.responses import Response
 
 from reconciler.access.store import Answer
@@ -39,7 +40,8 @@ def idempotent(change: Handler) -> Handler:
             if past is not None and past.status is not None:
                 return Response(past.body, past.status, _REPLAYED, JSON)
             response = await _changed(call, change, past)
-            call.api.store.end_answer(call.caller.principal, name, response.status_code, bytes(response.body))
+            stored = _stored(bytes(response.body), call.shown_once)
+            call.api.store.end_answer(call.caller.principal, name, response.status_code, stored)
             return response
 
     return answer
@@ -59,6 +61,15 @@ async def _changed(call: Call, change: Handler, past: Answer | None) -> Response
         if found := await call.in_git(lambda: _find_change(call)):
             return earlier_answer(call, found)
         raise
+
+
+def _stored(body: bytes, without: frozenset[str]) -> bytes:
+    """``body``, as a repetition of the request gets it: without the fields ``without``."""
+    if not without:
+        return body
+    return msgspec.json.encode(
+        {name: value for name, value in msgspec.json.decode(body).items() if name not in without}
+    )
 
 
 def earlier_answer(call: Call, found: EarlierChange) -> Response:

@@ -74,8 +74,8 @@ def _value(name: str, text: str, required: bool = True) -> Option:
 
 _OWN: dict[str, tuple[Row, ...]] = {
     "agent": (
-        Row(("create",), "Create an agent.", "creating:create_plain", options=CREATE),
-        Row(("info",), "Show what an agent reports.", instead=_NO_AGENTS),
+        Row(("create",), "Create an agent, and print its bootstrap file.", "creating:create_agent", options=CREATE),
+        Row(("info",), "Show what an agent reports.", "resources:show_report", "<ref>"),
         Row(("manifest",), "Print a manifest that runs an agent.", instead=_NO_AGENTS),
         Row(("up",), "Run an agent in Docker.", instead=_NO_AGENTS),
     ),

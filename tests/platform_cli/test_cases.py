@@ -22,11 +22,14 @@ FOLDER = CASES / "platform"
 FILES = sorted(FOLDER.glob("*.yaml"))
 RESULT = ("exit", "stdout", "stderr", "requests")
 VOLATILE = {
+    # The daemon may apply a commit before the API has written the event of it.
+    r"(?m)^\S+ +Normal +ChangeCommitted .*\n": "",
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "TIME",
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b": "ID",
     r"\b[0-9a-f]{40}\b": "COMMIT",
     r"(?<=plan )[0-9a-f]{32}\b": "DIGEST",
     r"\brk_[0-9a-f]{12}\.[-\w]{43}": "KEY",
+    r"\bra_[0-9a-f]{16}\.[-\w]{43}": "TOKEN",
     r"/\S+/[a-z]+-[a-z0-9_]{8}\.yaml": "FILE",
     r"unix://\S+?\.sock": "ENDPOINT",
     r"/\S+/home/": "HOME/",

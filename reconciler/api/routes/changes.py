@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from reconciler.api.call import Call, EarlierChange
 from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
+from reconciler.api.routes.agents import issue_bootstrap
 from reconciler.api.table import Handler, Operation
 from reconciler.daemon.wake import wake
 from reconciler.errors import NotFoundError
@@ -233,6 +235,8 @@ async def _carry_out(
     )
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
+        if status == HTTPStatus.CREATED and edits[0].key.kind is Kind.AGENT:
+            document |= issue_bootstrap(call, edits[0].key.name)
     return call.respond(document, 200 if dry else status, dict(headers or {}))
 
 

@@ -34,6 +34,14 @@ def create_plain(session: Session, kind: str, **values: Any) -> None:
     create(session, kind, envelope(values))
 
 
+def create_agent(session: Session, kind: str, **values: Any) -> None:
+    """Create an agent. What it connects with is shown this once."""
+    made = create(session, kind, envelope(values))
+    if session.output.is_text:
+        names = ("agentId", "agentLink", "hubEndpoint", "registrationToken")
+        session.output.value({name: made[name] for name in names if name in made})
+
+
 def create_domain(session: Session, kind: str, **values: Any) -> None:
     """Create a domain that leads to the workloads of the GVC, and show the record that proves it."""
     from reconciler.model.kinds.domain import proof_name, proof_value

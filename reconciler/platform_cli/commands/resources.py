@@ -162,6 +162,11 @@ def eventlog(session: Session, kind: str, ref: str) -> None:
     session.output.documents([answer["items"]], columns, "event")
 
 
+def show_report(session: Session, kind: str, ref: str) -> None:
+    """Show what a resource reports of itself."""
+    session.output.value(session.client.get(f"{session.path(kind, ref)}/-info"))
+
+
 def permissions(session: Session, kind: str) -> None:
     """List the permissions of ``kind``, and those that each implies."""
     answer = session.client.get(f"/org/{session.org}/{kind}/-schema/permissions")
