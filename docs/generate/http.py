@@ -81,6 +81,12 @@ Every change, every login and every refusal is in the audit log: who, by which c
 request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry
 shows. Reading it takes `readAudit` on the audit context `platform`.
 
+Programs append records of their own to other audit contexts: `POST …/-record` takes an `action`, and the optional
+`target`, `outcome` and `details`. The server adds who states it, when and from where, and chains the records of each
+context. Writing takes `writeAudit` on the context, reading `readAudit`. Records are never deleted, and the API deletes
+no context that has some; a context that a commit removes has them again when it comes back. Deleting a context takes
+`manage`, since there is no permission `delete` for this kind.
+
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`

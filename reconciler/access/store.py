@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from reconciler.access.agents import Agents
+from reconciler.access.audit_records import AuditRecords
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
@@ -56,7 +57,12 @@ _AGENTS = (
         life REAL, reported REAL, report BLOB NOT NULL) WITHOUT ROWID""",
 )
 
-MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS)
+_AUDIT_RECORDS = (
+    """CREATE TABLE audit_records (context TEXT, number INTEGER, record BLOB NOT NULL, hash BLOB NOT NULL,
+        PRIMARY KEY (context, number)) WITHOUT ROWID""",
+)
+
+MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -126,6 +132,7 @@ class AccessStore:
         self._now = now
         self.people = People(database, now)
         self.agents = Agents(database, now)
+        self.audit_records = AuditRecords(database)
 
     @classmethod
     def open(cls, state: Path, now: Callable[[], float]) -> Self:

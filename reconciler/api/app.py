@@ -18,6 +18,7 @@ from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.routes import (
     agents,
+    audit,
     changes,
     commands,
     credentials,
@@ -52,6 +53,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *users.OPERATIONS,
     *webhooks.OPERATIONS,
     *agents.OPERATIONS,
+    *audit.OPERATIONS,
     *operator.OPERATIONS,
     *commands.OPERATIONS,
     *reports.OPERATIONS,

@@ -18,7 +18,7 @@ from reconciler.api.app import OPERATIONS, make_app
 from reconciler.api.table import ANY, PUBLIC, Operation
 from reconciler.engines.command_types import COMMANDS
 from reconciler.model.key import GVC_SCOPED, Kind
-from reconciler.model.kinds.table import TABLE
+from reconciler.model.kinds.table import MANAGE, TABLE
 from tests.support.api import ApiSite, api_site
 from tests.support.kinds import KINDS
 from tests.support.sandbox import GVC
@@ -139,6 +139,8 @@ def question(operation: Operation, account: Account, path: str) -> Question:
         needed, body = f"exec.{kind}", {"type": kind, "spec": {"unknown": 1}}
     elif operation.method in ("POST", "PUT", "PATCH"):
         body = {"name": NAMES[account.kind]} if operation.permission == "create" else []
+    if needed == "delete" and needed not in TABLE[account.kind].permissions:
+        needed = MANAGE
     return Question(account, operation.method, path, body, needed in account.granted)
 
 

@@ -19,7 +19,8 @@ from reconciler.daemon.wake import wake
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import LinkError, full_form, parse_link
 from reconciler.model.key import Key, Kind
-from reconciler.model.platform import PROTECTED_TAG
+from reconciler.model.kinds.table import MANAGE, TABLE
+from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
@@ -106,7 +107,10 @@ async def delete_resource(call: Call) -> Response:
     """Delete a resource; a GVC together with its content."""
     from reconciler.operations.manifest_edits import ResourceEdit
 
-    key, source, path = _declared(call, "delete")
+    # Kinds such as auditctx have no permission of that name.
+    key, source, path = _declared(call, "delete" if "delete" in TABLE[call.kind()].permissions else MANAGE)
+    if key.kind is Kind.AUDITCTX and call.api.store.audit_records.has_any(key.name):
+        raise Problem(400, f"{key} has records, which are never deleted")
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
         edits += _members(call, key, source)
@@ -138,6 +142,9 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
 def _declared(call: Call, permission: str) -> Declaration:
     """The resource in the path, which the caller has ``permission`` on."""
+    call.require(permission, call.key())
+    if str(call.key()) in BUILT_IN_RESOURCES:
+        raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
     key = call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
     if entry is None:

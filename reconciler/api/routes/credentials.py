@@ -1,4 +1,4 @@
-"""Credentials: who one is, the first login, keys of service accounts; and the audit log."""
+"""Credentials: who one is, the first login, and keys of service accounts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.access.rules import SUPERUSERS, Caller
-from reconciler.access.store import SESSION_PREFIX, AuditRow, ServiceKey
+from reconciler.access.store import SESSION_PREFIX, ServiceKey
 from reconciler.api.authentication import unauthorized
-from reconciler.api.call import LARGEST, Call, read_as
+from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import ANY, PUBLIC, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
-from reconciler.model.platform import AUDIT_CONTEXT
 from reconciler.times import iso, parse_time
 
 SESSION_SECONDS = 3600.0
 """How long a session lasts that a bootstrap token began."""
 BOOTSTRAP = f"{Kind.USER}/bootstrap"
 """The principal of that session."""
-_MOST_ENTRIES = 1000
 
 
 class BootstrapLogin(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,13 +92,6 @@ async def revoke_key(call: Call) -> Response:
     return Response(status_code=204)
 
 
-async def read_audit(call: Call) -> Response:
-    """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
-    call.require("readAudit", Key.parse(AUDIT_CONTEXT))
-    rows = call.api.store.audit(call.count("after", 0, LARGEST), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
-    return call.respond({"kind": "list", "itemKind": "audit", "items": [_entry_document(each) for each in rows]})
-
-
 def _account(call: Call, permission: str) -> Key:
     key = Key(Kind.SERVICEACCOUNT, "", call.request.path_params["name"])
     call.require(permission, key)
@@ -127,10 +118,6 @@ def _key_document(key: ServiceKey) -> dict[str, str | None]:
     }
 
 
-def _entry_document(row: AuditRow) -> dict[str, object]:
-    return {"number": row.number, **msgspec.to_builtins(row.entry), "at": iso(row.entry.at), "hash": row.hash}
-
-
 _KEYS = "/org/{org}/serviceaccount/{name}/-key"
 
 OPERATIONS = (
@@ -142,6 +129,4 @@ OPERATIONS = (
               changes=True),
     Operation("GET", _KEYS, list_keys, "List the keys of a service account.", "view"),
     Operation("DELETE", _KEYS + "/{id}", revoke_key, "Revoke a key.", "edit", {204: "Revoked."}, changes=True),
-    Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",
-              parameters=("after", "limit")),
 )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Audit contexts: who reads and writes their records, and that those stay."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconciler.access.store import FILE
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+
+TRAIL, EMPTY = f"{ORG}/auditctx/trail", f"{ORG}/auditctx/empty"
+ACCOUNTS = {"writer": "writeAudit", "reader": "readAudit", "viewer": "view", "owner": "manage"}
+CONTEXTS = "kind: auditctx\nname: trail\n---\nkind: auditctx\nname: empty\n" + "".join(
+    f"---\nkind: serviceaccount\nname: {name}\n---\nkind: policy\nname: {name}\ntargetKind: auditctx\n"
+    f"target: all\nbindings: [{{permissions: [{permission}], principalLinks: [//serviceaccount/{name}]}}]\n"
+    for name, permission in ACCOUNTS.items()
+)
+RECORD = {"action": "refund", "target": "order/7", "outcome": "done", "details": {"amount": 12.5}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ApiSite]:
+    """A site with two audit contexts, and an account with each permission on them."""
+    with api_site(tmp_path, {**FILES, "contexts.yaml": CONTEXTS}) as made:
+        yield made
+
+
+def send(site: ApiSite, account: str, method: str, path: str, body: Any = None) -> httpx2.Response:
+    """The response to a request of a service account."""
+    key = site.api.store.add_key(account, "", "test", None)[1]
+    return site.client(None).request(method, path, json=body, headers={"Authorization": key})
+
+
+def test_a_record_has_who_states_it_and_is_chained(site: ApiSite) -> None:
+    made = [send(site, "writer", "POST", f"{TRAIL}/-record", RECORD).json() for _ in range(3)]
+    found = send(site, "reader", "GET", f"{TRAIL}/-record").json()["items"]
+    assert found == made
+    first = found[0]
+    assert {name: first[name] for name in RECORD} == RECORD
+    assert (first["number"], first["principal"], first["at"]) == (1, "serviceaccount/writer", "2026-01-01T00:00:00Z")
+    assert first["credential"].startswith("key ")
+    assert send(site, "reader", "GET", f"{TRAIL}/-record?after=1&limit=1").json()["items"] == found[1:2]
+    assert send(site, "reader", "GET", f"{EMPTY}/-record").json()["items"] == []
+    assert send(site, "owner", "POST", f"{EMPTY}/-record", RECORD).json()["number"] == 1
+
+    assert list(site.api.store.audit_records.broken("trail")) == []
+    with closing(sqlite3.connect(site.state / FILE)) as file:
+        file.execute("DELETE FROM audit_records WHERE context = 'trail' AND number = 2")
+        file.commit()
+    assert list(site.api.store.audit_records.broken("trail")) == [3]
+
+
+@pytest.mark.parametrize(
+    ("account", "writes", "reads"),
+    [("writer", 201, 403), ("reader", 403, 200), ("viewer", 403, 403), ("owner", 201, 200), ("ci", 403, 403)],
+)
+def test_the_permissions_of_a_context_guard_its_records(site: ApiSite, account: str, writes: int, reads: int) -> None:
+    for name, missing in (("trail", False), ("none", True)):
+        path = f"{ORG}/auditctx/{name}/-record"
+        for method, status in (("POST", writes), ("GET", reads)):
+            expected = 404 if missing and status < 400 else status
+            assert send(site, account, method, path, RECORD).status_code == expected, (method, path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"action": ""}, {"action": 7}, {"action": "a", "who": "me"}, {"action": "a", "details": {"a": "b" * 16_384}}],
+)
+def test_a_wrong_record_is_refused(site: ApiSite, body: Any) -> None:
+    assert send(site, "writer", "POST", f"{TRAIL}/-record", body).status_code == 400
+    assert site.client().get(f"{TRAIL}/-record")["items"] == []
+
+
+def test_only_the_server_writes_its_audit_log(site: ApiSite) -> None:
+    answer = site.client().request("POST", f"{ORG}/auditctx/platform/-record", json=RECORD)
+    assert (answer.status_code, "GET /org/acme/-audit" in answer.json()["message"]) == (400, True)
+    answer = site.client().request("DELETE", f"{ORG}/auditctx/platform")
+    assert (answer.status_code, "is built in" in answer.json()["message"]) == (400, True)
+
+
+def test_a_context_with_records_is_not_deleted(site: ApiSite) -> None:
+    send(site, "writer", "POST", f"{TRAIL}/-record", RECORD)
+    assert send(site, "writer", "DELETE", EMPTY).status_code == 403
+    answer = send(site, "owner", "DELETE", TRAIL)
+    assert (answer.status_code, answer.json()["message"]) == (
+        400, "auditctx/trail has records, which are never deleted"
+    )  # fmt: skip
+    assert send(site, "owner", "DELETE", EMPTY).status_code == 202
+    # A commit can remove it, and the records are there when it comes back.
+    site.repo.commit({"contexts.yaml": CONTEXTS.replace("kind: auditctx\nname: trail\n---\n", "")})
+    assert site.run("apply").returncode == 0
+    assert send(site, "owner", "GET", f"{TRAIL}/-record").status_code == 404
+    site.repo.commit({"contexts.yaml": CONTEXTS})
+    assert site.run("apply").returncode == 0
+    assert len(send(site, "owner", "GET", f"{TRAIL}/-record").json()["items"]) == 1
