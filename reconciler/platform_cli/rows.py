@@ -93,7 +93,7 @@ _OWN: dict[str, tuple[Row, ...]] = {
             options=(NAME, DESCRIPTION, TAG, Option("--secret", "The secret that authenticates.", "NAME",
                 required=True))),
     ),
-    "domain": (Row(("create",), "Create a domain for the GVC, and show how to prove it.", "creating:create_domain",
+    "domain": (Row(("create",), "Create a domain for the GVC, once its TXT record is there.", "creating:create_domain",
             options=CREATE),),
     "group": (
         Row(("create",), "Create a group.", "creating:create_group",

@@ -235,6 +235,12 @@ class LogSettings(msgspec.Struct, frozen=True, rename="camel"):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class DomainSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """How the proofs of domains are looked up: ``resolver`` is the ``HOST:PORT`` of a DNS server ("": the system's)."""
+
+    resolver: str = ""
+
+
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """All settings of an operator. ``stale`` and ``approval_lasts`` in seconds."""
 
@@ -256,6 +262,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     drift: DriftPolicy = DriftPolicy()
     secrets: SecretSettings = SecretSettings()
     events: EventSettings = EventSettings()
+    domains: DomainSettings = DomainSettings()
     locations: dict[str, LocationSettings] = {}
     host: HostSettings = HostSettings()
     podman: PodmanSettings = PodmanSettings()

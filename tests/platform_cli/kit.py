@@ -107,8 +107,8 @@ def desk(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -
     with site.daemon() as running:
         link = site.state / SOCKET
         eventually(lambda: _answers(link), "the API answers")
-        # A path of a socket is short.
-        relay = Relay(Path(f"/tmp/relay-{os.getpid()}-{len(str(path))}.sock"), link)
+        # A path of a socket is short; its length is always the same, since it is in tables.
+        relay = Relay(Path(f"/tmp/relay-{os.getpid():07}-{len(str(path)):03}.sock"), link)
         try:
             found = Desk(site, running, relay)
             found.wait_until_applied()

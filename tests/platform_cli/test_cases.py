@@ -17,6 +17,7 @@ from reconciler.documents.writer import stream
 from reconciler.platform_cli.main import all_rows
 from tests.platform_cli.kit import Desk, desk
 from tests.support.cases import CASES
+from tests.support.dns import name_server
 
 FOLDER = CASES / "platform"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -66,7 +67,8 @@ def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
 
 def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
     """All files in one test, and in one worker: each begins with what those before it left."""
-    with desk(tmp_path) as shop:
+    with name_server() as server, desk(tmp_path, domains={"resolver": server.address}) as shop:
+        server.texts = {f"_reconciler-challenge.example.{end}": ["org=acme"] for end in ("com", "org")}
         for file in FILES:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]

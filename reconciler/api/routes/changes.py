@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,11 +12,18 @@ from reconciler.api.call import Call, EarlierChange
 from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
+from reconciler.api.routes.admission import (
+    admit_deletion,
+    admit_domain,
+    admit_listed_workloads,
+    manifest_from,
+    new_name,
+)
 from reconciler.api.routes.agents import issue_bootstrap
 from reconciler.api.table import Handler, Operation
 from reconciler.daemon.wake import wake
 from reconciler.errors import NotFoundError
-from reconciler.manifests.links import LinkError, full_form, parse_link
+from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
@@ -25,13 +31,8 @@ from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
+    from reconciler.api.commits import Change
     from reconciler.operations.manifest_edits import Document, ResourceEdit
-
-_FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
-"""Names that are safe in a path; the rules for manifests are narrower."""
-SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
-"""Fields of a document that the server sets; they are ignored in a request."""
-_LISTED = ("spec", "firewallConfig", "internal", "inboundAllowWorkload")
 
 
 class Declaration(NamedTuple):
@@ -48,21 +49,21 @@ async def create_resource(call: Call) -> Response:
 
     body = await call.body()
     kind = call.kind()
-    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
-        raise Problem(400, "the body is a manifest with a name")
-    if _FILE_NAME.fullmatch(body["name"]) is None:
-        raise Problem(400, f"the name {body['name'][:60]!r} has other characters than letters, digits and -.:@_")
-    key = Key(kind, call.request.path_params.get("gvc", ""), body["name"])
-    wanted = _manifest(key, body)
+    key = Key(kind, call.request.path_params.get("gvc", ""), new_name(body))
+    wanted = manifest_from(key, body)
     call.require("create", key, lambda: wanted)
     entry = call.reader.records.desired.get(str(key))
     if entry is not None or call.reader.records.applied.exists(key):
         raise Problem(409, f"{key} exists already")
-    _admit_listed_workloads(call, key, {}, wanted)
+    admit_listed_workloads(call, key, {}, wanted)
     source = await _source_for(call, key)
     edit = ResourceEdit(key, new_path(key), None, wanted)
-    place = full_form(key, call.org)
-    return await _carry_out(call, source, [edit], f"Create {key}", 201, {"Location": place})
+    place, subject = full_form(key, call.org), f"Create {key}"
+    if kind is Kind.DOMAIN:
+        # Its record takes the longest, and is asked for last.
+        await _write(call, source, [edit], subject, dry=True)
+        await admit_domain(call, key.name)
+    return await _carry_out(call, source, [edit], subject, 201, {"Location": place})
 
 
 async def put_resource(call: Call) -> Response:
@@ -73,8 +74,8 @@ async def put_resource(call: Call) -> Response:
     body = await call.body()
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
-    was, wanted = _meaning(call, key), _manifest(key, body)
-    _admit_listed_workloads(call, key, was, wanted)
+    was, wanted = _meaning(call, key), manifest_from(key, body)
+    admit_listed_workloads(call, key, was, wanted)
     edit = ResourceEdit(key, path, was, wanted)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
@@ -91,14 +92,14 @@ async def patch_resource(call: Call) -> Response:
     was = _meaning(call, key)
 
     def patched(newest: Document) -> dict[str, Any]:
-        wanted = _manifest(key, merge_patch(newest, patch))
+        wanted = manifest_from(key, merge_patch(newest, patch))
         # What is in the data is not read here: a patch of it is applied where the file is.
         return {**wanted, "data": patch.get("data")} if patches_data else wanted
 
     patches_data = (
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
-    _admit_listed_workloads(call, key, was, wanted := patched(was))
+    admit_listed_workloads(call, key, was, wanted := patched(was))
     edit = ResourceEdit(key, path, was, wanted, patches_data, patched)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
@@ -109,8 +110,7 @@ async def delete_resource(call: Call) -> Response:
 
     # Kinds such as auditctx have no permission of that name.
     key, source, path = _declared(call, "delete" if "delete" in TABLE[call.kind()].permissions else MANAGE)
-    if key.kind is Kind.AUDITCTX and call.api.store.audit_records.has_any(key.name):
-        raise Problem(400, f"{key} has records, which are never deleted")
+    admit_deletion(call, key)
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
         edits += _members(call, key, source)
@@ -179,42 +179,6 @@ def _meaning(call: Call, key: Key) -> dict[str, Any]:
     return manifest_of(key, call.recorded_body(key))
 
 
-def _manifest(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
-    """``body`` as a manifest of ``key``: with its kind, name and GVC, without what the server sets."""
-    expected = {"kind": str(key.kind), "name": key.name} | ({"gvc": key.gvc} if key.gvc else {})
-    for name, value in expected.items():
-        if body.get(name, value) != value:
-            raise Problem(400, f"{name} is {value!r} in the path, and {body[name]!r} in the body")
-    rest = {name: value for name, value in body.items() if name not in SERVER_OWNED and name not in expected}
-    return {**expected, **rest}
-
-
-def _admit_listed_workloads(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse links to workloads that the caller may not view: a list must not show which hidden ones exist."""
-    if key.kind is not Kind.WORKLOAD:
-        return
-    known = {str(key), *_listed(call, key, was)}
-    for target, link in _listed(call, key, wanted).items():
-        # What exists in other orgs is in the settings, and no policy of this org is about it.
-        if target not in known and not target.startswith("/") and not call.may("view", Key.parse(target)):
-            place = _LISTED[-1]
-            raise Problem(403, f"{call.caller.principal} has no permission `view` on {link}, which {place} lists")
-
-
-def _listed(call: Call, key: Key, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The targets of the list in ``manifest``, each with its link as it is written; the schema refuses other texts."""
-    found: Any = manifest
-    for name in _LISTED:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    targets = {}
-    for link in found if isinstance(found, list) else ():
-        try:
-            targets[parse_link(link, call.org, key.gvc).target] = link
-        except (LinkError, TypeError, AttributeError):
-            continue
-    return targets
-
-
 async def _carry_out(
     call: Call,
     source: SourceSettings,
@@ -224,13 +188,10 @@ async def _carry_out(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Make the commit of ``edits``, or show it for a dry run."""
-    from reconciler.api.commits import change_document, write_change
+    from reconciler.api.commits import change_document
 
-    if call.api.writes == "refuse":
-        raise Problem(403, "the settings refuse changes through the API: make them in Git")
     dry = call.query("dryRun") == "true"
-    async with call.turn(source.name):
-        change = await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
+    change = await _write(call, source, edits, subject, dry=dry)
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is None:
@@ -245,6 +206,17 @@ async def _carry_out(
         if status == HTTPStatus.CREATED and edits[0].key.kind is Kind.AGENT:
             document |= issue_bootstrap(call, edits[0].key.name)
     return call.respond(document, 200 if dry else status, dict(headers or {}))
+
+
+async def _write(
+    call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, dry: bool
+) -> Change | EarlierChange | None:
+    from reconciler.api.commits import write_change
+
+    if call.api.writes == "refuse":
+        raise Problem(403, "the settings refuse changes through the API: make them in Git")
+    async with call.turn(source.name):
+        return await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
 
 
 def _current(call: Call, key: Key) -> dict[str, Any]:

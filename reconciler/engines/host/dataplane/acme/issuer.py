@@ -11,8 +11,8 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
+from reconciler.engines.domain_proof import find_proof
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
-from reconciler.engines.host.dataplane.acme.proof import find_proof
 from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
@@ -126,7 +126,7 @@ class Issuer:
             if not answered:
                 missing[domain] = self.unproven.get(domain, "DNS gives no answer")
                 continue
-            problem, answered = await asyncio.to_thread(find_proof, domain, self._org, resolver)
+            problem, answered = await find_proof(domain, self._org, resolver)
             if problem:
                 missing[domain] = problem
             else:

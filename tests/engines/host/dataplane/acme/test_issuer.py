@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.domain_proof import find_proof
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order
-from reconciler.engines.host.dataplane.acme.proof import find_proof
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -93,9 +93,10 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
 def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
     authority.prove("three.example", "another")
     resolver = authority.settings.resolver
-    assert find_proof("three.example", ORG, resolver).problem.endswith("does not exist; another value is there")
+    found = asyncio.run(find_proof("three.example", ORG, resolver))
+    assert found.problem.endswith("does not exist; another value is there")
     authority.prove("three.example")
-    assert find_proof("three.example", ORG, resolver).problem == ""
+    assert asyncio.run(find_proof("three.example", ORG, resolver)).problem == ""
 
 
 def test_an_authority_that_is_down_or_overloaded(tmp_path: Path) -> None:

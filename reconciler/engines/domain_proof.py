@@ -17,13 +17,14 @@ class Proof(NamedTuple):
     answered: bool = True
 
 
-def find_proof(domain: str, org: str, resolver: str = "") -> Proof:
-    """Look up the record of ``domain``; blocks for at most ``SECONDS``.
+async def find_proof(domain: str, org: str, resolver: str = "") -> Proof:
+    """Look up the record of ``domain``, in at most ``SECONDS``.
 
     ``resolver`` is the ``HOST:PORT`` of the DNS server to ask; "" for those of the system.
     """
+    from dns.asyncresolver import Resolver
     from dns.exception import DNSException
-    from dns.resolver import NXDOMAIN, NoAnswer, Resolver
+    from dns.resolver import NXDOMAIN, NoAnswer
 
     expected = f"the TXT record {proof_name(domain)} with the value {proof_value(org)}"
     try:
@@ -32,7 +33,7 @@ def find_proof(domain: str, org: str, resolver: str = "") -> Proof:
             host, _, port = resolver.rpartition(":")
             asking.nameservers, asking.port = [host.strip("[]")], int(port)
         asking.lifetime = SECONDS
-        found = asking.resolve(proof_name(domain), "TXT", search=False)
+        found = await asking.resolve(proof_name(domain), "TXT", search=False)
     except (NXDOMAIN, NoAnswer):
         return Proof(f"{expected} does not exist")
     except (DNSException, OSError, ValueError):
