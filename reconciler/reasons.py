@@ -105,8 +105,8 @@ class ConditionType(StrEnum):
     NOT_SERVED = ("NotServed",
         "A part of a domain is not served, such as a route that HAProxy refuses. Present only while it is true.")
     NOT_VERIFIED = ("NotVerified",
-        "The TXT record that proves a domain was not found yet, so no certificate is ordered for it. Present only "
-        "while it is true.")
+        "The TXT record that proves a domain was not found, so no certificate is ordered for it. Present only while it "
+        "is true.")
     CERTIFICATE_MISSING = ("CertificateMissing",
         "A host name of a domain is not served with TLS: it has no certificate that can be used. Present only while it "
         "is true.")
@@ -368,7 +368,8 @@ class Reason(StrEnum):
                  "former certificate is served until it expires."))
     NOT_VERIFIED = ("NotVerified",
         _resource("The TXT record in the message does not exist, or cannot be read. It proves that the domain is "
-                  "yours.", "Publish the record; it is looked up every minute."))
+                  "yours.", "Publish the record; it is looked up every minute, and every day once it was found."),
+        _warning("The TXT record that proved a domain has gone. No certificate is ordered or renewed for it."))
     CERTIFICATE_MISSING = ("CertificateMissing",
         _resource("Host names of the domain have no certificate that can be used; the message says why.",
                   "Put one into `ingress.certificates` or a secret, or set `ingress.acme`."))

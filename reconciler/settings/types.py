@@ -75,13 +75,12 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
 class AcmeSettings(msgspec.Struct, frozen=True, rename="camel"):
     """An authority that issues certificates: the URL of its directory, and the address for its mails.
 
-    ``ca_file`` has the certificates that it is checked by; ``resolver`` is the ``HOST:PORT`` of a DNS server.
+    ``ca_file`` has the certificates that it is checked by.
     """
 
     directory: str
     email: str = ""
     ca_file: Path | None = None
-    resolver: str = ""
 
 
 class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):

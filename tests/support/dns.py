@@ -50,8 +50,11 @@ class NameServer:
         with contextlib.suppress(OSError):
             while True:
                 packet, client = self._socket.recvfrom(_LONGEST)
-                if packet and not self.is_silent:
-                    self._socket.sendto(self._answer(dns.message.from_wire(packet)).to_wire(), client)
+                if not packet:
+                    continue
+                answer = self._answer(dns.message.from_wire(packet))
+                if not self.is_silent:
+                    self._socket.sendto(answer.to_wire(), client)
 
     def _answer(self, question: dns.message.Message) -> dns.message.Message:
         answer = dns.message.make_response(question)

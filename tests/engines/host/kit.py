@@ -16,7 +16,7 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.protocol import EngineEvent
 from reconciler.planning.plan import Action
-from reconciler.settings import HostSettings, IngressSettings, LocationSettings, Settings
+from reconciler.settings import DomainSettings, HostSettings, IngressSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
 from tests.support.plans import Bench, ends, plan, step
@@ -33,6 +33,7 @@ class Host(Bench):
         runtime: type[FakeRuntime] = FakeRuntime,
         dataplane: str = "builtin",
         ingress: IngressSettings | None = None,
+        resolver: str = "127.0.0.1:1",
     ) -> None:
         self._runtime = runtime
         self.time = QuickClock()
@@ -44,6 +45,7 @@ class Host(Bench):
             (),
             path,
             locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
+            domains=DomainSettings(resolver),
             host=HostSettings(termination_scale=0.0, default_user="root", volumes="directory", disk_reserve=0),
         )
         self.root = path / "here"

@@ -1,4 +1,4 @@
-"""The certificates of one location: the store that the data plane reads, what obtains more of them, and its events."""
+"""The certificates of one location: the store that the data plane reads, orders, proofs of domains, and events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.acme.issuer import Issuer
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.domain_proofs import DomainProofs
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -16,6 +17,8 @@ from reconciler.settings import IngressSettings
 
 ACME = "acme"
 """Name of the directory of the account and its certificates, below that of the data plane."""
+PROOFS = "proofs.json"
+"""Name of the file with the proofs of domains, in the same place."""
 
 
 class SecureRoutes:
@@ -28,8 +31,13 @@ class SecureRoutes:
         directory: Path,
         append_event: Callable[[EngineEvent], None],
     ) -> None:
-        domain = site.settings.endpoint_domain
-        self.store = CertificateStore(ingress.certificates, site.secrets, site.clock, domain, self._report_file)
+        settings = site.settings
+        self._proofs = DomainProofs(
+            directory / PROOFS, settings.org, settings.domains.resolver, site.clock, self._report_proof, self._on_proofs
+        )
+        self.store = CertificateStore(
+            ingress.certificates, site.secrets, site.clock, settings.endpoint_domain, self._proofs, self._report_file
+        )
         self._site = site
         self._acme = ingress.acme
         self._directory = directory / ACME
@@ -43,7 +51,8 @@ class SecureRoutes:
         if self._acme is None:
             return
         site = self._site
-        issuer = Issuer(self._directory, self._acme, site.settings.org, site.clock, self._report_order, self._refresh)
+        proven = self._proofs.is_proven
+        issuer = Issuer(self._directory, self._acme, proven, site.clock, self._report_order, self._refresh)
         try:
             self.store.use(issuer, issuer.open())
         except EngineError as error:
@@ -52,8 +61,9 @@ class SecureRoutes:
         self._issuer = issuer
 
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
-        """What runs until it is cancelled: the orders."""
-        return (self._issuer.run(),) if self._issuer is not None else ()
+        """What runs until it is cancelled: the lookups of proofs, and the orders."""
+        orders = (self._issuer.run(),) if self._issuer is not None else ()
+        return self._proofs.run(), *orders
 
     @property
     def _location(self) -> Key:
@@ -62,6 +72,14 @@ class SecureRoutes:
     def _refresh(self) -> None:
         self.store.refresh_soon()
         self._reroute()
+
+    def _on_proofs(self) -> None:
+        self._refresh()
+        if self._issuer is not None:
+            self._issuer.wake()
+
+    def _report_proof(self, domain: str, message: str) -> None:
+        self._report(Key(Kind.DOMAIN, "", domain), Reason.NOT_VERIFIED, message)
 
     def _report_file(self, path: str, problem: str) -> None:
         self._report(self._location, Reason.CERTIFICATE_UNUSABLE, f"{path} is not served: {problem}")

@@ -11,7 +11,6 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.domain_proof import find_proof
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
 from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
@@ -34,9 +33,8 @@ _INTERRUPTED = "the daemon ended during the order"
 
 
 class _State(msgspec.Struct):
-    """What outlives the daemon: when each domain was proven, when each host got its certificate, and failures."""
+    """What outlives the daemon: when each host got its certificate, and failures."""
 
-    proven: dict[str, float] = {}
     issued: dict[str, float] = {}
     failures: dict[str, Failures] = {}
 
@@ -53,26 +51,26 @@ def _read_state(directory: Path) -> _State:
 
 
 class Issuer:
-    """The certificates of one location, whose files are in ``directory``.
+    """The certificates of one location, whose files are in ``directory``. Nothing is ordered unless ``is_proven`` is
+    true for the domain of the host.
 
     ``changed`` is called when there is a new certificate or another problem. ``problems`` maps host names to the reason
-    why they have no new certificate, ``unproven`` domains to what is missing in DNS.
+    why they have no new certificate.
     """
 
     def __init__(
         self,
         directory: Path,
         settings: AcmeSettings,
-        org: str,
+        is_proven: Callable[[str], bool],
         clock: Clock,
         report: Report,
         changed: Callable[[], None],
     ) -> None:
         self.problems: dict[str, str] = {}
-        self.unproven: dict[str, str] = {}
         self._directory = directory
         self._settings = settings
-        self._org = org
+        self._is_proven = is_proven
         self._clock = clock
         self._report = report
         self._changed = changed
@@ -96,7 +94,11 @@ class Issuer:
         """Obtain certificates for ``hosts``, each with the domain that has to be proven for it."""
         if hosts != self._wanted:
             self._wanted = dict(hosts)
-            self._dirty.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """Begin a pass now: a domain may be proven."""
+        self._dirty.set()
 
     async def run(self) -> None:
         """Obtain and renew certificates until cancelled."""
@@ -106,33 +108,15 @@ class Issuer:
                 try:
                     await self.work()
                 except EngineError as error:
-                    self._show(dict.fromkeys(self._wanted, str(error)), self.unproven)
+                    self._show(dict.fromkeys(self._wanted, str(error)))
             await event_or_time(self._dirty, self._clock, self._clock.monotonic() + PASS_SECONDS)
 
     async def work(self) -> None:
-        """Check the proofs, and place the orders that are due. Raises EngineError."""
+        """Place the orders that are due. Raises EngineError."""
         await asyncio.to_thread(self._stored.refresh)
-        await self._check_proofs()
         while (host := self._next_host()) is not None:
             await self._obtain(host)
-        self._show(self._failed(), self.unproven)
-
-    async def _check_proofs(self) -> None:
-        """Look up the records of domains that are not proven yet; one that was once stays so."""
-        state, resolver = self._load(), self._settings.resolver
-        missing: dict[str, str] = {}
-        answered = True
-        for domain in sorted(set(self._wanted.values()) - state.proven.keys()):
-            if not answered:
-                missing[domain] = self.unproven.get(domain, "DNS gives no answer")
-                continue
-            problem, answered = await find_proof(domain, self._org, resolver)
-            if problem:
-                missing[domain] = problem
-            else:
-                state.proven[domain] = self._clock.now()
-                self._save()
-        self._show(self.problems, missing)
+        self._show(self._failed())
 
     def _next_host(self) -> str | None:
         """The host whose order is due for the longest time; None if none is."""
@@ -140,7 +124,7 @@ class Issuer:
         found = [
             (next_order(host, self._validity(host), state.failures.get(host)), host)
             for host, domain in self._wanted.items()
-            if domain in state.proven
+            if self._is_proven(domain)
         ]
         due, host = min(found, default=(0.0, ""))
         return host if host and due <= now else None
@@ -180,9 +164,9 @@ class Issuer:
         failures = self._load().failures
         return {host: failures[host].message for host in self._wanted if host in failures}
 
-    def _show(self, problems: dict[str, str], unproven: dict[str, str]) -> None:
-        if (problems, unproven) != (self.problems, self.unproven):
-            self.problems, self.unproven = problems, unproven
+    def _show(self, problems: dict[str, str]) -> None:
+        if problems != self.problems:
+            self.problems = problems
             self._changed()
 
     def _load(self) -> _State:

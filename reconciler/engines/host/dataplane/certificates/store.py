@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -69,11 +69,27 @@ class _Declared(NamedTuple):
     serving: dict[str, Match]
 
 
+class _Found(NamedTuple):
+    """What is served, the hosts to order certificates for, each with the domain to prove, and all domains to prove."""
+
+    served: Served
+    ordered: dict[str, str]
+    domains: set[str]
+
+
+class Proofs(Protocol):
+    """What proves that domains are the org's; ``unproven`` are those without a proof, with the reason."""
+
+    unproven: dict[str, str]
+
+    def want(self, domains: Collection[str]) -> None:
+        """Find proofs for ``domains``."""
+
+
 class Issuing(Protocol):
     """Where further certificates come from."""
 
     problems: dict[str, str]
-    unproven: dict[str, str]
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
@@ -97,6 +113,7 @@ class CertificateStore:
         secrets: SecretReader,
         clock: Clock,
         endpoint_domain: str,
+        proofs: Proofs,
         report: Callable[[str, str], None],
     ) -> None:
         self.served = Served()
@@ -105,6 +122,7 @@ class CertificateStore:
         self._secrets = secrets
         self._clock = clock
         self._endpoint_domain = endpoint_domain
+        self._proofs = proofs
         self._report = report
         self._issuer: Issuing | None = None
         self._table: RouteTable | None = None
@@ -132,15 +150,18 @@ class CertificateStore:
             return
         self._table, self._due = table, now + REFRESH_SECONDS
         found = await asyncio.to_thread(self._find, table)
-        if found != self.served:
-            self.served = found
+        if found.served != self.served:
+            self.served = found.served
+        self._proofs.want(found.domains)
+        if self._issuer is not None:
+            self._issuer.want(found.ordered)
         if self._directory is not None:
             for path, problem in self._directory.problems.items():
                 if self._reported.get(path) != problem:
                     self._report(path, problem)
             self._reported = dict(self._directory.problems)
 
-    def _find(self, table: RouteTable) -> Served:
+    def _find(self, table: RouteTable) -> _Found:
         problems: dict[str, list[str]] = {}
         self._hosts = dict(secure_hosts(table, problems))
         shared: tuple[Certificate, ...] = ()
@@ -150,16 +171,17 @@ class CertificateStore:
         now = self._clock.now()
         hosts, options, own = self._declared(now, problems)
         serving = select(hosts, shared, now).serving | own
-        unverified: dict[str, str] = {}
+        ordered: dict[str, str] = {}
         not_renewed: dict[str, str] = {}
         if self._issuer is not None:
-            ordered = {host for host in hosts.keys() - serving.keys() if "*" not in host}
-            self._issuer.want({host: self._proof_domain(host, hosts[host]) for host in ordered})
-            serving = select(ordered, self._issuer.certificates, now).serving | serving
-            domains = {hosts[host].domain for host in ordered}
-            unverified = {name: text for name, text in self._issuer.unproven.items() if name in domains}
-            renewed = ordered & serving.keys()
+            lacking_own = (host for host in hosts.keys() - serving.keys() if "*" not in host)
+            ordered = {host: self._proof_domain(host, hosts[host]) for host in lacking_own}
+            serving = select(ordered.keys(), self._issuer.certificates, now).serving | serving
+            renewed = ordered.keys() & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
+        domains = {each.domain for each in table.sites} | {each.domain for each in table.streams}
+        domains.discard("")
+        unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
         lacking = select(hosts.keys() - serving.keys(), shared, now).problems
         reasons = {host: self._why(host, hosts[host], problem) for host, problem in lacking.items()}
         missing: dict[str, list[str]] = {}
@@ -167,7 +189,8 @@ class CertificateStore:
             _add(missing, {hosts[host].domain}, f"{host} is not served with TLS: {reason}")
         without_domain = {host: reason for host, reason in reasons.items() if not hosts[host].domain}
         found = _by_domain(problems), _by_domain(missing)
-        return Served(serving, options, *found, unverified, not_renewed, without_domain)
+        served = Served(serving, options, *found, unverified, not_renewed, without_domain)
+        return _Found(served, ordered, {*domains, *ordered.values()})
 
     def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
         """What domains declare; ``problems`` gets why that cannot be served."""
@@ -189,7 +212,7 @@ class CertificateStore:
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""
         if self._issuer is not None and "*" not in host:
-            unproven = self._issuer.unproven.get(self._proof_domain(host, found))
+            unproven = self._proofs.unproven.get(self._proof_domain(host, found))
             problem = unproven or self._issuer.problems.get(host, f"the certificate for {host} is not issued yet")
         return problem
 

@@ -46,6 +46,7 @@ class Authority(NamedTuple):
 
     settings: AcmeSettings
     http_port: int
+    resolver: str
     dns_port: int
     management_port: int
     process: subprocess.Popen[bytes]
@@ -71,11 +72,12 @@ class Authority(NamedTuple):
 
 
 class Host:
-    """An issuer below ``path``, the clock that it sees, and what it reported."""
+    """An issuer below ``path``, the domains that are ``proven``, the clock that it sees, and what it reported."""
 
     def __init__(self, path: Path, settings: AcmeSettings) -> None:
         self.clock = FakeClock(time.time())
         self.events: list[Event] = []
+        self.proven: set[str] = set()
         self.changes = 0
         self.directory = path / "acme"
         self.settings = settings
@@ -84,7 +86,7 @@ class Host:
     def restart(self) -> Issuer:
         """The issuer of another daemon on the same files."""
         report = lambda *event: self.events.append(Event(*event))  # noqa: E731
-        self.issuer = Issuer(self.directory, self.settings, ORG, self.clock, report, self._change)
+        self.issuer = Issuer(self.directory, self.settings, self.proven.__contains__, self.clock, report, self._change)
         self.thumbprint = self.issuer.open()
         return self.issuer
 
@@ -168,8 +170,8 @@ def run_authority(path: Path) -> Iterator[Authority]:
         for port in (directory, records):
             _wait_for(port)
         url = f"https://localhost:{directory}/dir"
-        settings = AcmeSettings(url, "ops@shop.example", path / "ca.pem", f"127.0.0.1:{dns}")
-        yield Authority(settings, challenge, records, management, running[-1])
+        settings = AcmeSettings(url, "ops@shop.example", path / "ca.pem")
+        yield Authority(settings, challenge, f"127.0.0.1:{dns}", records, management, running[-1])
     finally:
         for process in running:
             process.kill()
@@ -214,9 +216,7 @@ def broken_authority(path: Path, status: int, *headers: str) -> Iterator[AcmeSet
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield AcmeSettings(
-            f"https://localhost:{listening.getsockname()[1]}/dir", "", path / "broken-ca.pem", "127.0.0.1:1"
-        )
+        yield AcmeSettings(f"https://localhost:{listening.getsockname()[1]}/dir", "", path / "broken-ca.pem")
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()

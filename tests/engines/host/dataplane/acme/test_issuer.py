@@ -38,13 +38,11 @@ def test_a_proven_host_gets_a_certificate_and_a_new_one_in_time(authority: Autho
         host.issuer.want({"www.one.example": "one.example"})
         await host.issuer.work()
         assert host.issuer.certificates == ()
-        (problem,) = host.issuer.unproven.values()
-        assert problem == "the TXT record _reconciler-challenge.one.example with the value org=acme does not exist"
-        authority.prove("one.example")
+        host.proven.add("one.example")
         await host.issuer.work()
         (first,) = host.issuer.certificates
         assert first.names == ("www.one.example",)
-        assert (host.issuer.unproven, host.issuer.problems) == ({}, {})
+        assert host.issuer.problems == {}
         # Nothing is ordered until it is due, not by another daemon either.
         await host.issuer.work()
         host.restart().want({"www.one.example": "one.example"})
@@ -65,7 +63,7 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
     authority: Authority, tmp_path: Path
 ) -> None:
     host = Host(tmp_path, authority.settings)
-    authority.prove("two.example")
+    host.proven.add("two.example")
 
     async def story() -> None:
         host.issuer.want({"www.two.example": "two.example", "bad_name.two.example": "two.example"})
@@ -92,9 +90,10 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
 
 def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
     authority.prove("three.example", "another")
-    resolver = authority.settings.resolver
-    found = asyncio.run(find_proof("three.example", ORG, resolver))
-    assert found.problem.endswith("does not exist; another value is there")
+    resolver = authority.resolver
+    assert asyncio.run(find_proof("three.example", ORG, resolver)).problem.endswith(
+        "does not exist; another value is there"
+    )
     authority.prove("three.example")
     assert asyncio.run(find_proof("three.example", ORG, resolver)).problem == ""
 
@@ -118,7 +117,7 @@ def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
 
 def test_without_room_for_its_state_no_order_is_placed(authority: Authority, tmp_path: Path) -> None:
     host = Host(tmp_path, authority.settings)
-    authority.prove("four.example")
+    host.proven.add("four.example")
     host.work(www_four_example="four.example")
     before = list(host.events)
     (host.directory / "state.json").unlink()
@@ -138,9 +137,16 @@ def test_a_damaged_account_key_is_an_error_that_names_it(tmp_path: Path) -> None
 
 
 def test_a_damaged_state_costs_one_order_at_most(tmp_path: Path) -> None:
-    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir", resolver="no address"))
-    (host.directory / "state.json").write_bytes(b'{"proven": 1')
-    host.restart().want({"www.five.example": "five.example"})
-    asyncio.run(host.issuer.work())
-    assert "DNS gives no answer" in host.issuer.unproven["five.example"]
-    assert host.events == []
+    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host.proven.add("five.example")
+    (host.directory / "state.json").write_bytes(b'{"issued": 1')
+    host.restart()
+    for _ in range(3):
+        host.work(www_five_example="five.example")
+    assert [each.reason for each in host.events] == [Reason.CERTIFICATE_FAILED]
+
+
+def test_nothing_is_ordered_for_a_domain_that_is_not_proven(tmp_path: Path) -> None:
+    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host.work(www_six_example="six.example")
+    assert (host.events, host.issuer.problems) == ([], {})

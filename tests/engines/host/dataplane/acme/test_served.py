@@ -61,7 +61,7 @@ class Site(Host):
         self.https = free_ports(1)[0]
         ingress = IngressSettings(("127.0.0.1",), authority.http_port, self.https, acme=authority.settings)
         self.authorities = authority.root()
-        super().__init__(path, FakeRuntime, "haproxy", ingress)
+        super().__init__(path, FakeRuntime, "haproxy", ingress, authority.resolver)
         self.time.jump(time.time() - self.time.now())
         self.events: list[EngineEvent] = []
         self.seen: list[Observation] = []

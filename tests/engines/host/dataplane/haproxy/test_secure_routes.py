@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,15 @@ def secret(name: str) -> dict[str, str]:
     return {"secretLink": f"/org/acme/secret/{name}"}
 
 
+class NoProofs:
+    """All domains are proven."""
+
+    unproven: dict[str, str] = {}
+
+    def want(self, domains: Collection[str]) -> None:
+        """Nothing: no certificate is ordered."""
+
+
 class Site:
     """A plane with an ingress and certificates, and a workload."""
 
@@ -63,7 +73,7 @@ class Site:
         self.table = RouteTable()
         self.served: tuple[ServedWorkload, ...] = (ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",)),)
         report = lambda path, problem: self.reported.append(f"{Path(path).name}: {problem}")  # noqa: E731
-        self.store = CertificateStore(self.folder, self._read, SystemClock(), "platform.test", report)
+        self.store = CertificateStore(self.folder, self._read, SystemClock(), "platform.test", NoProofs(), report)
         ingress = IngressSettings(("127.0.0.1",), self.http, self.https)
         self.plane = Plane(path, ingress=ingress, routes=lambda: self.table, certificates=self.store)
         self.path = path
