@@ -51,8 +51,9 @@ A new [agent](platform/cli.md#agent) gets its registration token in the answer t
 an agent that a manifest declares, and ends the former token. With the token an agent sends what `-info` shows, and may
 do nothing else. The token ends with the agent.
 
-Keys, sessions and the audit log are in `access.sqlite` in the state directory. `reconciler backup` does not copy it:
-after a restore on another host, add new keys.
+Keys, users, sessions and the audit logs are in `access.sqlite` in the state directory. `reconciler backup` copies them,
+except for sessions, and `reconciler restore` brings them back where that file is missing: those of a backup would have
+keys that were revoked since.
 
 A change of a resource becomes a commit. It is made in the file that declares the resource: comments, order and fields
 that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would

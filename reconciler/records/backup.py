@@ -23,6 +23,9 @@ TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
 BESIDE = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite creates beside a database."""
 
+ATTACHED = "access_"
+"""How the names of tables begin that a backup has beside those of the records: credentials and the audit log."""
+
 FORGOTTEN = ("approvals", "blobs", "commands", "journal", "requests")
 """Tables whose content in a backup is outdated and must not take effect: steps in flight are planned again, and
 approvals, commands and requests must be repeated. Decoded files are decoded again: the cached content of a Git file
@@ -75,6 +78,8 @@ def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> N
             made.execute(statement)
         expected, found = _schema(made), _schema(connection)
     for kind, name, _, _ in sorted(found - expected, key=str):
+        if kind == "table" and str(name).startswith(ATTACHED):
+            continue
         raise RecordsError(
             f"{path} holds the {kind} {str(name)[:100]!r}, which no reconciler makes: somebody has changed "
             "it; take another backup"
@@ -107,7 +112,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
         )
     fresh = path.with_name(f"{path.name}.restoring")
     try:
-        _remove(fresh)
+        remove_database(fresh)
         _copy(backup, fresh)
         checked(fresh)  # use the checked copy, even if the backup has changed since
         _prepare(fresh)
@@ -118,7 +123,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
         raise RecordsError(f"the records cannot be restored: {error.filename}: {error.strerror}") from error
     finally:
         with suppress(OSError):
-            _remove(fresh)
+            remove_database(fresh)
     return aside
 
 
@@ -129,6 +134,10 @@ def _prepare(fresh: Path) -> None:
         with database.transaction():
             for table in FORGOTTEN:
                 database.write(f"DELETE FROM {table}")
+            attached = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, ?) = ?"
+            for (name,) in database.all(attached, (len(ATTACHED), ATTACHED)):
+                escaped = name.replace('"', '""')
+                database.write(f'DROP TABLE "{escaped}"')
     finally:
         database.close()
     to_disk(fresh)
@@ -137,7 +146,7 @@ def _prepare(fresh: Path) -> None:
 def _swap(fresh: Path, path: Path) -> Path | None:
     aside = next(each for each in _names_beside(path) if not os.path.lexists(each)) if path.exists() else None
     if aside is None:
-        _remove(path)  # a log without its file would be replayed into the new one
+        remove_database(path)  # a log without its file would be replayed into the new one
         fresh.replace(path)
     else:
         with _alone(path) as whole:
@@ -175,15 +184,18 @@ def _alone(path: Path) -> Iterator[bool]:
         yield whole
 
 
+def uri_of(backup: Path) -> str:
+    """The URI by which SQLite reads ``backup``; without a log beside it, it writes nothing there."""
+    alone = "" if Path(f"{backup}-wal").exists() else "&immutable=1"
+    return f"{backup.absolute().as_uri()}?mode=ro{alone}"
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise RecordsError(f"there is no file {path}")
-    log = Path(f"{path}-wal")
-    # Without a log beside it nothing is written, so a backup may be on a read-only medium.
-    alone = "" if log.exists() else "&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as connection:
+        with closing(sqlite3.connect(uri_of(path), uri=True)) as connection:
             yield connection
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
@@ -203,7 +215,8 @@ def _copy(backup: Path, fresh: Path) -> None:
         source.backup(target)
 
 
-def _remove(path: Path) -> None:
+def remove_database(path: Path) -> None:
+    """Delete the database at ``path``, and the files that SQLite keeps beside it."""
     for ending in ("", *BESIDE):
         Path(f"{path}{ending}").unlink(missing_ok=True)
 

@@ -18,11 +18,15 @@ from reconciler.cli.privileges import as_owner, copy_to
 def command(settings_file: Path, file: Path) -> None:
     """Copy a consistent snapshot of the records to FILE while the daemon runs. An older FILE is replaced.
 
+    Keys of service accounts, users, and the audit log of the HTTP API are in it too.
+
     The copy contains the data of secrets as plain text; only its owner can read it (mode 0600).
     """
+    from reconciler.access.backup import add_to_backup
     from reconciler.cli.operator import megabytes
     from reconciler.errors import UsageError
     from reconciler.records.backup import summarize
+    from reconciler.records.connection import to_disk
 
     settings = read_settings(settings_file)
     if file.is_dir():
@@ -31,15 +35,23 @@ def command(settings_file: Path, file: Path) -> None:
         raise UsageError(f"{file} is in the state directory, which a restore replaces; name another place")
     with as_owner(settings.state) as other:
         copy = settings.state / "backup.copy" if other else file
-        with closing(read_records(settings)) as records:
-            records.backup(copy)
+        fresh = copy.with_name(f"{copy.name}.new")
+        try:
+            with closing(read_records(settings)) as records:
+                records.backup(fresh)
+            with_access = add_to_backup(settings.state, fresh)
+            fresh.replace(copy)
+            to_disk(copy.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
         made = summarize(copy)
         written = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) if other else None
         if other:
             copy.unlink()
     if written is not None:
         _write(file, written)
-    click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it contains secrets as plain text")
+    content = f"secrets as plain text{', and the credentials and the audit log of the API' if with_access else ''}"
+    click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it contains {content}")
 
 
 def _write(file: Path, written: int) -> None:

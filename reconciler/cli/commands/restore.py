@@ -21,8 +21,10 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     """Replace the records by the backup FILE. Stop the daemon first.
 
     The whole backup is checked; one of an older reconciler is migrated. Its approvals and requests are dropped, and
-    steps in flight are planned again. The next run compares the restored records with Git.
+    steps in flight are planned again. The next run compares the restored records with Git. Credentials and the audit
+    log of the HTTP API come back if the state directory has none.
     """
+    from reconciler.access.backup import Restored, check_backup, restore_from_backup
     from reconciler.cli.operator import megabytes
     from reconciler.daemon.lock import StateLock
     from reconciler.records.backup import restore, summarize
@@ -32,12 +34,20 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     settings = read_settings(settings_file)
     path = settings.state / FILE
     with _readable(file, settings.state) as backup, StateLock(settings.state):
+        check_backup(backup)
         aside = restore(backup, path, force=force)
+        access = restore_from_backup(backup, settings.state)
     found = summarize(path)
     last = f", last run {iso(found.last_run)}" if found.last_run is not None else ""
     click.echo(f"{path}: {found.resources} resources, {megabytes(found.size)}{last}")
     if aside is not None:
         click.echo(f"the former records are {aside}; they contain secrets as plain text: delete them when all is well")
+    if access is Restored.RESTORED:
+        click.echo(
+            "the credentials of the API are back, also those that were revoked since the backup: revoke them again"
+        )
+    elif access is Restored.UNCHANGED:
+        click.echo("the credentials and the audit log of the API stay as they are in the state directory")
     click.echo("see what a run would do: reconciler plan")
 
 
