@@ -12,7 +12,7 @@ import msgspec
 from reconciler import __version__
 from reconciler.api.call import LARGEST
 from reconciler.api.problems import FORM, JSON
-from reconciler.api.table import EVENTS, PARAMETERS, PUBLIC, Operation
+from reconciler.api.table import EVENTS, LINES, PARAMETERS, PUBLIC, Operation
 from reconciler.model.key import GVC_SCOPED, Kind
 
 _PROBLEM = {
@@ -31,6 +31,8 @@ _OBJECT = {"type": "object", "description": "A manifest, or a part of it: see th
 _BOUNDS: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     "last": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "lines": {"type": "integer", "minimum": 1, "maximum": 10000},
+    "follow": {"type": "boolean"},
     "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},
     "timeoutSeconds": {"type": "integer", "minimum": 0, "maximum": 86400},
     "dryRun": {"type": "boolean"},
@@ -38,6 +40,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
 }
 _SCHEMAS: dict[str, dict[str, Any]] = {
     JSON: {"type": "object"},
+    LINES: {"type": "object", "properties": {"time": {"type": "string"}, "line": {"type": "string"}}},
     EVENTS: {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}},
 }
 """Media type → what an answer of it is; for a stream, what each event is."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -12,17 +14,21 @@ from weakref import WeakValueDictionary
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import JobIssuers, logins_of
+from reconciler.api.problems import Problem
 from reconciler.api.reading import Reader
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
+from reconciler.queries.top import ReplicaReader
 from reconciler.settings import Settings
 
 GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
 LISTS = 4
 """Lists that are read at once; others wait."""
+LOGS, LOGS_OF_CALLER = 16, 4
+"""Requests that may read logs at once, and those of one caller: each has a process."""
 
 
 class Api:
@@ -41,6 +47,8 @@ class Api:
         self.list_slots = asyncio.Semaphore(LISTS)
         self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
+        self.replicas = ReplicaReader(settings)
+        self._log_requests: Counter[str] = Counter()
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -55,6 +63,18 @@ class Api:
     def return_reader(self, reader: Reader) -> None:
         """End the use of a reader that was borrowed."""
         self._readers.append(reader)
+
+    @contextmanager
+    def log_slot(self, caller: str) -> Iterator[None]:
+        """Admit a request of ``caller`` that reads logs, until the end of the context. Raises Problem."""
+        if self._log_requests[caller] >= LOGS_OF_CALLER or self._log_requests.total() >= LOGS:
+            raise Problem(429, "too many requests read logs at once", headers={"Retry-After": "5"})
+        self._log_requests[caller] += 1
+        try:
+            yield
+        finally:
+            self._log_requests[caller] -= 1
+            self._log_requests += Counter()  # forgets those without requests
 
     def write_lock(self, source: str) -> asyncio.Lock:
         """Lets one change at a time be made in ``source``, so that those of this server never conflict."""

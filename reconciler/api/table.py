@@ -17,6 +17,8 @@ from reconciler.api.problems import JSON, Problem
 Handler = Callable[[Call], Awaitable[Response]]
 
 EVENTS = "text/event-stream"
+LINES = "application/x-ndjson"
+"""Objects in JSON, one a line."""
 ANY = ""
 """The permission of an operation that every caller may use, or that checks permissions itself."""
 PUBLIC = "-"
@@ -61,6 +63,13 @@ PARAMETERS: Mapping[str, str] = {
     "user_code": "The code that the machine shows.",
     "timeoutSeconds": "Seconds after which a watch ends; without it, it lasts as long as the connection.",
     "last": "The number of entries, the newest ones.",
+    "query": "Which logs: `workload/GVC/NAME`, `gvc/NAME`, or a query in LogQL.",
+    "lines": "The most lines, the newest ones.",
+    "since": "Only lines since then: a time, or an age such as `30m`.",
+    "until": "Only lines until then: a time, or an age.",
+    "location": "Only what is at this location.",
+    "replica": "Only what is of this replica or execution.",
+    "follow": "With `true`, new lines follow until the client goes.",
 }
 """Query parameter → its description."""
 

@@ -29,7 +29,7 @@ NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
     for kind, text in KINDS.items()
     if kind is not Kind.ORG
 }
-OF_ORG = ("source", "/-approve")
+OF_ORG = ("source", "/-approve", "/-log")
 """What stands in paths of operations whose permission is one on the org."""
 
 
@@ -121,7 +121,7 @@ def path_of(operation: Operation, kind: Kind) -> str:
     elif ("{gvc}" in path) is not (kind in GVC_SCOPED):
         return ""
     fixed = next((each for each in Kind if f"/{each}/{{name}}" in path), kind)
-    if fixed is not kind or ("/deployment" in path and kind is not Kind.WORKLOAD):
+    if fixed is not kind or (("/deployment" in path or "/-replica" in path) and kind is not Kind.WORKLOAD):
         return ""
     if "-command" in path and operation.method == "POST" and kind not in COMMANDS:
         return ""

@@ -82,7 +82,7 @@ class ApiStream:
         self.reading.set()
         self._received: asyncio.Queue[bytes] = asyncio.Queue()
         self._left = asyncio.Event()
-        self._rest = b""
+        self._rest = ""
         path, _, query = path.partition("?")
         scope = {
             "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
@@ -108,21 +108,28 @@ class ApiStream:
         """The next part of the body, "" at its end."""
         return (await asyncio.wait_for(self._received.get(), 30)).decode()
 
+    async def line(self) -> str:
+        """The next line of the body."""
+        while "\n" not in self._rest:
+            self._rest += await self.text()
+        found, _, self._rest = self._rest.partition("\n")
+        return found
+
     async def event(self) -> ApiEvent | None:
         """The next event but bookmarks; None at the end."""
         while True:
-            while b"\n\n" not in self._rest:
+            while "\n\n" not in self._rest:
                 if not (part := await self.text()):
                     return None
-                self._rest += part.encode()
-            content, _, self._rest = self._rest.partition(b"\n\n")
-            fields = dict(line.split(": ", 1) for line in content.decode().split("\n"))
+                self._rest += part
+            content, _, self._rest = self._rest.partition("\n\n")
+            fields = dict(line.split(": ", 1) for line in content.split("\n"))
             if fields["event"] != "bookmark":
                 return ApiEvent(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
 
     async def begin(self) -> None:
         """Wait until something comes; it stays to be read."""
-        self._rest += (await self.text()).encode()
+        self._rest += await self.text()
 
     async def leave(self) -> None:
         """Close the connection, and wait for the end of the request."""

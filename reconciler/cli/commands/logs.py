@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.options import closed, is_served, load, records_or_none, settings_option
 from reconciler.cli.output.printing import coloured
-from reconciler.errors import RefusedError, UsageError
+from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
 from reconciler.times import parse_time
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from reconciler.engines.host.logs.search import Line
     from reconciler.logql.query import LogQuery
     from reconciler.queries.logs import LogOptions
@@ -29,11 +26,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.3
 _AT_ONCE = 500
 """Lines that are printed together."""
-_LONGEST = 2.0
-"""CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
-
-_Argument = TypeVar("_Argument")
-_Found = TypeVar("_Found")
 
 
 def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
@@ -116,10 +108,11 @@ def _form(output: str) -> Callable[[Line], str]:
 
 def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[Line]]:
     """The newest lines, and then with ``follow`` new ones as they come."""
+    from reconciler.logql.limits import limit_time, prepare_limits
     from reconciler.queries.logs import Bounds, LogReader
 
-    signal.signal(signal.SIGVTALRM, _give_up)
-    reader = LogReader(settings, options, Bounds(_limit_time, _limit_time))
+    prepare_limits()
+    reader = LogReader(settings, options, Bounds(limit_time, limit_time))
     nothing = reader.nothing_selected(partial(records_or_none, settings))
     if nothing and not follow:
         click.echo(nothing, err=True)
@@ -127,23 +120,6 @@ def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Seq
     while follow:
         time.sleep(_POLL_SECONDS)
         yield reader.more()
-
-
-def _limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
-    """``call`` with a limit of CPU time: some expressions would take years."""
-
-    def bounded(argument: _Argument) -> _Found:
-        signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
-        try:
-            return call(argument)
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-    return bounded
-
-
-def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    raise RefusedError("an expression of the query takes too long; avoid nested repeats such as (a+)+")
 
 
 def _print_lines(lines: Sequence[Line], show: Callable[[Line], str]) -> None:

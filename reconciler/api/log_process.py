@@ -1,0 +1,74 @@
+"""The process that reads logs for one request: an expression can take years, and only a signal ends it.
+
+Its first line is empty, or why the request is refused; each further line is a line of the logs as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.errors import ReconcilerError
+from reconciler.logql.limits import limit_time, prepare_limits
+from reconciler.queries.logs import Bounds, LogOptions, LogReader, parse_query
+from reconciler.render.logs import log_json
+from reconciler.settings import Settings
+
+_POLL_SECONDS = 0.3
+
+
+class LogRequest(msgspec.Struct, frozen=True):
+    """What to read; times in seconds since the epoch."""
+
+    settings: Settings
+    query: str
+    since: float | None = None
+    until: float | None = None
+    limit: int = 100
+    location: str | None = None
+    replica: str | None = None
+    follow: bool = False
+
+
+def encode_request(request: LogRequest) -> bytes:
+    """``request`` as a line."""
+    return msgspec.json.encode(request, enc_hook=str) + b"\n"
+
+
+def _path(_wanted: type, text: Any) -> Path:
+    return Path(text)
+
+
+def _read(request: LogRequest) -> None:
+    query = parse_query(request.query)
+    options = LogOptions(query, request.since, request.until, request.limit, request.location, request.replica)
+    reader = LogReader(request.settings, options, Bounds(limit_time, limit_time))
+    lines = reader.newest()
+    sys.stdout.write("\n")
+    while True:
+        sys.stdout.writelines(f"{log_json(line)}\n" for line in lines)
+        sys.stdout.flush()
+        if not request.follow:
+            return
+        time.sleep(_POLL_SECONDS)
+        lines = reader.more()
+
+
+def main() -> None:
+    """Read what standard input asks for, until the end, or with ``follow`` until nobody reads."""
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=LogRequest, dec_hook=_path)
+    prepare_limits()
+    try:
+        _read(request)
+    except (ReconcilerError, ValueError) as error:
+        sys.stdout.write(f"{error}\n")
+    except BrokenPipeError:
+        sys.stderr.close()
+
+
+if __name__ == "__main__":
+    main()

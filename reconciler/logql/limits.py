@@ -1,0 +1,40 @@
+"""Limits the time of a query's expressions: some would take years. For programs whose main thread reads logs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from reconciler.errors import RefusedError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_LONGEST = 2.0
+"""CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
+
+_Argument = TypeVar("_Argument")
+_Found = TypeVar("_Found")
+
+
+def prepare_limits() -> None:
+    """Let ``limit_time`` end calls of this process: it needs the signal SIGVTALRM and its timer."""
+    signal.signal(signal.SIGVTALRM, _give_up)
+
+
+def limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
+    """``call`` with a limit of CPU time. It raises RefusedError."""
+
+    def bounded(argument: _Argument) -> _Found:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
+        try:
+            return call(argument)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    return bounded
+
+
+def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    raise RefusedError("an expression of the query takes too long; avoid nested repeats such as (a+)+")

@@ -1,0 +1,139 @@
+"""Logs, replicas and drift over HTTP: what the commands of the reconciler show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconciler.api.service import LOGS_OF_CALLER
+from tests.api.conftest import FILES
+from tests.engines.host.logs.kit import Location, place
+from tests.support.api import ORG, ApiSite, api_site
+
+LOG = f"{ORG}/-log"
+READER = """kind: serviceaccount
+name: reader
+---
+kind: policy
+name: reads-logs
+targetKind: org
+target: all
+bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/reader]}]
+"""
+
+
+@pytest.fixture(name="logged")
+def site_with_logs(tmp_path: Path) -> Iterator[ApiSite]:
+    """Two workloads of one GVC and one of another have written, in the minutes after 2026-01-01T00:00:00Z."""
+    with api_site(tmp_path, {**FILES, "reader.yaml": READER}) as site:
+        location = Location(tmp_path)
+        location.taken("listening on 8080\n", place("web"))
+        location.wait(60)
+        location.taken("GET / 200\nGET /x 404\n", place("web"))
+        location.taken("hello\n", place("web", gvc="blog"))
+        yield site
+
+
+def lines(site: ApiSite, **query: Any) -> list[str]:
+    """The lines that the API answers with."""
+    found = site.client().request("GET", LOG, params=query)
+    assert found.status_code == 200, found.text
+    return [json.loads(each)["line"] for each in found.text.splitlines()]
+
+
+def test_logs_are_those_that_a_query_selects(logged: ApiSite) -> None:
+    assert lines(logged, query="workload/shop/web") == ["listening on 8080", "GET / 200", "GET /x 404"]
+    assert lines(logged, query='{workload="web"} |= "404"') == ["GET /x 404"]
+    assert lines(logged, query="gvc/shop", lines=1) == ["GET /x 404"]
+    assert lines(logged, query="gvc/blog", since="2026-01-01T00:00:30Z") == ["hello"]
+    assert lines(logged, query="gvc/shop", until="2026-01-01T00:00:30Z") == ["listening on 8080"]
+    assert lines(logged, query="gvc/shop", location="there") == []
+    [first] = logged.client().request("GET", LOG, params={"query": "gvc/blog"}).text.splitlines()
+    expected = {"gvc": "blog", "workload": "web", "location": "here", "replica": "web-1", "container": "main"}
+    assert expected.items() <= json.loads(first).items()
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({}, "query is the logs to read"),
+        ({"query": "nonsense"}, "'nonsense' names no streams"),
+        ({"query": '{gvc="shop"'}, "column 12"),
+        ({"query": "gvc/shop", "since": "yesterday"}, "since is a time such as"),
+        ({"query": "gvc/shop", "lines": "0"}, "lines is a number from 1"),
+        ({"query": "gvc/shop", "follow": "true", "until": "1h"}, "use one of them"),
+    ],
+)
+def test_a_wrong_query_is_refused(logged: ApiSite, query: dict[str, str], message: str) -> None:
+    found = logged.client().request("GET", LOG, params=query)
+    assert (found.status_code, message in found.json()["message"]) == (400, True), found.text
+
+
+def test_an_expression_that_takes_for_ever_is_ended(logged: ApiSite, tmp_path: Path) -> None:
+    location = Location(tmp_path)
+    location.taken("a" * 60 + "\n", place("slow"))
+    found = logged.client().request("GET", LOG, params={"query": '{workload="slow"} |~ "(a|a)*b"'})
+    assert found.status_code == 400
+    assert "takes too long" in found.json()["message"]
+
+
+def test_logs_need_their_permission(logged: ApiSite) -> None:
+    assert ask_as(logged, "reader").status_code == 200
+    assert ask_as(logged, "ci").status_code == 403
+
+
+def ask_as(site: ApiSite, account: str) -> httpx2.Response:
+    """The answer to a service account that reads the logs of a GVC."""
+    key = site.api.store.add_key(account, "", "test", None)[1]
+    return site.client(None).request("GET", LOG, params={"query": "gvc/shop"}, headers={"Authorization": key})
+
+
+def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:
+    with ExitStack() as reading:
+        for _ in range(LOGS_OF_CALLER):
+            reading.enter_context(logged.api.log_slot("user/root"))
+        found = logged.client().request("GET", LOG, params={"query": "gvc/shop"})
+        assert (found.status_code, found.headers["retry-after"]) == (429, "5")
+        assert ask_as(logged, "reader").status_code == 200
+    assert lines(logged, query="gvc/blog") == ["hello"]
+
+
+def log_processes() -> list[str]:
+    """The processes of this one that read logs."""
+    tasks = Path("/proc/self/task").iterdir()
+    children = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    return [pid for pid in children if b"log_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path: Path) -> None:
+    def write_again() -> None:
+        location = Location(tmp_path)
+        location.wait(120)
+        location.taken("again\n", place("web", gvc="blog"))
+
+    async def story() -> None:
+        async with logged.watching(f"{LOG}?query=gvc/blog&follow=true") as stream:
+            assert json.loads(await stream.line())["line"] == "hello"
+            assert len(log_processes()) == 1
+            await asyncio.to_thread(write_again)
+            assert json.loads(await stream.line())["line"] == "again"
+        assert log_processes() == []
+
+    asyncio.run(story())
+
+
+def test_drift_is_what_the_caller_may_view(logged: ApiSite) -> None:
+    assert logged.client().get(f"{ORG}/-drift") == {"kind": "list", "itemKind": "drift", "checked": None, "items": []}
+
+
+def test_only_workloads_have_replicas(logged: ApiSite) -> None:
+    found = logged.client().get(f"{ORG}/gvc/shop/workload/web/-replica")
+    assert found == {"kind": "list", "itemKind": "replica", "items": []}
+    assert logged.client().request("GET", f"{ORG}/gvc/shop/workload/none/-replica").status_code == 404
