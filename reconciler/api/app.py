@@ -9,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from reconciler.access.rules import Caller
+from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
 from reconciler.api.idempotency import idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
+from reconciler.api.rate_limits import network_of
 from reconciler.api.routes import (
     agents,
     audit,
@@ -82,6 +83,7 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     try:
         if operation.permission != PUBLIC:
             call.act_as(api.authenticator.caller(request))
+            _limit_caller(call)
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")
         handler = idempotent(operation.handler) if operation.idempotent else operation.handler
@@ -96,6 +98,18 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     elif operation.changes:
         _audit(call, response.status_code)
     return response
+
+
+def _limit_address(api: Api, request: Request) -> None:
+    """Count a request over TCP for its address; those over the socket have none. Raises Problem 429."""
+    if getattr(request.state, "peer", None) is None:
+        api.address_limit.count(network_of(address_of(request)))
+
+
+def _limit_caller(call: Call) -> None:
+    """Count a request for its caller; the operator of this host can act in any flood. Raises Problem 429."""
+    if getattr(call.request.state, "peer", None) is None or str(SUPERUSERS) not in call.caller.groups:
+        call.api.caller_limit.count(call.caller.principal)
 
 
 def _audit(call: Call, outcome: int, message: str = "") -> None:
@@ -141,8 +155,10 @@ class _Application:
         scope["request_id"] = request_id
         try:
             _refuse_ambiguous(scope)
+            request = Request(scope, receive)
+            _limit_address(self._api, request)
             operation, scope["path_params"] = self._routes.find(scope["method"], scope["path"])
-            response = await _answer(self._api, Request(scope, receive), operation)
+            response = await _answer(self._api, request, operation)
             await response(scope, receive, send_on)
         except Exception as error:
             problem = problem_of(error)

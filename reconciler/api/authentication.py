@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pwd
-from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +17,7 @@ from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
 from reconciler.api.connections import Peer
 from reconciler.api.org import org_of
 from reconciler.api.problems import Problem
+from reconciler.api.rate_limits import FailedLogins, network_of
 from reconciler.clock import Clock
 from reconciler.engines.host.provisioning.tokens import TOKEN_PREFIX, TokenOwner, token_owner
 from reconciler.engines.host.runtimes.connections import TcpAddress, TcpLink, belongs_to, comes_from
@@ -31,39 +30,6 @@ from reconciler.settings import Settings
 
 BOOTSTRAP_FILE = "bootstrap-token"
 """The file in the state directory with the token for the first login."""
-FREE_FAILURES = 5
-"""Refused credentials of an address that cost it nothing."""
-LONGEST_DELAY = 60.0
-"""Seconds for which an address is refused at most after refused credentials; the time doubles with each."""
-MOST_ADDRESSES = 10_000
-"""The addresses whose failures are remembered."""
-
-
-class FailedLogins:
-    """Refuses addresses that keep sending wrong credentials, for a growing time."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def check(self, address: str) -> None:
-        """Raise Problem 429 while ``address`` has to wait."""
-        count, last = self._failures.get(address, (0, 0.0))
-        wait = last + _delay(count) - self._now()
-        if wait > 0:
-            seconds = str(max(1, round(wait)))
-            raise Problem(429, "too many refused credentials from this address", headers={"Retry-After": seconds})
-
-    def add(self, address: str) -> None:
-        """Count a refused credential."""
-        count, _ = self._failures.pop(address, (0, 0.0))
-        self._failures[address] = (count + 1, self._now())
-        if len(self._failures) > MOST_ADDRESSES:
-            self._failures.popitem(last=False)
-
-    def forget(self, address: str) -> None:
-        """A valid credential ends the count."""
-        self._failures.pop(address, None)
 
 
 class Authenticator:
@@ -98,15 +64,15 @@ class Authenticator:
 
     def check_address(self, request: Request) -> None:
         """Raise Problem 429 while the address of ``request`` has to wait."""
-        self._failed.check(address_of(request))
+        self._failed.check(network_of(address_of(request)))
 
     def count_failure(self, request: Request) -> None:
         """Count a credential that was refused."""
-        self._failed.add(address_of(request))
+        self._failed.add(network_of(address_of(request)))
 
     def forget_failures(self, request: Request) -> None:
         """A valid credential, or a valid signature, ends the count."""
-        self._failed.forget(address_of(request))
+        self._failed.forget(network_of(address_of(request)))
 
     def _bearer(self, credential: str) -> Caller | None:
         if credential.startswith(KEY_PREFIX):
@@ -225,7 +191,3 @@ def write_bootstrap(store: AccessStore, state: Path) -> None:
             file.write(f"{text}\n")
 
     store.make_bootstrap(publish)
-
-
-def _delay(failures: int) -> float:
-    return 0.0 if failures < FREE_FAILURES else min(LONGEST_DELAY, 2.0 ** (failures - FREE_FAILURES))

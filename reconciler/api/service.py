@@ -15,13 +15,14 @@ from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import JobIssuers, logins_of
 from reconciler.api.problems import Problem
+from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
 from reconciler.queries.top import ReplicaReader
-from reconciler.settings import Settings
+from reconciler.settings import RateLimitSettings, Settings
 
 GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
@@ -52,6 +53,9 @@ class Api:
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
+        self.address_limit = RateLimit("this address", limits.address, clock.monotonic)
+        self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = JobIssuers(settings.api.token_exchange if settings.api is not None else (), clock)

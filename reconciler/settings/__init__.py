@@ -3,6 +3,7 @@
 from reconciler.settings.api import (
     ApiSettings,
     OidcSettings,
+    RateLimitSettings,
     TlsSettings,
     TokenExchangeSettings,
     WebhookSettings,
@@ -65,6 +66,7 @@ __all__ = [
     "OidcSettings",
     "PodmanSettings",
     "PruneSettings",
+    "RateLimitSettings",
     "ResticSettings",
     "RetrySettings",
     "SecretSettings",

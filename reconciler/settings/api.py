@@ -51,6 +51,13 @@ class TokenExchangeSettings(msgspec.Struct, frozen=True, rename="camel"):
     ca_file: Path | None = None
 
 
+class RateLimitSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The requests a second of one address, and of one caller, that last; 0: no limit."""
+
+    address: int = 1000
+    caller: int = 500
+
+
 class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
 
@@ -66,6 +73,7 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     webhooks: tuple[WebhookSettings, ...] = ()
     oidc: OidcSettings | None = None
     token_exchange: tuple[TokenExchangeSettings, ...] = ()
+    rate_limits: RateLimitSettings = RateLimitSettings()
 
     @property
     def endpoint(self) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.access.store import FILE
-from reconciler.api.authentication import BOOTSTRAP_FILE, FREE_FAILURES
+from reconciler.api.authentication import BOOTSTRAP_FILE
+from reconciler.api.rate_limits import FREE_FAILURES
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
 

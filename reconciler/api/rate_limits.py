@@ -1,0 +1,101 @@
+"""Limits of requests for each address and caller, and delays after refused credentials; their memory is bounded."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+from reconciler.api.problems import Problem
+
+FREE_FAILURES = 5
+"""Refused credentials of an address that cost it nothing."""
+LONGEST_DELAY = 60.0
+"""Seconds for which an address is refused at most after refused credentials; the time doubles with each."""
+MOST_ADDRESSES = 10_000
+"""The addresses, and the callers, that are remembered: those of the newest requests."""
+BURST_SECONDS = 10.0
+"""A burst may have the requests of so many seconds."""
+_NETWORK_BITS = 64
+
+
+class TooManyRequests(Problem):
+    """A request above a limit. The audit log has none of them: a flood would fill it."""
+
+    @property
+    def is_audited(self) -> bool:
+        """Never."""
+        return False
+
+
+class RateLimit:
+    """Refuses requests of ``subject`` (such as "this address") above ``rate`` a second for long; 0: no limit.
+
+    The generic cell rate algorithm: for each name, only the time at which all its requests are paid for.
+    """
+
+    def __init__(self, subject: str, rate: int, now: Callable[[], float]) -> None:
+        self._subject = subject
+        self._rate = rate
+        self._now = now
+        self._paid: OrderedDict[str, float] = OrderedDict()
+
+    def count(self, name: str) -> None:
+        """Count a request of ``name``. Raises Problem 429 if there were too many; that one does not count."""
+        if not self._rate:
+            return
+        now = self._now()
+        paid = max(self._paid.get(name, now), now) + 1 / self._rate
+        wait = paid - now - BURST_SECONDS
+        if wait > 0:
+            message = f"too many requests of {self._subject}: more than {self._rate} a second"
+            raise TooManyRequests(429, message, headers={"Retry-After": str(math.ceil(wait))})
+        self._paid[name] = paid
+        self._paid.move_to_end(name)
+        if len(self._paid) > MOST_ADDRESSES:
+            self._paid.popitem(last=False)
+
+
+class FailedLogins:
+    """Refuses addresses that keep sending wrong credentials, for a growing time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Raise Problem 429 while ``address`` has to wait."""
+        count, last = self._failures.get(address, (0, 0.0))
+        wait = last + _delay(count) - self._now()
+        if wait > 0:
+            seconds = str(max(1, round(wait)))
+            raise Problem(429, "too many refused credentials from this address", headers={"Retry-After": seconds})
+
+    def add(self, address: str) -> None:
+        """Count a refused credential."""
+        count, _ = self._failures.pop(address, (0, 0.0))
+        self._failures[address] = (count + 1, self._now())
+        if len(self._failures) > MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def forget(self, address: str) -> None:
+        """A valid credential ends the count."""
+        self._failures.pop(address, None)
+
+
+@functools.lru_cache(maxsize=1024)
+def network_of(address: str) -> str:
+    """The /64 network of an IPv6 address, since one machine may use all of it; any other address as it is."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def _delay(failures: int) -> float:
+    return 0.0 if failures < FREE_FAILURES else min(LONGEST_DELAY, 2.0 ** (failures - FREE_FAILURES))
