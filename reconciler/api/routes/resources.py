@@ -229,7 +229,7 @@ def _encoded(key: str) -> str:
 
 def _decoded(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         raise Problem(400, "the cursor is not one of a page; use the link `next`") from None
 

@@ -1,0 +1,134 @@
+"""A planted secret: its value is in no answer but that of reveal, and in no log, audit entry or commit message."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from reconciler.api.app import OPERATIONS
+from reconciler.model.key import GVC_SCOPED, Kind
+from tests.api.conftest import FILES
+from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSite, api_site
+from tests.support.git import git
+
+CANARY = "canary-8b1f0c5e7d"
+ENCODED = base64.b64encode(f"xx{CANARY}".encode()).decode()
+PLANTED = f"""kind: secret
+name: planted
+type: dictionary
+data: {{password: {CANARY}}}
+---
+kind: secret
+name: opaque
+type: opaque
+data: {{encoding: base64, payload: {ENCODED}}}
+"""
+REVEAL = "/org/{org}/secret/{name}/-reveal"
+NAMES = {Kind.SECRET: "planted", Kind.WORKLOAD: "web", Kind.GVC: "shop", Kind.SERVICEACCOUNT: "ci",
+         Kind.USER: "ann@example.com", Kind.POLICY: "web-edits", Kind.GROUP: "web"}  # fmt: skip
+QUERIES = ("", "?fields=data", "?fields=data.password,name", "?query=data.password&limit=1000&last=1000")
+
+HOSTILE: dict[str, Any] = {
+    "an unknown field": {"name": "planted", "type": "dictionary", "colour": 1, "data": {"password": CANARY}},
+    "a text as data": {"name": "planted", "type": "dictionary", "data": CANARY},
+    "a list as data": {"name": "planted", "type": "dictionary", "data": [CANARY]},
+    "a list as a value": {"name": "planted", "type": "dictionary", "data": {"password": [CANARY]}},
+    "an object as a value": {"name": "planted", "type": "dictionary", "data": {"password": {"x": CANARY}}},
+    "a number beside it": {"name": "planted", "type": "dictionary", "data": {"password": CANARY, "pin": 12}},
+    "another type": {"name": "planted", "type": "userpass", "data": {"password": CANARY}},
+    "an unknown type": {"name": "planted", "type": "nothing", "data": {"password": CANARY}},
+    "no type": {"name": "planted", "data": {"password": CANARY}},
+    "a key that is none": {"name": "planted", "type": "tls", "data": {"key": CANARY, "cert": CANARY}},
+    "no base64": {"name": "planted", "type": "opaque", "data": {"encoding": "base64", "payload": CANARY}},
+    "a control character": {"name": "planted", "type": "dictionary", "data": {"password": f"{CANARY}\u0000\u001b"}},
+    "another name": {"name": "another", "type": "dictionary", "data": {"password": CANARY}},
+    "another kind": {"name": "planted", "kind": "gvc", "type": "dictionary", "data": {"password": CANARY}},
+    "a link that is none": {"name": "planted", "type": "dictionary", "tags": {"a": []}, "data": {"password": CANARY}},
+    "a valid one": {"name": "planted", "type": "dictionary", "data": {"password": f"{CANARY}-2"}},
+}
+CUT = (f'{{"name": "planted", "data": {{"password": "{CANARY}"', f'{{"data": {{"password": "{CANARY}\\x"}}}}',
+       f'{{"data": {{"password": "{CANARY}" "{CANARY}"}}}}')  # fmt: skip
+"""Bodies that are no JSON, with the secret beside or at the fault."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site with secrets, one of which a workload uses."""
+    files = {**FILES, "planted.yaml": PLANTED}
+    with api_site(tmp_path_factory.mktemp("planted"), files) as made:
+        yield made
+
+
+def hides(text: str | bytes) -> bool:
+    """Whether ``text`` has the value neither as it is nor encoded."""
+    content = text.encode() if isinstance(text, str) else text
+    return CANARY.encode() not in content and ENCODED.encode() not in content
+
+
+def reads() -> Iterator[str]:
+    """The path of each GET operation but reveal, of each kind."""
+    for operation in OPERATIONS:
+        if operation.method != "GET" or operation.path == REVEAL:
+            continue
+        kinds = sorted(GVC_SCOPED if "{gvc}" in operation.path else Kind) if "{kind}" in operation.path else [""]
+        for kind in kinds:
+            in_path = next((each for each in NAMES if f"/{each}/{{name}}" in operation.path), kind)
+            values = {"org": "acme", "gvc": "shop", "kind": kind, "name": NAMES.get(in_path, "main"),
+                      "id": "1", "location": "here"}  # fmt: skip
+            yield operation.path.format_map(values)
+
+
+def test_no_read_shows_the_value(site: ApiSite, capfd: pytest.CaptureFixture[str]) -> None:
+    revealed = site.client().get(f"{ORG}/secret/planted/-reveal")
+    assert CANARY in str(revealed), "the value is there"
+    found = 0
+    for path, query, peer in product(reads(), QUERIES, (ROOT_PEER, READER_PEER)):
+        more = ("&" if query else "?") + "timeoutSeconds=0" if path.endswith("/-watch") else ""
+        answer = site.client(peer).request("GET", f"{path}{query}{more}")
+        assert hides(answer.content + str(answer.headers).encode()), (path, query, answer.text)
+        found += answer.is_success
+    assert found > 200
+    for wanted in ({"terms": [{"property": "data.password", "value": CANARY}]}, {"terms": [{"property": "data.x"}]}):
+        answer = site.client().request("POST", f"{ORG}/secret/-query", json={"kind": "secret", "spec": wanted})
+        # Else the value could be guessed; the answer repeats the query, and that is all.
+        assert not answer.is_success or answer.json()["items"] == [], answer.text
+    assert hides("".join(capfd.readouterr()))
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_no_answer_to_a_change_repeats_the_value(case: str, method: str, site: ApiSite) -> None:
+    path, body = f"{ORG}/secret/planted", HOSTILE[case]
+    if method == "POST":
+        path, body = f"{ORG}/secret", {**body, "name": f"new-{[*HOSTILE].index(case)}"}
+    for query in ("?dryRun=true", ""):
+        answer = site.client().request(method, f"{path}{query}", json=body)
+        assert hides(answer.content), answer.text
+        assert answer.status_code in (200, 201, 400), answer.text
+
+
+@pytest.mark.parametrize("content", CUT)
+def test_no_error_of_a_body_repeats_it(content: str, site: ApiSite) -> None:
+    for method, path in (("POST", "/secret"), ("PUT", "/secret/planted"), ("PATCH", "/secret/planted")):
+        answer = site.client().request(method, f"{ORG}{path}", content=content)
+        assert (answer.status_code, hides(answer.content)) == (400, True), answer.text
+
+
+def test_nothing_written_beside_the_manifest_has_the_value(site: ApiSite, capfd: pytest.CaptureFixture[str]) -> None:
+    client = site.client()
+    body = {"name": "fresh", "type": "dictionary", "data": {"password": CANARY}}
+    header = {"Idempotency-Key": "planted"}
+    for _ in range(2):
+        answer = client.request("POST", f"{ORG}/secret", json=body, headers=header)
+        assert (answer.status_code, hides(answer.content)) == (201, True), answer.text
+    assert client.request("DELETE", f"{ORG}/secret/{CANARY[:3]}").status_code == 404
+    assert CANARY in git(site.repo.path, "log", "-p", "-1"), "the manifest has it, where no rule wants it encrypted"
+    assert hides(git(site.repo.path, "log", "--format=%an %ae %B"))
+    assert hides("".join(str(each) for each in client.get(f"{ORG}/-audit?last=1000")["items"]))
+    for file in site.state.glob("access.sqlite*"):
+        assert hides(file.read_bytes()), file
+    assert hides("".join(capfd.readouterr()))

@@ -1,0 +1,158 @@
+"""Refused requests, as a table: bad credentials, tokens, methods, paths and bodies, each with its documented answer."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from reconciler.access.rules import SUPERUSERS, Caller
+from tests.api.conftest import FILES
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.cases import cases
+from tests.support.oidc import Issuer, job_issuer
+
+EXCHANGE = {
+    "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+    "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+}
+JOB = {"repository": "acme/shop"}
+ENDED = "kind: serviceaccount\nname: former\n"
+HINTS = {401: "www-authenticate", 405: "allow", 429: "retry-after"}
+"""The header that belongs to a status; ``/login`` has no scheme to name."""
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    """An issuer like that of a CI service."""
+    with job_issuer() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site with rules for two repositories, one of them for an account that does not exist."""
+    accounts = {"acme/shop": "ci", "acme/gone": "gone"}
+    rules = [
+        {"issuer": issuer.url, "audience": "reconciler", "claims": {"repository": name}, "serviceAccount": account}
+        for name, account in accounts.items()
+    ]
+    files = {**FILES, "former.yaml": ENDED}
+    with api_site(tmp_path_factory.mktemp("refusals"), files, api={"tokenExchange": rules}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def former(site: ApiSite) -> dict[str, str]:
+    """Credentials of an account that was deleted; both were valid before."""
+    made = {"key": site.api.store.add_key("former", "", "test", None)[1],
+            "session": site.api.store.add_session(Caller("serviceaccount/former"), 1e6)}  # fmt: skip
+    assert [status(site, each) for each in made.values()] == [200, 200]
+    site.repo.commit({"former.yaml": None})
+    done = site.run("apply")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def status(site: ApiSite, credential: str) -> int:
+    """The status of a request that needs a valid credential, and no permission."""
+    return site.client(None).request("GET", "/whoami", headers={"Authorization": credential}).status_code
+
+
+def key_of(site: ApiSite, expires: float | None = None) -> str:
+    """A new key of the service account, which is valid."""
+    key = site.api.store.add_key("ci", "", "test", expires)[1]
+    assert status(site, key) == 200
+    return key
+
+
+def revoked(site: ApiSite) -> str:
+    """A key that was revoked a second ago."""
+    key = key_of(site)
+    name = key.removeprefix("rk_").partition(".")[0]
+    answer = site.client().request("DELETE", f"{ORG}/serviceaccount/ci/-key/{name}")
+    assert answer.status_code == 204
+    site.clock.suspend(1.0)
+    return key
+
+
+def expired(site: ApiSite) -> str:
+    """A key that expired a second ago."""
+    key = key_of(site, site.clock.now() + 10.0)
+    site.clock.suspend(11.0)
+    return key
+
+
+def ended(site: ApiSite) -> str:
+    """A session that ended a second ago."""
+    session = site.api.store.add_session(Caller("serviceaccount/ci"), 10.0)
+    assert status(site, session) == 200
+    site.clock.suspend(11.0)
+    return session
+
+
+def superuser(site: ApiSite) -> str:
+    """A valid session of a superuser."""
+    return site.api.store.add_session(Caller("user/ann", frozenset({str(SUPERUSERS)})), 60.0)
+
+
+CREDENTIALS: dict[str, Callable[[ApiSite], str]] = {
+    "key": key_of,
+    "superuser": superuser,
+    "expired key": expired,
+    "revoked key": revoked,
+    "ended session": ended,
+    "changed key": lambda site: f"{key_of(site)[:-2]}--",
+    "unknown key": lambda site: "rk_000000000000.guess",
+    "unknown session": lambda site: "rs_guess",
+    "unknown workload token": lambda site: "rw_Z3Vlc3M.guess",
+    "garbage": lambda site: "Basic \u00e9\u00ff",
+    "unsigned token": lambda site: "eyJhbGciOiJub25lIn0.eyJzdWIiOiJyb290In0.",
+}
+
+
+@pytest.mark.parametrize("case", cases("api/refusals.yaml"))
+def test_a_request_is_refused(case: dict[str, Any], site: ApiSite, issuer: Issuer, former: dict[str, str]) -> None:
+    site.clock.suspend(3600.0)
+    key_of(site)  # ends the count of refused credentials
+    headers = dict(case.get("headers", {}))
+    method, path, content = (
+        case.get("method", "GET"),
+        case.get("path", "/login/exchange"),
+        case.get("body", "").encode(),
+    )
+    if "nested" in case or "size" in case:
+        content = b"[" * case.get("nested", 0) or b" " * case["size"]
+    if name := case.get("credential"):
+        found = former[name.split()[0]] if name.endswith("deleted account") else CREDENTIALS[name](site)
+        headers["Authorization"] = found.encode("latin-1")
+    more: dict[str, Any] = {"content": content}
+    if (wanted := case.get("token")) is not None:
+        now = site.clock.now() + wanted.get("drift", 0)
+        token = issuer.token(now, *filter(None, [wanted.get("algorithm")]), **JOB | wanted.get("claims", {}))
+        method, more = "POST", {"data": {**EXCHANGE, "subject_token": token}}
+    answer = site.client(None).request(method, path, headers=headers, **more)
+    body = answer.json()
+    assert (answer.status_code, body["status"]) == (case["status"], case["status"]), body
+    assert body["code"] == http.HTTPStatus(case["status"]).phrase.replace(" ", "")
+    assert case.get("message", "") in body["message"], body
+    assert case.get("details", "") in str(body["details"]), body
+    assert body["id"] == answer.headers["x-request-id"]
+    assert answer.headers["content-type"] == "application/json"
+    assert path.startswith("/login") or HINTS.get(case["status"], "x-request-id") in answer.headers
+    # No answer repeats the credential.
+    secret = headers.get("Authorization", b"").decode("latin-1").removeprefix("Bearer ")
+    assert not secret or secret not in answer.text
+
+
+def test_the_same_requests_are_answered_with_what_they_lack(site: ApiSite, issuer: Issuer) -> None:
+    site.clock.suspend(3600.0)
+    assert status(site, key_of(site)) == status(site, superuser(site)) == 200
+    form = {**EXCHANGE, "subject_token": issuer.token(site.clock.now(), **JOB)}
+    assert site.client(None).request("POST", "/login/exchange", data=form).status_code == 200
+    header = {"Authorization": superuser(site)}
+    group = {"name": "x"}
+    answer = site.client(None).request("POST", f"{ORG}/group?dryRun=true", json=group, headers=header)
+    assert answer.status_code == 200, answer.text
