@@ -36,6 +36,10 @@ them, and credentials.
 Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
 everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.
 
+`docker-credential-platform` keeps logins to registries for Docker and Podman, in `platform/registries.json` beside the
+profiles. To use it, add `"credHelpers": {"registry.example.com": "platform"}` to `~/.docker/config.json`, or to
+`auth.json` of Podman, and log in: `docker login registry.example.com`.
+
 A reference is a name, or a link such as `/org/acme/gvc/shop`; `<>` is required, `[]` optional, and
 `...` allows several.
 

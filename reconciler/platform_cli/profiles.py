@@ -65,17 +65,24 @@ def load_profiles(path: Path) -> Profiles:
 
 def save_profiles(path: Path, profiles: Profiles) -> None:
     """Replace the file, readable by this user alone. Raises UsageError."""
-    content = msgspec.json.format(msgspec.json.encode(profiles)) + b"\n"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file is made with mode 0600 under another name: no other user can read it at any time.
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_FILE}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        replace_private_file(path, msgspec.json.format(msgspec.json.encode(profiles)) + b"\n")
     except OSError as error:
         raise UsageError(f"the profiles in {path} cannot be written: {error.strerror}") from None
+
+
+def replace_private_file(path: Path, content: bytes) -> None:
+    """Replace ``path``, which only this user can read at any time; readers see the old or the new content.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # mkstemp makes the file with mode 0600.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

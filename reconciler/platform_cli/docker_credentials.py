@@ -1,0 +1,155 @@
+"""`docker-credential-platform`: keeps logins to registries for Docker, Podman and other clients of its protocol."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from reconciler import __version__
+from reconciler.errors import ReconcilerError, UsageError
+from reconciler.platform_cli.profiles import profiles_path, replace_private_file
+
+NAME = "docker-credential-platform"
+# Clients compare these three texts; they are those of the protocol.
+NOT_FOUND = "credentials not found in native keychain"
+NO_SERVER = "no credentials server URL"
+NO_USERNAME = "no credentials username"
+_FILE = "registries.json"
+_INPUT_BYTES = 1 << 20
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """The login to a registry, in the form of the protocol."""
+
+    ServerURL: str = ""
+    Username: str = ""
+    Secret: str = ""
+
+
+class Store:
+    """The logins of this user in the file ``path``, by the address of the registry. Methods raise UsageError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[str, Credential]:
+        """All logins; none if there is no file."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Credential])
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be read: {error.strerror}") from None
+        except msgspec.MsgspecError:
+            raise UsageError(f"{self._path} is damaged; remove the file, and log in to the registries again") from None
+
+    @contextmanager
+    def changing(self) -> Iterator[dict[str, Credential]]:
+        """All logins, written back at the end; another process waits until then."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX)
+                found = self.read()
+                yield found
+                replace_private_file(self._path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
+
+
+def main() -> None:
+    """Run the action that the command line names and exit: 0 success, 1 refused or failed."""
+    sys.exit(run(sys.argv[1:], os.environ))
+
+
+def run(words: list[str], environ: Mapping[str, str]) -> int:
+    """Run an action, with its input on stdin; returns the exit code. Errors go to stdout, as the protocol has it."""
+    try:
+        answer = _answer(words, Store(profiles_path(environ).with_name(_FILE)))
+    except ReconcilerError as error:
+        print(error)  # noqa: T201
+        return 1
+    if answer:
+        print(answer)  # noqa: T201
+    return 0
+
+
+def _answer(words: list[str], store: Store) -> str:
+    """What an action prints. Raises UsageError."""
+    usage = f"Usage: {NAME} <{'|'.join([*_ACTIONS, 'version'])}>"
+    if len(words) != 1:
+        raise UsageError(usage)
+    if words[0] in ("version", "--version", "-v"):
+        return f"{NAME} {__version__}"
+    if words[0] in ("--help", "-h"):
+        return usage
+    if words[0] not in _ACTIONS:
+        raise UsageError(f"{NAME}: unknown action: {words[0]}")
+    return _ACTIONS[words[0]](store)
+
+
+def _get(store: Store) -> str:
+    """The login to the registry whose address is on stdin."""
+    found = store.read().get(_server())
+    if found is None:
+        raise UsageError(NOT_FOUND)
+    return msgspec.json.encode(found).decode()
+
+
+def _store(store: Store) -> str:
+    """Keep the login on stdin."""
+    try:
+        credential = msgspec.json.decode(_input(), type=Credential)
+    except msgspec.MsgspecError:
+        # The decoder's text could quote the input, which has a password.
+        raise UsageError('stdin must be an object: {"ServerURL": …, "Username": …, "Secret": …}') from None
+    if not credential.ServerURL:
+        raise UsageError(NO_SERVER)
+    if not credential.Username:
+        raise UsageError(NO_USERNAME)
+    with store.changing() as found:
+        found[credential.ServerURL] = credential
+    return ""
+
+
+def _erase(store: Store) -> str:
+    """Remove the login to the registry whose address is on stdin, if there is one."""
+    server = _server()
+    with store.changing() as found:
+        found.pop(server, None)
+    return ""
+
+
+def _list(store: Store) -> str:
+    """The address of each registry, with the user of its login."""
+    return msgspec.json.encode({server: each.Username for server, each in sorted(store.read().items())}).decode()
+
+
+def _server() -> str:
+    """The address on stdin. Raises UsageError."""
+    try:
+        server = _input().decode().strip()
+    except UnicodeDecodeError:
+        raise UsageError("the address of the registry on stdin is not text in UTF-8") from None
+    if not server:
+        raise UsageError(NO_SERVER)
+    return server
+
+
+def _input() -> bytes:
+    content = sys.stdin.buffer.read(_INPUT_BYTES + 1)
+    if len(content) > _INPUT_BYTES:
+        raise UsageError(f"stdin has more than {_INPUT_BYTES} bytes")
+    return content
+
+
+_ACTIONS: Mapping[str, Callable[[Store], str]] = {"store": _store, "get": _get, "erase": _erase, "list": _list}

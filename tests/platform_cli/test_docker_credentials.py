@@ -1,0 +1,172 @@
+"""The credential helper as its clients run it: a process with an action, its input on stdin, its answer on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
+from tests.support.programs import tool
+
+HELPER = Path(sys.executable).with_name("docker-credential-platform")
+SERVER = "registry.example.com:5000"
+LOGIN = {"ServerURL": SERVER, "Username": "ann", "Secret": "p\u00e4ss\nword"}
+NOT_FOUND = "credentials not found in native keychain\n"
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Home:
+    """A user's directory, and the file of the helper in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path / "platform" / "registries.json"
+
+    def run(self, *words: str, text: str | bytes = "") -> Done:
+        raw = text.encode() if isinstance(text, str) else text
+        environ = {**os.environ, "XDG_CONFIG_HOME": str(self.path)}
+        done = subprocess.run([HELPER, *words], input=raw, env=environ, capture_output=True, timeout=60, check=False)
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def store(self, **members: str) -> Done:
+        return self.run("store", text=json.dumps({**LOGIN, **members}))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_what_is_stored_is_got_listed_and_erased(home: Home) -> None:
+    assert home.store() == Done(0, "", "")
+    assert home.store(ServerURL="https://other.example.com/v1/", Username="bob") == Done(0, "", "")
+    got = home.run("get", text=f"{SERVER}\n")
+    assert (got.code, json.loads(got.stdout), got.stderr) == (0, LOGIN, "")
+    listed = home.run("list")
+    assert (listed.code, json.loads(listed.stdout)) == (0, {SERVER: "ann", "https://other.example.com/v1/": "bob"})
+    assert home.run("erase", text=SERVER) == Done(0, "", "")
+    assert home.run("erase", text=SERVER) == Done(0, "", ""), "erasing it again is no error"
+    assert home.run("get", text=SERVER) == Done(1, NOT_FOUND, "")
+    assert json.loads(home.run("list").stdout) == {"https://other.example.com/v1/": "bob"}
+
+
+def test_a_later_login_replaces_the_earlier_one(home: Home) -> None:
+    home.store()
+    home.store(Secret="second")
+    assert json.loads(home.run("get", text=SERVER).stdout)["Secret"] == "second"
+
+
+def test_logins_are_in_a_file_of_this_user_alone(home: Home) -> None:
+    home.store()
+    assert home.file.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in home.file.parent.iterdir()] == [home.file.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "printed"),
+    [
+        (("get",), "", "no credentials server URL\n"),
+        (("get",), "\n", "no credentials server URL\n"),
+        (("get",), "unknown.example.com", NOT_FOUND),
+        (("get",), b"\xff", "the address of the registry on stdin is not text in UTF-8\n"),
+        (("erase",), "", "no credentials server URL\n"),
+        (("store",), json.dumps({"Username": "ann", "Secret": "s"}), "no credentials server URL\n"),
+        (("store",), json.dumps({"ServerURL": SERVER, "Secret": "s"}), "no credentials username\n"),
+        (("store",), "hunter2", 'stdin must be an object: {"ServerURL": …, "Username": …, "Secret": …}\n'),
+        (("store",), '{"Secret": 2}', 'stdin must be an object: {"ServerURL": …, "Username": …, "Secret": …}\n'),
+        (("store",), b"x" * (1 << 20) + b"y", "stdin has more than 1048576 bytes\n"),
+        (("guess",), "", "docker-credential-platform: unknown action: guess\n"),
+        ((), "", "Usage: docker-credential-platform <store|get|erase|list|version>\n"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_a_line_on_stdout_and_the_code_1(
+    home: Home, words: tuple[str, ...], text: str | bytes, printed: str
+) -> None:
+    assert home.run(*words, text=text) == Done(1, printed, "")
+    assert not home.file.exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', '{"a": {"Secret": 2}}'])
+def test_a_damaged_file_is_named_and_stays_as_it_is(home: Home, content: str) -> None:
+    home.file.parent.mkdir()
+    home.file.write_text(content)
+    for words, text in ((("get",), SERVER), (("list",), ""), (("store",), json.dumps(LOGIN))):
+        text_ = f"{home.file} is damaged; remove the file, and log in to the registries again\n"
+        assert home.run(*words, text=text) == Done(1, text_, "")
+    assert home.file.read_text() == content
+
+
+def test_processes_that_store_at_once_lose_no_login(home: Home) -> None:
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(home.path)}
+    running = []
+    for number in range(8):
+        process = subprocess.Popen([HELPER, "store"], stdin=subprocess.PIPE, env=environ)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({**LOGIN, "ServerURL": f"host-{number}"}).encode())
+        process.stdin.close()
+        running.append(process)
+    assert [each.wait(60) for each in running] == [0] * 8
+    assert sorted(json.loads(home.run("list").stdout)) == [f"host-{number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
+    with docker_registry(tmp_path_factory.mktemp("registry"), login=True) as running:
+        running.push("team/app", "1", image("one"))
+        yield running
+
+
+@pytest.fixture
+def short_path() -> Iterator[str]:
+    """A directory with a short name: Podman refuses others for its state."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield path
+
+
+def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: DockerRegistry, short_path: str) -> None:
+    """The login file of Podman only names the helper, so each pull and push gets its password from it."""
+    podman = tool("podman", "podman")
+    logins = home.path / "auth.json"
+    logins.write_text(json.dumps({"credHelpers": {registry.host: "platform"}}))
+    environ = {
+        **os.environ, "XDG_CONFIG_HOME": str(home.path), "REGISTRY_AUTH_FILE": str(logins),
+        "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+    }  # fmt: skip
+    storage = (
+        "--root", str(home.path / "root"), "--runroot", f"{short_path}/run", "--tmpdir", f"{short_path}/tmp",
+        "--storage-driver", "vfs",
+    )  # fmt: skip
+
+    def run(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [podman, *storage, *words]
+        return subprocess.run(
+            command, input=text, env=environ, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    reference = f"{registry.host}/team/app"
+    refused = run("pull", "--tls-verify=false", f"{reference}:1")
+    assert refused.returncode != 0
+    assert "authentication required" in refused.stderr
+    login = run("login", "--tls-verify=false", "-u", USER, "--password-stdin", registry.host, text=PASSWORD)
+    assert login.returncode == 0, login.stderr
+    assert PASSWORD in home.file.read_text()
+    assert PASSWORD not in logins.read_text()
+    for words in (("pull", f"{reference}:1"), ("push", f"{reference}:1", f"{reference}:2")):
+        done = run(words[0], "--tls-verify=false", *words[1:])
+        assert done.returncode == 0, done.stderr
+    logout = run("logout", registry.host)
+    assert logout.returncode == 0, logout.stderr
+    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
