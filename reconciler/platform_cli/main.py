@@ -85,8 +85,8 @@ class Group(click.Group):
 
 
 def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
-    if top:
-        return KINDS[word].aliases if word in KINDS else ()
+    if top and word in KINDS:
+        return KINDS[word].aliases
     return () if below[0][0] else below[0][1].aliases
 
 

@@ -42,6 +42,8 @@ PROGRAM_ROWS = (
     Row(("rest", "get"), "Send a GET request.", "program:rest", "<path>", passed=("GET",)),
     *(Row(("rest", each), f"Send a {each.upper()} request.", "program:rest", "<path>", (_BODY,), passed=(each.upper(),))
       for each in ("post", "put", "patch", "delete")),
+    Row(("stack",), "Deploy a compose file.", aliases=("compose",),
+        instead="no compose file is read yet; pipe it: kompose convert --stdout | platform apply --k8s -f -"),
     Row(("task", "get"), "List tasks.", instead="there are none: a command of a resource is `platform rest get "
         "/org/ORG/.../-command`"),
     Row(("whoami",), "Show who you are.", "program:whoami"),
