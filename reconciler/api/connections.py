@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 from typing import Any, NamedTuple
@@ -11,10 +12,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 10.0
 """Seconds in which the head of a request must arrive, and each pause of its body must end."""
+BODY_SECONDS = 60.0
+"""Seconds in which the whole body of a request must arrive, however short its pauses are."""
 WRITE_SECONDS = 30.0
 """Seconds in which a client must read something of a response that waits for it."""
 MOST_CONNECTIONS = 1000
-"""The most connections; each further one ends the connection that has been idle for the longest time."""
+"""The most connections; each further one ends the one that has waited for a request, or the rest of it, the longest."""
 MOST_HEAD = 32_768
 """Bytes of the longest head of a request."""
 
@@ -35,6 +38,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._head = 0
         self._in_head = True
+        self._body_ends = 0.0
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
         self._stalled: asyncio.TimerHandle | None = None
         peer = transport.get_extra_info("socket")
@@ -73,11 +77,12 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head = False, 0
         super().on_headers_complete()
         self._restart_deadline()
+        self._body_ends = self.loop.time() + BODY_SECONDS
 
     def on_body(self, body: bytes) -> None:
         """A part of the body arrived in time."""
         super().on_body(body)
-        self._restart_deadline()
+        self._restart_deadline(self._body_ends)
 
     def on_message_complete(self) -> None:
         """The request arrived; the response may take its time."""
@@ -107,8 +112,8 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether no request that arrived whole is being answered: an unfinished body keeps no other client out."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _measure(self, size: int) -> None:
         """Refuse a head that is too long; the parser reports any error of its callbacks as one of the request."""
@@ -120,9 +125,9 @@ class Connection(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
 
-    def _restart_deadline(self) -> None:
+    def _restart_deadline(self, latest: float = math.inf) -> None:
         self._deadline.cancel()
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._deadline = self.loop.call_at(min(self.loop.time() + HEAD_SECONDS, latest), self._give_up)
 
     def _give_up(self) -> None:
         self.transport.abort()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from reconciler.errors import (
@@ -69,11 +70,25 @@ class OAuthProblem(Problem):
         return self._error not in ("authorization_pending", "slow_down")
 
 
+class UnfinishedRequest(Problem):
+    """A client that left before its request was whole. The audit log has none: nothing was requested."""
+
+    def __init__(self) -> None:
+        super().__init__(400, "the connection ended before the body did")
+
+    @property
+    def is_audited(self) -> bool:
+        """Never."""
+        return False
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem that reports ``error`` of this program, of Starlette or of a handler; a bug says nothing else."""
     match error:
         case Problem():
             return error
+        case ClientDisconnect():
+            return UnfinishedRequest()
         case HTTPException():
             return Problem(error.status_code, error.detail, headers=error.headers)
         case NotFoundError():
