@@ -29,7 +29,7 @@ NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
     for kind, text in KINDS.items()
     if kind is not Kind.ORG
 }
-OF_ORG = ("source", "/-approve", "/-log")
+OF_ORG = ("source", "/-approve", "/-log", "/metrics")
 """What stands in paths of operations whose permission is one on the org."""
 
 

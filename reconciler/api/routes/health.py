@@ -1,12 +1,15 @@
-"""Whether the daemon works: for load balancers and monitoring, without a credential."""
+"""Whether the daemon works: for load balancers without a credential, and in figures for Prometheus."""
 
 from __future__ import annotations
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from reconciler.api.call import Call
+from reconciler.api.metrics import Scrape, metrics_page
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
+from reconciler.model.key import Key, Kind
 
 
 async def read_health(call: Call) -> Response:
@@ -27,6 +30,16 @@ async def read_readiness(call: Call) -> Response:
     return call.respond({"status": "ready"})
 
 
+async def read_metrics(call: Call) -> Response:
+    """The metrics of the daemon; they name all sources, so they take ``view`` on the org."""
+    call.require("view", Key(Kind.ORG, "", call.org))
+    api = call.api
+    with call.reader.snapshot():
+        names = tuple(each.name for each in api.settings.sources)
+        page = metrics_page(Scrape(call.reader.records, names, api.is_alive(), api.clock.now()))
+    return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
 OPERATIONS = (
     Operation(
         "GET", "/healthz", read_health, "Whether the daemon works.", PUBLIC, {200: "It does.", 503: "It does not."}
@@ -34,4 +47,5 @@ OPERATIONS = (
     Operation(
         "GET", "/readyz", read_readiness, "Whether every source was read.", PUBLIC, {200: "Yes.", 503: "Not yet."}
     ),
+    Operation("GET", "/metrics", read_metrics, "Read the metrics of the daemon.", "view", media="text/plain"),
 )

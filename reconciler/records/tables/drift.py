@@ -51,6 +51,10 @@ class Drifts:
         rows = self._db.all(f"{sql}{where} ORDER BY key, location", args)
         return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
 
+    def count(self, source: str) -> int:
+        """The number of differences of ``source``."""
+        return int(self._db.value("SELECT count(*) FROM drifts WHERE source = ?", (source,)))
+
     def last_check(self) -> DriftCheck:
         """The last check of the daemon."""
         return DriftCheck(self.checked(), self.all())

@@ -1,0 +1,33 @@
+"""docs/metrics.md: the metrics of the daemon, from the table that the page for Prometheus comes from."""
+
+from __future__ import annotations
+
+from docs.generate.tables import table
+from reconciler.api.metrics import METRICS
+
+HEAD = """\
+# Metrics
+
+`GET /metrics` of the [HTTP API](http.md) has the metrics of the daemon in the text format of Prometheus. It takes the
+permission `view` on the org. Create a service account, let a policy grant it `view` on the org, add a key, and store
+the key in a file that only Prometheus can read:
+
+```yaml
+scrape_configs:
+  - job_name: reconciler
+    scheme: https
+    authorization: {credentials_file: /etc/prometheus/reconciler.key}
+    static_configs: [{targets: ["ops.example.com:8443"]}]
+```
+
+No label names a resource, so the number of series does not grow with the number of resources. The values come from the
+records, in which counts of resources are kept: a scrape reads no manifest.
+
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    rows = ((f"`{each.name}`", each.type, ", ".join(f"`{name}`" for name in each.labels), each.description)
+            for each in METRICS)  # fmt: skip
+    return HEAD + table(("Metric", "Type", "Labels", "What it is"), rows)

@@ -1,0 +1,167 @@
+"""The metrics of the daemon, from its records: the table of all metrics, and the page that Prometheus reads.
+
+Labels are sources, locations, kinds and reasons, never resources: those would make a series for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from reconciler.records.store import Records
+from reconciler.records.tables.runs import Run
+
+
+class Scrape(NamedTuple):
+    """What the samples of one page come from; ``now`` is in seconds since the epoch."""
+
+    records: Records
+    sources: tuple[str, ...]
+    is_alive: bool
+    now: float
+
+
+class Sample(NamedTuple):
+    """A value, and the values of the labels of its metric."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+class Metric(NamedTuple):
+    """A metric; the names of counters end in ``_total``."""
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+    samples: Callable[[Scrape], Iterable[Sample]]
+
+    @property
+    def type(self) -> str:
+        """Its type in the words of Prometheus."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+def _alive(scrape: Scrape) -> Iterator[Sample]:
+    yield Sample((), scrape.is_alive)
+
+
+def _runs(scrape: Scrape) -> Iterator[Sample]:
+    newest = scrape.records.runs.list(1)  # numbers increase by one, so no row of an earlier run is needed
+    yield Sample((), newest[0].id if newest else 0)
+
+
+def _last_runs(scrape: Scrape) -> Iterator[Run]:
+    return (run for name in scrape.sources if (run := scrape.records.runs.last(name)) is not None)
+
+
+def _started(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((run.source,), run.started) for run in _last_runs(scrape))
+
+
+def _durations(scrape: Scrape) -> Iterator[Sample]:
+    for run in _last_runs(scrape):
+        if run.finished is not None:
+            yield Sample((run.source,), max(run.finished - run.started, 0))
+
+
+def _outcomes(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((run.source, run.outcome or "running"), 1) for run in _last_runs(scrape))
+
+
+def _results(scrape: Scrape) -> Iterator[Sample]:
+    for run in _last_runs(scrape):
+        yield from (Sample((run.source, result), number) for result, number in run.counts.items())
+
+
+def _commits(scrape: Scrape) -> Iterator[Sample]:
+    for name in scrape.sources:
+        if (row := scrape.records.sources.get(name)) is not None:
+            yield Sample((name,), row.time)
+
+
+def _resources(scrape: Scrape) -> Iterator[Sample]:
+    for name in scrape.sources:
+        for (kind, health), number in scrape.records.applied.counts(name).items():
+            yield Sample((name, str(kind), str(health)), number)
+
+
+def _drifts(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((name,), scrape.records.drifts.count(name)) for name in scrape.sources)
+
+
+def _conditions(scrape: Scrape) -> Iterator[Sample]:
+    for name in scrape.sources:
+        for each in scrape.records.conditions.get(name):
+            yield Sample((name, each.type, each.reason), each.status)
+
+
+def _condition_times(scrape: Scrape) -> Iterator[Sample]:
+    for name in scrape.sources:
+        yield from (Sample((name, each.type), each.since) for each in scrape.records.conditions.get(name))
+
+
+def _status_queue(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((name,), scrape.records.status_queue.count(name)) for name in scrape.sources)
+
+
+def _requests(scrape: Scrape) -> Iterator[Sample]:
+    yield Sample((), len(scrape.records.requests.open()))
+
+
+def _request_age(scrape: Scrape) -> Iterator[Sample]:
+    waiting = scrape.records.requests.open()
+    yield Sample((), max(scrape.now - waiting[0].at, 0) if waiting else 0)
+
+
+_SOURCE = ("source",)
+
+METRICS: tuple[Metric, ...] = (
+    Metric("reconciler_loop_alive", "1 while the event loop of the daemon turns.", (), _alive),
+    Metric("reconciler_runs_total", "Runs of all sources since the records were made.", (), _runs),
+    Metric("reconciler_last_run_timestamp_seconds", "When the last run of the source started.", _SOURCE, _started),
+    Metric("reconciler_last_run_duration_seconds", "How long the last run of the source took.", _SOURCE, _durations),
+    Metric("reconciler_last_run_outcome", "1, with the outcome of the last run.", ("source", "reason"), _outcomes),
+    Metric("reconciler_last_run_resources", "Resources in the plan of the last run, by result.",
+           ("source", "reason"), _results),
+    Metric("reconciler_source_commit_timestamp_seconds", "The time of the commit that was read last.",
+           _SOURCE, _commits),
+    Metric("reconciler_resources", "Resources by kind, and by health as the reason.",
+           ("source", "kind", "reason"), _resources),
+    Metric("reconciler_drifts", "Resources at locations that differ from what was applied.", _SOURCE, _drifts),
+    Metric("reconciler_condition", "A condition of the source: its type as the kind, 1 if it holds.",
+           ("source", "kind", "reason"), _conditions),
+    Metric("reconciler_condition_since_timestamp_seconds", "When the condition last began or ceased to hold.",
+           ("source", "kind"), _condition_times),
+    Metric("reconciler_status_queue", "Resources whose status is not written to Git yet.", _SOURCE, _status_queue),
+    Metric("reconciler_requests_waiting", "Requests of operators that are not done.", (), _requests),
+    Metric("reconciler_request_oldest_age_seconds", "The age of the oldest of them, 0 without any.", (), _request_age),
+)  # fmt: skip
+"""Every metric, in the order of the page."""
+
+
+class _Page(Collector):
+    """Gives prometheus_client the families of one scrape."""
+
+    def __init__(self, scrape: Scrape) -> None:
+        self._scrape = scrape
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS:
+            made = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
+            family = made(metric.name, metric.description, labels=metric.labels)
+            for labels, value in metric.samples(self._scrape):
+                family.add_metric(labels, float(value))
+            yield family
+
+
+def metrics_page(scrape: Scrape) -> bytes:
+    """The page in the text format of Prometheus. Raises RecordsError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page(scrape))
+    return generate_latest(registry)

@@ -1,0 +1,77 @@
+"""The page that Prometheus reads."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reconciler.api.metrics import METRICS
+from reconciler.records.store import FILE, Records
+from tests.support.api import READER_PEER, ApiSite
+from tests.support.programs import tool
+
+LABELS = {"source", "location", "kind", "reason"}
+
+
+def page(site: ApiSite) -> str:
+    """The page as root reads it."""
+    answer = site.client().request("GET", "/metrics")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def samples(site: ApiSite) -> dict[str, dict[tuple[str, ...], float]]:
+    """The values of every metric by those of its labels, in the order of the table."""
+    found: dict[str, dict[tuple[str, ...], float]] = {each.name: {} for each in METRICS}
+    order = {each.name: each.labels for each in METRICS}
+    for family in text_string_to_metric_families(page(site)):
+        for name, labels, value, *_ in family.samples:
+            assert set(labels) == set(order[name])
+            found[name][tuple(labels[each] for each in order[name])] = value
+    return found
+
+
+def test_every_metric_of_the_table_is_on_the_page(site: ApiSite) -> None:
+    families = {family.name for family in text_string_to_metric_families(page(site))}
+    assert families == {each.name.removesuffix("_total") for each in METRICS}
+    assert {name for each in METRICS for name in each.labels} <= LABELS
+
+
+def test_metrics_count_what_is_recorded(site: ApiSite) -> None:
+    found = samples(site)
+    assert found["reconciler_loop_alive"] == {(): 1}
+    assert found["reconciler_runs_total"] == {(): 1}
+    assert found["reconciler_resources"]["main", "workload", "Recorded"] == 2
+    assert found["reconciler_last_run_resources"]["main", "created"] == sum(found["reconciler_resources"].values())
+    assert found["reconciler_requests_waiting"] == {(): 0}
+    assert found["reconciler_drifts"] == {("main",): 0}
+
+
+def test_no_metric_names_a_resource_or_shows_a_secret(site: ApiSite) -> None:
+    text = page(site)
+    assert not [each for each in ("hunter2", "shop", "web-edits", "ann@example.com", '"db"') if each in text]
+
+
+def test_viewers_read_metrics_and_callers_without_a_credential_do_not(site: ApiSite) -> None:
+    assert site.client(READER_PEER).request("GET", "/metrics").status_code == 200
+    assert site.client(None).request("GET", "/metrics").status_code == 401
+
+
+def test_a_waiting_request_has_an_age(site: ApiSite) -> None:
+    records = Records.open(site.state / FILE, clock_now=lambda: site.clock.now() - 90)
+    number = records.requests.add("sync", {}, "ann")
+    try:
+        found = samples(site)
+    finally:
+        records.requests.done(number, {})
+        records.close()
+    assert found["reconciler_requests_waiting"] == {(): 1}
+    assert found["reconciler_request_oldest_age_seconds"] == {(): pytest.approx(90)}
+
+
+def test_promtool_accepts_the_page(site: ApiSite) -> None:
+    command = [tool("promtool", "prometheus"), "check", "metrics"]
+    checked = subprocess.run(command, input=page(site), capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
