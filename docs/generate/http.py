@@ -95,6 +95,11 @@ the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. Lists come in pages; the link with rel `next`
 stays valid while resources come and go. `GET /openapi.json` is an OpenAPI 3.1 document of everything below.
 
+A program in a container runs over a WebSocket at `-exec`, with the subprotocol `v5.channel.k8s.io` of Kubernetes. A
+message begins with the byte of its channel: 0, 1 and 2 are the streams of the program, 3 is its end as a `Status` with
+the exit code, 4 the size of the terminal (`{"Width": 80, "Height": 24}`), and 255 closes the channel of the next byte.
+The program ends when the connection does. Read while you send: the program waits until its output is taken.
+
 A watch follows a collection or a resource as server-sent events: `added`, `modified` and `deleted` have the document as
 a list shows it, after a deletion its last manifest. To follow a list without a gap, watch from the number in its header
 `Resource-Version`: as the header `Last-Event-ID`, or as the parameter `after`; without it, a watch begins now. Several

@@ -22,6 +22,7 @@ from reconciler.api.routes import (
     audit,
     changes,
     commands,
+    container_exec,
     credentials,
     device,
     health,
@@ -35,7 +36,7 @@ from reconciler.api.routes import (
     webhooks,
 )
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, Operation, Routes
+from reconciler.api.table import PUBLIC, WEBSOCKET, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
@@ -58,6 +59,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *audit.OPERATIONS,
     *operator.OPERATIONS,
     *observing.OPERATIONS,
+    *container_exec.OPERATIONS,
     *commands.OPERATIONS,
     *reports.OPERATIONS,
     *changes.OPERATIONS,
@@ -137,14 +139,14 @@ class _Application:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return
         request_id = secrets.token_hex(8)
         began = False
 
         async def send_on(message: Any) -> None:
             nonlocal began
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 began = True
                 extra = {**_HEADERS, "X-Request-Id": request_id}
                 present = {name for name, _ in message["headers"]}
@@ -155,9 +157,14 @@ class _Application:
         scope["request_id"] = request_id
         try:
             _refuse_ambiguous(scope)
-            request = Request(scope, receive)
+            is_websocket = scope["type"] == "websocket"
+            # A WebSocket begins with a request, which is decided on as any other.
+            asked = {**scope, "type": "http", "method": "GET"} if is_websocket else scope
+            request = Request(asked, receive)
             _limit_address(self._api, request)
-            operation, scope["path_params"] = self._routes.find(scope["method"], scope["path"])
+            operation, asked["path_params"] = self._routes.find(asked["method"], scope["path"])
+            if is_websocket and operation.media != WEBSOCKET:
+                raise Problem(400, "there is no WebSocket here")
             response = await _answer(self._api, request, operation)
             await response(scope, receive, send_on)
         except Exception as error:

@@ -89,6 +89,17 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         self._deadline.cancel()
 
+    def handle_websocket_upgrade(self) -> None:
+        """The connection becomes a WebSocket; the library for it is loaded by the first one."""
+        from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+        self._deadline.cancel()
+        self.ws_protocol_class = WebSocketsSansIOProtocol
+        super().handle_websocket_upgrade()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return True
+
     def on_response_complete(self) -> None:
         """The next request has a deadline of its own; uvicorn ends the connection if none begins."""
         super().on_response_complete()

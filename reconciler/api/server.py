@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 
 from reconciler import logs
 from reconciler.api.app import make_app
+from reconciler.api.call import MOST_BODY
 from reconciler.api.connections import Connection
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
@@ -43,7 +44,8 @@ async def serve() -> None:
     beat = loop.time()
     api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
     config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
-                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS)  # fmt: skip
+                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                    ws_max_size=MOST_BODY, ws_per_message_deflate=False)  # fmt: skip
     config.load()
     state = ServerState()
     servers = [await _listen(config, state, start.unix, None)]

@@ -17,6 +17,8 @@ from reconciler.api.problems import JSON, Problem
 Handler = Callable[[Call], Awaitable[Response]]
 
 EVENTS = "text/event-stream"
+WEBSOCKET = "websocket"
+"""In place of a media type: the operation opens a WebSocket."""
 LINES = "application/x-ndjson"
 """Objects in JSON, one a line."""
 ANY = ""
@@ -69,6 +71,11 @@ PARAMETERS: Mapping[str, str] = {
     "until": "Only lines until then: a time, or an age.",
     "location": "Only what is at this location.",
     "replica": "Only what is of this replica or execution.",
+    "command": "A word of the command; repeated for each. Without it, a shell.",
+    "container": "The container; else the first one.",
+    "tty": "With `true`, the program gets a terminal.",
+    "rows": "The lines of the terminal.",
+    "columns": "The characters of a line of the terminal.",
     "follow": "With `true`, new lines follow until the client goes.",
 }
 """Query parameter → its description."""

@@ -31,6 +31,8 @@ NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
 }
 OF_ORG = ("source", "/-approve", "/-log", "/metrics")
 """What stands in paths of operations whose permission is one on the org."""
+OF_WORKLOAD = ("/deployment", "/-replica", "/-exec")
+"""What stands in paths of operations on workloads alone."""
 
 
 class Account(NamedTuple):
@@ -121,7 +123,7 @@ def path_of(operation: Operation, kind: Kind) -> str:
     elif ("{gvc}" in path) is not (kind in GVC_SCOPED):
         return ""
     fixed = next((each for each in Kind if f"/{each}/{{name}}" in path), kind)
-    if fixed is not kind or (("/deployment" in path or "/-replica" in path) and kind is not Kind.WORKLOAD):
+    if fixed is not kind or (any(each in path for each in OF_WORKLOAD) and kind is not Kind.WORKLOAD):
         return ""
     if "-command" in path and operation.method == "POST" and kind not in COMMANDS:
         return ""

@@ -1,0 +1,162 @@
+"""Programs in containers over a WebSocket: streams, terminals, exit codes, and clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+from websockets.asyncio.client import unix_connect
+from websockets.exceptions import ConnectionClosedOK, InvalidStatus
+
+from reconciler.api.routes.container_exec import CLOSE, PROTOCOL, RESIZE, STATUS, STDIN, exit_status
+from reconciler.daemon.api_process import SOCKET
+from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.support.sandbox import eventually
+
+WEB = "/org/acme/gvc/shop/workload/web"
+MEBIBYTE = 1 << 20
+BLOCK = 1 << 16
+
+
+class Ended(NamedTuple):
+    """The output of a program by channel, and its status."""
+
+    output: dict[int, bytes]
+    status: dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[HostSite]:
+    """A daemon with a workload that runs."""
+    files = {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}
+    with open_place() as path, host_site(path, files, api={}) as site, site.daemon():
+        eventually(lambda: site.ready("web"), "the replica is ready")
+        eventually(lambda: (site.state / SOCKET).exists(), "the API listens")
+        yield site
+
+
+def place_of(path: str, words: Sequence[str], query: Mapping[str, str]) -> str:
+    """The address at which ``words`` run in a container of the workload ``path``."""
+    return f"ws://localhost{path}/-exec?{urlencode([*query.items(), *(('command', word) for word in words)])}"
+
+
+def connect(site: HostSite, *command: str, path: str = WEB, **query: str) -> Any:
+    """A WebSocket on which ``command`` runs."""
+    return unix_connect(str(site.state / SOCKET), place_of(path, command, query), subprotocols=[PROTOCOL])
+
+
+async def to_end(link: Any) -> Ended:
+    """Everything that comes until the end."""
+    output: dict[int, bytes] = {1: b"", 2: b""}
+    status = {}
+    async for message in link:
+        assert isinstance(message, bytes)
+        if message[0] == STATUS:
+            status = json.loads(message[1:])
+        else:
+            output[message[0]] += message[1:]
+    return Ended(output, status)
+
+
+def run(site: HostSite, command: Sequence[str], content: bytes = b"", **query: str) -> Ended:
+    """A program with ``content`` as its input, to its end."""
+
+    async def feed(link: Any) -> None:
+        # A program that ends first takes no input.
+        with suppress(ConnectionClosedOK):
+            for begin in range(0, len(content), BLOCK):
+                await link.send(bytes([STDIN]) + content[begin : begin + BLOCK])
+            await link.send(bytes([CLOSE, STDIN]))
+
+    async def story() -> Ended:
+        async with connect(site, *command, **query) as link:
+            return (await asyncio.gather(to_end(link), feed(link)))[0]
+
+    return asyncio.run(story())
+
+
+def test_both_outputs_and_the_exit_code_arrive(site: HostSite) -> None:
+    found = run(site, ["sh", "-c", 'echo "$GREETING"; echo bad >&2; exit 3'])
+    assert found == Ended({1: b"hello\n", 2: b"bad\n"}, exit_status(3))
+    assert run(site, ["true"]).status == {"metadata": {}, "status": "Success"}
+    assert run(site, ["sh", "-c", "exit 255"]).status == exit_status(255)
+    assert run(site, ["/nowhere"]).status == exit_status(127)
+
+
+def test_a_mebibyte_comes_back_as_it_went(site: HostSite) -> None:
+    content = os.urandom(MEBIBYTE)
+    assert run(site, ["cat"], content).output[1] == content
+
+
+def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
+    async def story() -> Ended:
+        async with connect(site, "sh", tty="true", rows="40", columns="132") as link:
+            await link.send(bytes([STDIN]) + b"stty size\n")
+            shown = b""
+            while b"40 132" not in shown:
+                shown += cast(bytes, await link.recv())[1:]
+            await link.send(bytes([RESIZE]) + b'{"Width": 99, "Height": 33}')
+            await link.send(bytes([STDIN]) + b"stty size; exit 7\n")
+            return await to_end(link)
+
+    found = asyncio.run(story())
+    assert b"33 99" in found.output[1]
+    assert found.status == exit_status(7)
+
+
+def is_running(words: str) -> bool:
+    """Whether a process has these words."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(each.read_bytes())
+    return words.encode().replace(b" ", b"\0") + b"\0" in found
+
+
+def test_a_program_ends_with_its_client(site: HostSite) -> None:
+    async def story() -> None:
+        async with connect(site, "sleep", "987.25") as link:
+            await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
+            link.transport.abort()
+
+    asyncio.run(story())
+    eventually(lambda: not is_running("sleep 987.25"), "the program has ended")
+
+
+def test_what_cannot_run_is_refused_before_the_websocket_opens(site: HostSite) -> None:
+    assert refusal(site, WEB.replace("web", "none")) == 404
+    assert refusal(site, WEB, replica="none") == 404
+    assert refusal(site, WEB, container="none") == 404
+    assert refusal(site, "/org/acme/gvc/shop/identity/web") == 404
+    address = str(site.state / SOCKET)
+    assert status_of(unix_connect(address, place_of(WEB, ["true"], {}), origin="https://evil.example")) == 403
+    assert status_of(unix_connect(address, f"ws://localhost{WEB}")) == 400
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(site.state / SOCKET))) as client:
+        assert client.get(f"http://localhost{WEB}/-exec").status_code == 400
+        assert client.get(f"http://localhost{WEB}/-replica").json()["items"][0]["state"] == "Ready"
+
+
+def refusal(site: HostSite, path: str, **query: str) -> int:
+    """The status of an answer that opens no WebSocket."""
+    return status_of(connect(site, "true", path=path, **query))
+
+
+def status_of(connecting: Any) -> int:
+    """The status of the answer, which has a message."""
+
+    async def story() -> None:
+        async with connecting:
+            pass
+
+    with pytest.raises(InvalidStatus) as refused:
+        asyncio.run(story())
+    assert json.loads(refused.value.response.body or b"")["message"]
+    return refused.value.response.status_code
