@@ -113,6 +113,19 @@ class Client:
             first = {}
             href = next((each["href"] for each in body.get("links", ()) if each["rel"] == "next"), None)
 
+    def lines(self, path: str, query: Mapping[str, str]) -> Iterator[Any]:
+        """The objects of a stream, as they come. Raises ApiError."""
+        timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
+        try:
+            with self._http.stream("GET", path, params=query, timeout=timeout) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    self._show("GET", path, None, response)
+                    self._answer(response)
+                yield from map(json.loads, filter(None, response.iter_lines()))
+        except (httpx2.HTTPError, ValueError) as error:
+            raise self._unreachable(error) from None
+
     def request(
         self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = ""
     ) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reconciler.platform_cli.rows import LOGS
 from reconciler.platform_cli.table import Option, Row
 
 _FILES = Option(
@@ -29,6 +30,8 @@ PROGRAM_ROWS = (
         instead="pipe it: helm template NAME CHART | platform apply --k8s -f -"),
     Row(("login",), "Log in, and make a profile.", "login:log_in", "[ref]", _LOGIN),
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
+    Row(("logs",), "Show logs that LogQL selects, such as '{gvc=\"shop\"} |= \"error\"', or a key such as gvc/shop.",
+        "logs:show", "<query>", LOGS),
     Row(("misc", "install-completion"), "Install completion for the Tab key.", "program:install_completion",
         options=(Option("--shell", "The shell; else that of $SHELL.", choices=("bash", "zsh", "fish")),
                  Option("--print", "Print the script instead.", flag=True))),

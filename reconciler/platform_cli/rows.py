@@ -31,6 +31,15 @@ def query_options(prefix: str = "") -> tuple[Option, ...]:
     )
 
 
+LOGS = (
+    Option("-f/--follow", "Also show new lines as they come.", flag=True),
+    Option("--since", "Only lines since then: a time, or an age such as 30m.", "TIME"),
+    Option("--until", "Only lines until then; written as --since.", "TIME"),
+    Option("--location", "Only lines of this location.", "NAME"),
+    Option("--replica", "Only lines of this replica or execution.", "NAME"),
+)
+
+
 _COMMON = (
     Row(("get",), "List resources, or show some.", "resources:get", "[ref...]"),
     Row(("query",), "Find resources.", "resources:query", options=query_options()),
@@ -174,6 +183,7 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("get-replicas",), "Show the replicas.", "placing:get_replicas", "<ref>", (LOCATION,)),
         Row(("start",), "End a suspension.", "placing:start", "<ref>"),
         Row(("stop",), "Suspend a workload.", "placing:stop", "<ref>"),
+        Row(("logs",), "Show the logs of a workload.", "logs:workload_logs", "<ref>", LOGS),
         Row(("force-redeployment",), "Replace all replicas.", "placing:force_redeployment", "<ref>"),
         Row(("cron", "start"), "Run a cron workload now.", "placing:start_cron", "<ref>",
             (LOCATION, Option("-f/--file", "Overrides of its containers, a list; - is standard input.", "FILE"),

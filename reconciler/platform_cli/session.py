@@ -88,7 +88,7 @@ class Session:
     @property
     def max(self) -> int:
         """The most records of a list; 0: all. Raises UsageError."""
-        text = self._options.get("max")
+        text = self._options.get("max_")
         try:
             return MAX if text is None else max(0, int(text))
         except ValueError:

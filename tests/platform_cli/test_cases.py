@@ -15,6 +15,7 @@ from typing import Any
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
 from reconciler.platform_cli.main import all_rows
+from tests.engines.host.logs.kit import Location, place
 from tests.platform_cli.kit import Desk, desk
 from tests.support.cases import CASES
 from tests.support.dns import name_server
@@ -69,6 +70,7 @@ def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
     """All files in one test, and in one worker: each begins with what those before it left."""
     with name_server() as server, desk(tmp_path, domains={"resolver": server.address}) as shop:
         server.texts = {f"_reconciler-challenge.example.{end}": ["org=acme"] for end in ("com", "org")}
+        Location(shop.site.path).taken("listening\nGET /x 404\n", place("web"))
         for file in FILES:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]

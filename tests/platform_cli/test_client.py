@@ -124,3 +124,10 @@ def test_the_debug_output_has_no_credential_and_no_secret(capfd: pytest.CaptureF
     assert "> POST /org/acme/serviceaccount/ci/-key" in shown
     assert HIDDEN in shown
     assert not [each for each in ("rk_secret", "rk_made", "hunter2", "hunter3") if each in shown]
+
+
+def test_a_stream_comes_as_objects_and_its_errors_as_any_other() -> None:
+    server = Scripted((200, {}, b'{"line": "a"}\n{"line": "b"}\n'), answer(403, {"message": "no", "status": 403}))
+    assert [each["line"] for each in server.client.lines("/org/acme/-log", {"query": "gvc/shop"})] == ["a", "b"]
+    with pytest.raises(ApiError, match="access-report"):
+        [*server.client.lines("/org/acme/-log", {"query": "gvc/shop"})]
