@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import signal
 import socket
@@ -41,6 +42,8 @@ async def serve() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
     start = decode_start(await messages.readline())
     logs.configure(start.settings.log.format, start.settings.log.level)
+    # It writes a line of plain text for each malformed request, as many as a client likes.
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     beat = loop.time()
     api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
     config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,

@@ -79,7 +79,7 @@ class Group(click.Group):
             by_word.setdefault(word, []).append(alias)
         with formatter.section("Commands"):
             formatter.write_dl([
-                (", ".join((word, *by_word.get(word, ()))), _group_help(word) if below[0][0] else below[0][1].summary)
+                (", ".join((word, *by_word.get(word, ()))), _short_help(word, below))
                 for word, below in sorted(self._rows.items())
             ])  # fmt: skip
 
@@ -88,6 +88,12 @@ def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bo
     if top and word in KINDS:
         return KINDS[word].aliases
     return () if below[0][0] else below[0][1].aliases
+
+
+def _short_help(word: str, below: Sequence[tuple[tuple[str, ...], Row]]) -> str:
+    if all(row.instead for _, row in below):
+        return "Not available here; it says what to do instead."
+    return _group_help(word) if below[0][0] else below[0][1].summary
 
 
 def _group_help(word: str) -> str:

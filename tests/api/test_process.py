@@ -68,7 +68,7 @@ def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[Site, Any]) 
 
 
 def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> None:
-    site, _ = served
+    site, running = served
     host, _, port = site.settings["api"]["address"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
@@ -85,6 +85,8 @@ def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> No
             status = client.recv(100).split(b" ")
             assert status[1] in (b"400", b"401"), status
     assert ask(site, "/healthz") is not None
+    # Each line of the log is JSON, however many malformed requests come.
+    assert [each for each in running.log() if "text" in each] == []
 
 
 def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
