@@ -36,6 +36,11 @@ them, and credentials.
 Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
 everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.
 
+`workload exec REF -- COMMAND` and `workload connect REF` exit with the code of the program: 128 and the signal that
+ended it; 126 if it may not run, 127 if there is none; 125 if the connection was cut, or nothing could be started. On a
+terminal, every key goes to the program, also Ctrl-C. Without one, `exec` reads standard input only with `-i`, so a loop
+over lines of a file keeps its lines.
+
 `docker-credential-platform` keeps logins to registries for Docker and Podman, in `platform/registries.json` beside the
 profiles. To use it, add `"credHelpers": {"registry.example.com": "platform"}` to `~/.docker/config.json`, or to
 `auth.json` of Podman, and log in: `docker login registry.example.com`.

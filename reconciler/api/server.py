@@ -46,9 +46,10 @@ async def serve() -> None:
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     beat = loop.time()
     api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
+    # The pong of a client waits behind its messages while a program does not read, so its absence ends nothing.
     config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
                     proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                    ws_max_size=MOST_BODY, ws_per_message_deflate=False)  # fmt: skip
+                    ws_max_size=MOST_BODY, ws_per_message_deflate=False, ws_ping_timeout=None)  # fmt: skip
     config.load()
     state = ServerState()
     servers = [await _listen(config, state, start.unix, None)]

@@ -10,7 +10,6 @@ from reconciler.clock import Clock
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.snapshot import ReplicaRow, State
 from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
@@ -19,6 +18,7 @@ from reconciler.queries.top import ReplicaReader
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.settings import Settings
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 ENGINE = "host"
 """The engine whose containers can be entered."""

@@ -22,6 +22,7 @@ RETRY_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 PAGE = 500
 """The most items that one request asks for."""
+USER_AGENT = f"platform-cli/{__version__}"
 _TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
 _UNIX = "unix://"
 _READS = ("GET", "HEAD")
@@ -61,13 +62,36 @@ class Endpoint(NamedTuple):
     profile: str = "default"
 
 
+class Retries:
+    """When a request is sent again: after ``429``, and if it is ``repeatable`` also after ``503`` and lost connections.
+
+    It goes on for ``RETRY_SECONDS``.
+    """
+
+    def __init__(self, *, repeatable: bool) -> None:
+        self._repeatable = repeatable
+        self._deadline = time.monotonic() + RETRY_SECONDS
+        self._pause = FIRST_PAUSE / 2
+
+    def pause(self, response: httpx2.Response | None = None) -> float | None:
+        """Seconds until the next try after ``response`` (None: the connection was lost); None: there is none."""
+        left = self._deadline - time.monotonic()
+        if response is not None and response.status_code == _BUSY:
+            wait = max(_retry_after(response), FIRST_PAUSE)
+            return wait if wait <= left else None
+        if response is not None and response.status_code != _UNAVAILABLE:
+            return None
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+        return self._pause if self._repeatable and left > 0 else None
+
+
 class Client:
     """Requests to one endpoint. ``debug`` shows each exchange on stderr, without credentials and secret values."""
 
     def __init__(self, endpoint: Endpoint, *, debug: bool = False) -> None:
         self._endpoint = endpoint
         self._debug = debug
-        headers = {"User-Agent": f"platform-cli/{__version__}", "Accept": "application/json"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if endpoint.token:
             headers["Authorization"] = f"Bearer {endpoint.token}"
         if endpoint.url.startswith(_UNIX):
@@ -84,6 +108,11 @@ class Client:
         # A context for TLS takes 20 ms.
         verify: bool | ssl.SSLContext = False if endpoint.insecure or scheme == "http" else ssl.create_default_context()
         self._http = httpx2.Client(base_url=endpoint.url, headers=headers, timeout=_TIMEOUT, verify=verify)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it sends its requests."""
+        return self._endpoint
 
     def close(self) -> None:
         """Close the connections."""
@@ -120,11 +149,11 @@ class Client:
             with self._http.stream("GET", path, params=query, timeout=timeout) as response:
                 if response.status_code >= 400:
                     response.read()
-                    self._show("GET", path, None, response)
-                    self._answer(response)
+                    self.show("GET", path, None, response)
+                    self.answer(response)
                 yield from map(json.loads, filter(None, response.iter_lines()))
         except (httpx2.HTTPError, ValueError) as error:
-            raise self._unreachable(error) from None
+            raise self.unreachable(error) from None
 
     def request(
         self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = ""
@@ -134,28 +163,24 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
-        begun, pause = time.monotonic(), FIRST_PAUSE
-        repeatable = method in _READS or bool(key) or path.endswith("/-query")
+        retries = Retries(repeatable=method in _READS or bool(key) or path.endswith("/-query"))
         while True:
-            left = begun + RETRY_SECONDS - time.monotonic()
             try:
                 response = self._http.request(method, path, content=content, params=query or None, headers=headers)
             except httpx2.HTTPError as error:
-                if not repeatable or left <= 0 or isinstance(error, httpx2.ConnectError | httpx2.UnsupportedProtocol):
-                    raise self._unreachable(error) from None
+                final = isinstance(error, httpx2.ConnectError | httpx2.UnsupportedProtocol)
+                if final or (pause := retries.pause()) is None:
+                    raise self.unreachable(error) from None
             except (httpx2.InvalidURL, ValueError, UnicodeError):
                 raise UsageError(f"{path!r} is not a path of the API") from None
             else:
-                self._show(method, path, body, response)
-                wait = _retry_after(response)
-                if response.status_code == _BUSY and wait <= max(left, 0):
-                    pause = max(wait, FIRST_PAUSE)
-                elif response.status_code != _UNAVAILABLE or not repeatable or left <= 0:
-                    return self._answer(response)
+                self.show(method, path, body, response)
+                if (pause := retries.pause(response)) is None:
+                    return self.answer(response)
             time.sleep(pause)
-            pause = min(LONGEST_PAUSE, 2 * pause)
 
-    def _answer(self, response: httpx2.Response) -> Answer:
+    def answer(self, response: httpx2.Response) -> Answer:
+        """The content of ``response``. Raises ApiError if it is a refusal."""
         body = _decoded(response)
         if response.status_code < 400:
             return Answer(response.status_code, body, response.headers)
@@ -183,7 +208,8 @@ class Client:
             message = f"{self._endpoint.url} is not the API: {message}. To change the address: {_advice(name)}"
         return ApiError(message, status, str(body.get("error") or ""))
 
-    def _unreachable(self, error: Exception) -> ApiError:
+    def unreachable(self, error: Exception) -> ApiError:
+        """The error for a server that does not answer: why, and what helps."""
         reason = str(error) or type(error).__name__
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             text = f"the certificate of {self._endpoint.url} is not trusted: {reason}"
@@ -193,7 +219,8 @@ class Client:
             f"change the address: {_advice(self._endpoint.profile)}"
         )
 
-    def _show(self, method: str, path: str, body: Any, response: httpx2.Response) -> None:
+    def show(self, method: str, path: str, body: Any, response: httpx2.Response) -> None:
+        """Write an exchange to stderr if debugging is on, without credentials and secret values."""
         if not self._debug:
             return
         lines = [f"> {method} {response.request.url.raw_path.decode(errors='replace')}"]

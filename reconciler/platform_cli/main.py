@@ -122,12 +122,10 @@ def _common(row: Row) -> Iterator[Option]:
         yield option._replace(names="/".join(names))
 
 
-def _argument(row: Row) -> list[click.Parameter]:
-    parsed = _REFERENCE.fullmatch(row.argument)
-    if parsed is None:
-        return []
-    required, many = parsed[1] == "<", bool(parsed[3])
-    return [click.Argument([parsed[2]], required=required, nargs=-1 if many else 1, shell_complete=_complete(row))]
+def _argument(row: Row) -> Iterator[click.Parameter]:
+    for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
+        complete = None if at else _complete(row)
+        yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, shell_complete=complete)
 
 
 def _complete(row: Row) -> Any:
@@ -158,8 +156,8 @@ def _option(option: Option) -> click.Option:
     )
 
 
-def _run(row: Row, **values: Any) -> None:
-    """Call the function of ``row`` with its options; the common ones are for the session."""
+def _run(row: Row, **values: Any) -> int | None:
+    """Call the function of ``row`` with its options; the common ones are for the session. Returns its exit code."""
     from reconciler.platform_cli.session import Session
 
     ctx = click.get_current_context()
@@ -174,9 +172,10 @@ def _run(row: Row, **values: Any) -> None:
     module, _, name = row.run.partition(":")
     function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
     try:
-        function(
+        code: int | None = function(
             session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}
         )
+        return code
     finally:
         session.close()
 
@@ -224,7 +223,7 @@ def run(words: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
             guard(stream)
     try:
-        code = program().main([*map(_flag, words)], prog_name="platform", complete_var=COMPLETE_VARIABLE,
+        code = program().main(_normalized(words), prog_name="platform", complete_var=COMPLETE_VARIABLE,
                               standalone_mode=False)  # fmt: skip
         sys.stdout.flush()
     except click.ClickException as error:
@@ -240,6 +239,12 @@ def run(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text
         return _report_bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _normalized(words: list[str]) -> list[str]:
+    """``words`` with their flags in one form; those behind ``--`` belong to a command in a container."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*map(_flag, words[:end]), *words[end:]]
 
 
 def _flag(word: str) -> str:

@@ -39,6 +39,14 @@ LOGS = (
     Option("--replica", "Only lines of this replica or execution.", "NAME"),
 )
 
+_QUIET = Option("-q/--quiet", "Print only what the program prints.", flag=True)
+_CONTAINER = (
+    Option("--replica", "The replica; else the first one that is ready.", "NAME"),
+    Option("--container", "The container; else the first one.", "NAME"),
+    Option("--location", "Only replicas at this location.", "NAME"),
+    _QUIET,
+)
+
 
 _COMMON = (
     Row(("get",), "List resources, or show some.", "resources:get", "[ref...]"),
@@ -185,6 +193,12 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("stop",), "Suspend a workload.", "placing:stop", "<ref>"),
         Row(("logs",), "Show the logs of a workload.", "logs:workload_logs", "<ref>", LOGS),
         Row(("force-redeployment",), "Replace all replicas.", "placing:force_redeployment", "<ref>"),
+        Row(("exec",), "Run a command in a container, and exit with its code; 125 if that is unknown.",
+            "executing:run_command", "<ref> <command...>",
+            (*_CONTAINER, Option("-i/--stdin", "Pass standard input on; else only that of a terminal.", flag=True),
+             Option("-t/--tty", "Give the command a terminal; else if this one is on one.", flag=True))),
+        Row(("connect",), "Open a shell in a container.", "executing:open_shell", "<ref>",
+            (*_CONTAINER, Option("-s/--shell", "The shell; else bash where there is one, or sh.", "PROGRAM"))),
         Row(("cron", "start"), "Run a cron workload now.", "placing:start_cron", "<ref>",
             (LOCATION, Option("-f/--file", "Overrides of its containers, a list; - is standard input.", "FILE"),
                 _WAIT)),

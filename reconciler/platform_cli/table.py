@@ -21,8 +21,9 @@ class Option(NamedTuple):
 class Row(NamedTuple):
     """A command: its words, its line of help, its function ``module:name`` below ``commands``, and what it takes.
 
-    ``argument`` is ``<ref>``, ``<ref...>``, ``[ref]`` or ``[ref...]`` in the notation of the reference. The function
-    gets the session, what is ``passed``, such as the kind, then the argument and the options by name. ``instead`` makes
+    ``argument`` is ``<ref>``, ``<ref...>``, ``[ref]`` or ``[ref...]`` in the notation of the reference, or two of them.
+    The function gets the session, what is ``passed``, such as the kind, then the arguments and the options by name; it
+    returns the exit code if that is not 0. ``instead`` makes
     it a command that is not available: what to do in place of it.
     """
 

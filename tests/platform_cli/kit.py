@@ -32,6 +32,7 @@ class Relay:
     def __init__(self, path: Path, target: Path) -> None:
         self.path = path
         self.requests: list[str] = []
+        self._passing: list[socket.socket] = []
         self._target = target
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.bind(str(path))
@@ -42,12 +43,19 @@ class Relay:
         """Listen no longer."""
         self._server.close()
 
+    def cut(self) -> None:
+        """End every connection."""
+        for each in self._passing:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client = self._server.accept()[0]
                 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 server.connect(str(self._target))
+                self._passing += [client, server]
                 for source, sink, asked in ((client, server, True), (server, client, False)):
                     threading.Thread(target=self._pass, args=(source, sink, asked), daemon=True).start()
 

@@ -106,9 +106,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Terminal]:
+def terminal(command: Sequence[str], environ: Mapping[str, str], width: int = 100) -> Iterator[Terminal]:
     """``command`` on a terminal; killed at the end where it still runs."""
-    opened = Terminal(command, environ)
+    opened = Terminal(command, environ, width)
     try:
         yield opened
     finally:

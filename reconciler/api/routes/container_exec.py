@@ -24,7 +24,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.runtimes.session import ExecSession
+    from reconciler.terminal.session import ExecSession
 
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STATUS, RESIZE, CLOSE = 0, 3, 4, 255
@@ -48,8 +48,8 @@ class _Size(msgspec.Struct):
 async def execute(call: Call) -> Response:
     """Run a program, or a shell, in a container of a workload on this host."""
     from reconciler.clock import SystemClock
-    from reconciler.engines.host.runtimes.session import TerminalSize
     from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
+    from reconciler.terminal.session import TerminalSize
 
     if call.kind() is not Kind.WORKLOAD:
         raise Problem(404, f"a {call.kind()} has no containers")
@@ -114,7 +114,7 @@ class _Conversation(Response):
                 await self._take(content[:1], content[1:])
 
     async def _take(self, channel: bytes, content: bytes) -> None:
-        from reconciler.engines.host.runtimes.session import TerminalSize
+        from reconciler.terminal.session import TerminalSize
 
         if channel == bytes([STDIN]):
             await self._session.write(content)

@@ -33,15 +33,16 @@ def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | No
     the signal that ended it; 126 if it may not run, 127 if there is none; 125 without a container.
     """
     from reconciler.cli.output.printing import print_error
-    from reconciler.cli.output.remote_program import run_program
     from reconciler.clock import SystemClock
-    from reconciler.engines.host.runtimes.session import LOST
     from reconciler.operations.exec import SHELL, ExecOptions, open_session
+    from reconciler.terminal.relay import has_terminal, run_program
+    from reconciler.terminal.session import LOST
 
     settings = load(settings_file)
     try:
         target = _target(settings, key, ExecOptions(**names))
-        return run_program(partial(open_session, settings, SystemClock(), target, argv or SHELL), tty)
+        opened = partial(open_session, settings, SystemClock(), target, argv or SHELL)
+        return run_program(opened, on_terminal=has_terminal() if tty is None else tty)
     except (EngineError, RefusedError) as error:
         print_error(str(error))
         return LOST

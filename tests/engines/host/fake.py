@@ -30,11 +30,11 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
-from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSize
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.terminal.session import Channel, Output, TerminalSize
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
 from tests.support.clock import FakeClock
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.runtimes.session import Output, TerminalSize
 from reconciler.engines.host.runtimes.streams import Streams
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.terminal.session import Output, TerminalSize
 
 _KILLED = 137
 _REST = 0.2

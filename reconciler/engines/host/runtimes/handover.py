@@ -24,10 +24,10 @@ from reconciler.engines.host.runtimes.protocol import (
     Runtime,
     Usage,
 )
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 
 class HandoverRuntime:

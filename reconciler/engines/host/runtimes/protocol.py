@@ -12,11 +12,11 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import Settings
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 
 class ContainerId(msgspec.Struct, frozen=True, order=True):

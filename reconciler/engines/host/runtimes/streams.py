@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.runtimes.descriptors import READ_SIZE, wait_writable
-from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSize
+from reconciler.terminal.descriptors import READ_SIZE, wait_writable
+from reconciler.terminal.session import Channel, Output, TerminalSize
 
 _CTRL_D = b"\x04"
 

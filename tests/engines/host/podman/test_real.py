@@ -32,7 +32,6 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
-from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
@@ -40,6 +39,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Firewall, Internal
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
+from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines import contract
 from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached
 from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell

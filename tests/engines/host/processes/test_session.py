@@ -19,8 +19,8 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
-from reconciler.engines.host.runtimes.session import Channel, ExecSession, TerminalSize
 from reconciler.errors import EngineError
+from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines.host.processes.kit import (
     Host,
     alive,

@@ -42,11 +42,11 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 _TRIAL_SECONDS = 10.0
 

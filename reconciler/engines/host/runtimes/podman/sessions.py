@@ -20,10 +20,10 @@ from reconciler.engines.host.runtimes.podman.programs import (
     make_folder,
     number_in,
 )
-from reconciler.engines.host.runtimes.session import ExecSession, Output, TerminalSize
 from reconciler.engines.host.runtimes.streams import Streams, open_pipes, open_terminal
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.terminal.session import ExecSession, Output, TerminalSize
 
 _LAST_BYTES = 4096
 _WITH_TERMINAL = ("--tty", "--env", "TERM=xterm")

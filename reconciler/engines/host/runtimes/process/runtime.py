@@ -47,12 +47,12 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import wait_at_most
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 
 class _Tracked(msgspec.Struct, frozen=True):

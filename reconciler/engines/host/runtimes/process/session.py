@@ -16,10 +16,10 @@ from reconciler.engines.host.runtimes.exit_watch import ExitWatcher, is_alive
 from reconciler.engines.host.runtimes.process.exec import environment_of, exec_user
 from reconciler.engines.host.runtimes.process.labels import CONTAINER, PORTS, REPLICA, ROOT
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
-from reconciler.engines.host.runtimes.session import TerminalSize
 from reconciler.engines.host.runtimes.streams import Streams, open_pipes, open_terminal
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.terminal.session import TerminalSize
 
 _LAUNCHER = Path(__file__).with_name("session_launcher.py")
 _MARKER = frozenset(map(os.fsencode, (CONTAINER, REPLICA, PORTS, ROOT)))

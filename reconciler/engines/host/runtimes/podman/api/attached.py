@@ -19,9 +19,9 @@ from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspect
 from reconciler.engines.host.runtimes.podman.api.client import API, PodmanClient
 from reconciler.engines.host.runtimes.podman.tracked import signal_program
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.runtimes.session import Channel, Output, TerminalSize
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.terminal.session import Channel, Output, TerminalSize
 
 _UPGRADED = 101
 _SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""Connects this terminal, or these pipes, with a program inside a container."""
+"""Relays between a session and this terminal, or these pipes, until the program ends."""
 
 from __future__ import annotations
 
@@ -10,39 +10,44 @@ import tty
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from reconciler.engines.host.runtimes.descriptors import read_some, write_all
-from reconciler.engines.host.runtimes.session import ExecSession, TerminalSize
 from reconciler.tasks import cancel_and_wait
+from reconciler.terminal.descriptors import read_some, write_all
+from reconciler.terminal.session import ExecSession, TerminalSize
 
 _STDIN, _STDOUT = 0, 1
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_OWNER = "reconciler exec"
+_OWNER = "exec"
 
 Open = Callable[[TerminalSize | None], Awaitable[ExecSession]]
 """Starts the program, on a terminal of that size or (None) with pipes."""
 
 
-def run_program(open_session: Open, on_terminal: bool | None) -> int:
-    """Connect stdin, stdout and stderr with a program until it ends, and return its exit code. Raises EngineError.
+def has_terminal() -> bool:
+    """Whether stdin and stdout are a terminal."""
+    return os.isatty(_STDIN) and os.isatty(_STDOUT)
 
-    ``on_terminal`` is whether it gets a terminal; None: if stdin and stdout are one. A terminal of ours passes on every
-    key, also Ctrl-C, and changes of its size.
+
+def run_program(open_session: Open, *, on_terminal: bool, with_input: bool = True) -> int:
+    """Connect stdin, stdout and stderr with a program until it ends, and return its exit code. Raises its errors.
+
+    ``on_terminal`` is whether it gets a terminal. One of ours then passes on every key, also Ctrl-C, and changes of its
+    size. Without ``with_input`` the program finds the end of its input at once.
     """
-    ours = os.isatty(_STDIN) and os.isatty(_STDOUT)
-    return asyncio.run(_run(open_session, ours if on_terminal is None else on_terminal))
+    return asyncio.run(_run(open_session, on_terminal, with_input))
 
 
-async def _run(open_session: Open, on_terminal: bool) -> int:
+async def _run(open_session: Open, on_terminal: bool, with_input: bool) -> int:
     size = _size() if on_terminal else None
     session = await open_session(size)
+    passes_keys = on_terminal and with_input and os.isatty(_STDIN)
     try:
-        with _raw_mode(_STDIN) if on_terminal and os.isatty(_STDIN) else nullcontext(), _resized(session, size):
-            return await _until_ended(session)
+        with _raw_mode(_STDIN) if passes_keys else nullcontext(), _resized(session, size):
+            return await _until_ended(session, with_input)
     finally:
         await session.close()
 
 
-async def _until_ended(session: ExecSession) -> int:
+async def _until_ended(session: ExecSession, with_input: bool) -> int:
     """Relay until the program ends, or a signal ends this one: then the terminal is still restored."""
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[int] = loop.create_future()
@@ -53,7 +58,7 @@ async def _until_ended(session: ExecSession) -> int:
 
     for number in _ENDING:
         loop.add_signal_handler(number, end, number)
-    relaying = asyncio.create_task(_relay(session))
+    relaying = asyncio.create_task(_relay(session, with_input))
     try:
         await asyncio.wait((relaying, ending), return_when=asyncio.FIRST_COMPLETED)
         return 128 + ending.result() if ending.done() else relaying.result()
@@ -61,8 +66,8 @@ async def _until_ended(session: ExecSession) -> int:
         await cancel_and_wait([relaying], _OWNER)
 
 
-async def _relay(session: ExecSession) -> int:
-    feeding = asyncio.create_task(_feed(session))
+async def _relay(session: ExecSession, with_input: bool) -> int:
+    feeding = asyncio.create_task(_feed(session) if with_input else session.close_stdin())
     try:
         while (output := await session.read()) is not None:
             await write_all(output.channel, output.content)

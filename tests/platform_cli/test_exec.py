@@ -1,0 +1,249 @@
+"""`platform workload exec` and `connect`: programs in a container that runs, with pipes and on a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.daemon.api_process import SOCKET
+from tests.platform_cli.kit import Relay
+from tests.support.certificates import authority, issue
+from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.support.processes import free_ports
+from tests.support.sandbox import eventually
+from tests.support.terminal import Terminal, terminal
+
+COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
+MEBIBYTE = 1 << 20
+TAIL = 'sleep "$0"; exec wc -c'
+"""A program that does not read for the seconds of its argument, and then counts."""
+
+
+ACCESS = """kind: serviceaccount
+name: ci
+---
+kind: serviceaccount
+name: guest
+---
+kind: policy
+name: connect-web
+targetKind: workload
+target: all
+bindings:
+  - {permissions: [connect], principalLinks: [//serviceaccount/ci]}
+  - {permissions: [view], principalLinks: [//serviceaccount/guest]}
+"""
+
+
+class Place:
+    """A daemon with a workload that runs, and the command of a user who reaches it through ``relay``."""
+
+    def __init__(self, site: HostSite, relay: Relay) -> None:
+        self.site = site
+        self.relay = relay
+        self.port = int(site.settings["api"]["address"].partition(":")[2])
+        self.command = [*COMMAND, "workload"]
+        self.environ = {
+            "HOME": str(site.path), "XDG_CONFIG_HOME": str(site.path / "config"), "PLATFORM_ORG": "acme",
+            "PLATFORM_GVC": "shop", "PLATFORM_ENDPOINT": f"unix://{relay.path}",
+        }  # fmt: skip
+
+    def run(
+        self, *words: str, content: bytes = b"", group: str = "workload", **environ: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """A command with pipes."""
+        environ = {**os.environ, **self.environ, **environ}
+        return subprocess.run(
+            [*COMMAND, *filter(None, (group,)), *words],
+            input=content,
+            env=environ,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+
+    @contextmanager
+    def on_terminal(self, *words: str, width: int = 100) -> Iterator[Terminal]:
+        """A command on a terminal of 24 lines."""
+        with terminal([*self.command, *words], {**self.environ, "PS1": "inside> "}, width) as opened:
+            yield opened
+
+    def runs(self, words: str) -> bool:
+        """Whether a program of a replica has these words."""
+        return any(words in each for each in self.site.programs().values())
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    env = {"GREETING": "hello", "PS1": "inside> "}
+    files = {"shop/web.yaml": served(replicas=1, env=env), "access.yaml": ACCESS}
+    [port], issued = free_ports(1), issue("localhost")
+    with open_place() as path:
+        (path / "api.crt").write_bytes(issued.chain_pem)
+        (path / "authority.crt").write_bytes(authority().chain_pem)
+        (path / "api.key").write_bytes(issued.key_pem)
+        tls = {"certificate": str(path / "api.crt"), "key": str(path / "api.key")}
+        yield from _served(path, files, {"address": f"127.0.0.1:{port}", "tls": tls})
+
+
+def _served(path: Path, files: Mapping[str, str], api: Mapping[str, Any]) -> Iterator[Place]:
+    with host_site(path, files, api=api) as site, site.daemon():
+        eventually(lambda: site.ready("web"), "the replica is ready")
+        eventually(lambda: (site.state / SOCKET).exists(), "the API listens")
+        relay = Relay(path / "relay.sock", site.state / SOCKET)
+        yield Place(site, relay)
+        relay.close()
+
+
+def test_a_mebibyte_passes_both_ways_unchanged(place: Place) -> None:
+    content = os.urandom(MEBIBYTE)
+    found = place.run("exec", "web", "-i", "--", "tee", "/dev/stderr", content=content)
+    assert (found.returncode, found.stdout == content, found.stderr == content) == (0, True, True)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
+def test_exec_exits_with_the_code_of_the_program(place: Place, code: int) -> None:
+    found = place.run(
+        "exec", "web", "--quiet", "--", "sh", "-c", f'echo "$GREETING" "$@"; exit {code}', "x", "--ts=true"
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (code, b"hello --ts=true\n", b"")
+
+
+def test_a_signal_and_a_missing_program_have_their_codes(place: Place) -> None:
+    found = place.run("exec", "web", "--", "sh", "-c", "kill -KILL $$")
+    assert (found.returncode, found.stderr) == (137, b"the command ended with exit code 137\n")
+    assert place.run("exec", "web", "--", "no-such-program").returncode == 127
+
+
+def test_only_wanted_input_is_passed_on(place: Place) -> None:
+    assert place.run("exec", "web", "--", "cat", content=b"not for it").stdout == b""
+    shell = place.run("connect", "web", "--shell", "sh", "--container", "main", content=b"echo in-$0; exit 3\n")
+    assert (shell.returncode, shell.stdout) == (3, b"in-sh\n")
+    assert shell.stderr == b"connected to web; `exit` ends the shell\n"
+
+
+def test_a_shell_on_a_terminal(place: Place) -> None:
+    with place.on_terminal("connect", "web", "--shell", "sh") as shell:
+        shell.until(lambda screen: screen.endswith("inside> "), "a prompt")
+        assert not shell.echoes()
+        shell.type(b"stty size; echo $GREETING\r")
+        shell.until(lambda screen: screen.endswith("24 100\nhello\ninside> "), "the size of the window, and a prompt")
+        shell.resize(40, 120)
+        shell.type(b"until stty size | grep '40 120$'; do sleep 0.05; done\r")
+        shell.until(lambda screen: "\n40 120\n" in screen, "the new size")
+        shell.type(b"sh -c 'echo be\"\"gun; exec sleep 1000'\r")
+        shell.until(lambda screen: "\nbegun" in screen, "the program")
+        shell.type(b"\x03")
+        shell.type(b"exit 7\r")
+        shell.ended()
+        assert shell.process.returncode == 7
+        assert shell.echoes()
+
+
+def test_options_decide_about_the_terminal(place: Place) -> None:
+    with place.on_terminal("exec", "web", "--no-tty", "--", "sh", "-c", "tty; echo over") as shell:
+        assert shell.ended() == "not a tty\nover"
+    found = place.run("exec", "web", "-it", "--", "sh", "-c", "stty size", content=b"")
+    assert (found.returncode, found.stdout.replace(b"^D\x08\x08", b"")) == (0, b"24 80\r\n")
+
+
+def test_a_cut_connection_is_one_sentence_with_a_code_of_its_own(place: Place) -> None:
+    with place.on_terminal("exec", "web", "--", "sh", "-c", "echo begun; sleep 1000.5") as shell:
+        shell.until(lambda screen: "begun" in screen, "the program")
+        place.relay.cut()
+        shell.ended()
+        assert shell.process.stderr is not None
+        error = shell.process.stderr.read().decode()
+        assert error == "error: the connection was cut, so the exit code is unknown; the server ends the program\n"
+        assert (shell.process.returncode, shell.echoes()) == (125, True)
+    eventually(lambda: not place.runs("sleep 1000.5"), "the end of the program")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_command_that_is_ended_restores_the_terminal_and_ends_its_program(
+    place: Place, number: int, code: int
+) -> None:
+    with place.on_terminal("exec", "web", "--", "sh", "-c", "echo begun; sleep 1000.25") as shell:
+        shell.until(lambda screen: "begun" in screen, "the program")
+        shell.process.send_signal(number)
+        shell.ended()
+        assert (shell.process.returncode, shell.echoes()) == (code, True)
+    eventually(lambda: not place.runs("sleep 1000.25"), "the end of the program")
+
+
+def test_an_interrupt_ends_a_command_without_a_terminal(place: Place) -> None:
+    with place.on_terminal("exec", "web", "--no-tty", "--", "sh", "-c", "echo begun; sleep 1000.125") as shell:
+        shell.until(lambda screen: "begun" in screen, "the program")
+        shell.process.send_signal(signal.SIGINT)
+        shell.ended()
+        assert shell.process.returncode == 130
+    eventually(lambda: not place.runs("sleep 1000.125"), "the end of the program")
+
+
+def test_what_cannot_run_is_explained(place: Place, tmp_path: Path) -> None:
+    found = place.run("exec", "nix", "--", "true")
+    assert (found.returncode, found.stderr) == (125, b"error: there is no workload/shop/nix\n")
+    found = place.run("exec", "web", "--container", "mian", "--", "true")
+    assert (found.returncode, found.stdout) == (125, b"")
+    assert b"main" in found.stderr
+    found = place.run("connect", "web", PLATFORM_ENDPOINT=f"unix://{tmp_path}/none.sock")
+    assert found.returncode == 125
+    assert b"no server answers at unix://" in found.stderr
+    assert place.run("exec", "web").returncode == 2
+
+
+def test_a_key_with_the_permission_is_enough_over_tls(place: Place) -> None:
+    keys = {}
+    for name in ("ci", "guest"):
+        made = json.loads(place.run("serviceaccount", "add-key", name, "-o", "json", group="").stdout)
+        keys[name] = {"PLATFORM_TOKEN": made["key"]}
+    secure = {"PLATFORM_ENDPOINT": f"https://localhost:{place.port}"}
+    trusted = {**secure, "SSL_CERT_FILE": str(place.site.path / "authority.crt")}
+    greet = ("exec", "web", "-q", "--", "sh", "-c", "echo $GREETING")
+    assert place.run(*greet, **trusted, **keys["ci"]).stdout == b"hello\n"
+    assert place.run(*greet[:2], "--insecure", *greet[2:], **secure, **keys["ci"]).stdout == b"hello\n"
+    for environ, sentence in (
+        ({**secure, **keys["ci"]}, b"is not trusted"), (trusted, b"platform login"),
+        ({**trusted, **keys["guest"]}, b"access-report"),
+    ):  # fmt: skip
+        found = place.run(*greet, **environ)
+        assert (found.returncode, found.stdout) == (125, b"")
+        assert sentence in found.stderr
+
+
+def test_the_debug_output_hides_the_command(place: Place) -> None:
+    found = place.run("exec", "web", "-d", "--", "true", "hunter2", PLATFORM_TOKEN="")
+    assert b"> GET /org/acme/gvc/shop/workload/web/-exec\n" in found.stderr
+    assert b"< 101" in found.stderr
+    assert b"hunter2" not in found.stderr
+
+
+def test_a_reader_may_end_first(place: Place) -> None:
+    shell = f"{' '.join(place.command)} exec web -- yes | head -c 3; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", shell], env={**os.environ, **place.environ}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("y\ny1\n", "")
+    eventually(lambda: not place.runs("yes"), "the end of the program")
+
+
+def test_a_program_may_end_before_its_input(place: Place) -> None:
+    found = place.run("exec", "web", "-i", "--", "head", "-c", "3", content=bytes(4 * MEBIBYTE))
+    assert (found.returncode, found.stdout) == (0, bytes(3))
+
+
+@pytest.mark.slow
+def test_a_program_that_reads_late_keeps_its_connection(place: Place) -> None:
+    """Later than any pong would have to come."""
+    found = place.run("exec", "web", "-i", "--", "sh", "-c", TAIL, "50", content=bytes(4 * MEBIBYTE))
+    assert (found.returncode, found.stdout.strip()) == (0, str(4 * MEBIBYTE).encode())
