@@ -118,10 +118,13 @@ class Call:
         return self.api.settings.org
 
     def kind(self) -> Kind:
-        """The kind in the path."""
-        text = self.request.path_params.get("kind") or self.request.url.path.split("/")[3]
+        """The kind in the path; the org, if it has neither a kind nor a name."""
+        names = self.request.path_params
+        if "kind" not in names and "name" not in names:
+            return Kind.ORG
+        text = names.get("kind") or self.request.url.path.split("/")[3]
         kind = KINDS.get(text)
-        in_gvc = "gvc" in self.request.path_params
+        in_gvc = "gvc" in names
         if kind is None or kind is Kind.ORG or (in_gvc and kind not in GVC_SCOPED):
             known = sorted(GVC_SCOPED) if in_gvc else sorted(KINDS)
             raise Problem(404, f"there is no kind {text!r} here{did_you_mean(text, known)}")
@@ -130,6 +133,8 @@ class Call:
     def key(self) -> Key:
         """The key in the path."""
         kind = self.kind()
+        if kind is Kind.ORG:
+            return Key(kind, "", self.org)
         gvc = self.request.path_params.get("gvc", "")
         if kind in GVC_SCOPED and not gvc:
             raise Problem(404, f"a {kind} belongs to a GVC: /org/{self.org}/gvc/GVC/{kind}/NAME")
@@ -155,7 +160,8 @@ class Call:
         """
         key = self.key()
         self.require(permission, key)
-        if not is_present(self.reader.records, key) and self.person(key) is None:
+        present = key.kind is Kind.ORG or is_present(self.reader.records, key) or self.person(key) is not None
+        if not present:
             # No suggestion: it could name a resource that the caller may not see.
             raise NotFoundError(f"there is no {key}")
         return key

@@ -66,6 +66,11 @@ class Store:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
+def store_path(environ: Mapping[str, str]) -> Path:
+    """Where the logins are: beside the profiles of this user."""
+    return profiles_path(environ).with_name(_FILE)
+
+
 def main() -> None:
     """Run the action that the command line names and exit: 0 success, 1 refused or failed."""
     sys.exit(run(sys.argv[1:], os.environ))
@@ -74,7 +79,7 @@ def main() -> None:
 def run(words: list[str], environ: Mapping[str, str]) -> int:
     """Run an action, with its input on stdin; returns the exit code. Errors go to stdout, as the protocol has it."""
     try:
-        answer = _answer(words, Store(profiles_path(environ).with_name(_FILE)))
+        answer = _answer(words, Store(store_path(environ)))
     except ReconcilerError as error:
         print(error)  # noqa: T201
         return 1

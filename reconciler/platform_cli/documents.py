@@ -86,6 +86,16 @@ def read_text(name: str) -> str:
         raise UsageError(f"{name} is not text in UTF-8; encode it with base64, and add --encoding base64") from None
 
 
+def read_hidden(title: str) -> str:
+    """A line of standard input, hidden while it is typed behind ``title``. Raises UsageError if it is empty."""
+    import click
+
+    text = str(click.prompt(title, hide_input=True, err=True)) if sys.stdin.isatty() else sys.stdin.readline()
+    if not text.strip():
+        raise UsageError(f"standard input has no {title.lower()}")
+    return text.strip()
+
+
 def _below(directory: str) -> Iterator[str]:
     for folder, folders, files in os.walk(directory, onerror=_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]

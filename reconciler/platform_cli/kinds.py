@@ -27,10 +27,7 @@ _READ_ONLY = dict.fromkeys(
     ("edit", "patch", "tag", "clone", "update", "delete"),
     "it comes from the server; {kind} has: get, query, permissions, access-report",
 )
-_ORG = dict.fromkeys(
-    ("edit", "patch", "tag", "update", "clone", "delete", "query", "eventlog", "permissions", "access-report"),
-    "the org is a manifest in Git, with `kind: org`; `platform org get` shows it",
-)
+_ORG = dict.fromkeys(("clone", "delete", "query"), "a daemon has one org: `platform org get`")
 _NO_CLONE = {"clone": _BY_FILE}
 _HEALTH = {"HEALTH": "status.health"}
 

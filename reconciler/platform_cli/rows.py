@@ -127,6 +127,13 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("remove-location",), "Remove locations.", "members:remove_location", "<ref...>", (LOCATIONS,)),
         Row(("delete-all-workloads",), "Delete every workload of a GVC.", "members:delete_all_workloads", "<ref>"),
     ),
+    "image": (
+        Row(("docker-login",), "Let Docker ask this command for logins to the registry of images.",
+            "images:docker_login",
+            options=(Option("--registry", "The registry; else that of the daemon.", "HOST"),
+                     Option("--username", "Also store the login of this user; the password comes from standard input.",
+                            "NAME"))),
+    ),
     "identity": (Row(("create",), "Create an identity.", "creating:create_plain", options=CREATE),),
     "policy": (
         Row(("create",), "Create a policy.", "creating:create_policy",

@@ -143,9 +143,9 @@ class Session:
             return quote(ref)
         if ref.startswith("//"):
             return self.path(kind, f"/org/{self.org}/{ref[2:]}")
-        place = f"/org/{quote(self.org, safe='')}"
         if kind == "org":
-            return place
+            return f"/org/{quote(ref or self.org, safe='')}"
+        place = f"/org/{quote(self.org, safe='')}"
         if KINDS[kind].in_gvc:
             place += f"/gvc/{quote(self.gvc, safe='')}"
         return f"{place}/{kind}" + (f"/{quote(ref, safe='')}" if ref else "")

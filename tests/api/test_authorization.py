@@ -31,6 +31,7 @@ NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
 }
 OF_ORG = ("source", "/-approve", "/-log", "/metrics")
 """What stands in paths of operations whose permission is one on the org."""
+ORG_ITSELF = frozenset({"/org/{org}", "/org/{org}/-accessreport", "/org/{org}/-eventlog"})
 OF_WORKLOAD = ("/deployment", "/-replica", "/-exec")
 """What stands in paths of operations on workloads alone."""
 
@@ -115,7 +116,7 @@ def questions() -> Iterator[Question]:
 def path_of(operation: Operation, kind: Kind) -> str:
     """The path of ``operation`` on the resource of ``kind``; "" if it has none."""
     path = operation.path
-    of_org = any(each in path for each in OF_ORG)
+    of_org = path in ORG_ITSELF or any(each in path for each in OF_ORG)
     if of_org or kind is Kind.ORG:
         path = path.replace("{name}", "main") if of_org and kind is Kind.ORG else ""
     elif "/-audit" in path:

@@ -35,7 +35,7 @@ REFUSED = [
     ("GET", "/org/a/", 404),
     ("GET", "/org//policy", 404),
     ("GET", "", 404),
-    ("DELETE", "/org/a", 405),
+    ("DELETE", "/org/a/gvc/b/workload/c/deployment", 405),
 ]
 
 

@@ -56,6 +56,7 @@ def fixed(text: str) -> str:
 def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
     """The case with what comes of it now."""
     for name, text in case.get("files", {}).items():
+        (shop.home / name).parent.mkdir(exist_ok=True)
         (shop.home / name).write_text(text)
     shop.relay.requests.clear()
     done = shop.run(*shlex.split(case["run"]), text=case.get("input", ""), environ=case.get("environ"))

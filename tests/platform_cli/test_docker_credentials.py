@@ -139,12 +139,16 @@ def short_path() -> Iterator[str]:
 def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: DockerRegistry, short_path: str) -> None:
     """The login file of Podman only names the helper, so each pull and push gets its password from it."""
     podman = tool("podman", "podman")
-    logins = home.path / "auth.json"
-    logins.write_text(json.dumps({"credHelpers": {registry.host: "platform"}}))
+    logins = home.path / "config.json"
+    logins.write_text('{"experimental": "enabled"}')
     environ = {
         **os.environ, "XDG_CONFIG_HOME": str(home.path), "REGISTRY_AUTH_FILE": str(logins),
-        "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+        "DOCKER_CONFIG": str(home.path), "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
     }  # fmt: skip
+    prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry", registry.host]
+    prepared = subprocess.run(prepare, env=environ, capture_output=True, text=True, check=True)
+    assert prepared.stderr == f"next: docker login {registry.host}\n"
+    assert json.loads(logins.read_text()) == {"experimental": "enabled", "credHelpers": {registry.host: "platform"}}
     storage = (
         "--root", str(home.path / "root"), "--runroot", f"{short_path}/run", "--tmpdir", f"{short_path}/tmp",
         "--storage-driver", "vfs",

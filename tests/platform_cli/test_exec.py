@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,6 +130,12 @@ def test_only_wanted_input_is_passed_on(place: Place) -> None:
     shell = place.run("connect", "web", "--shell", "sh", "--container", "main", content=b"echo in-$0; exit 3\n")
     assert (shell.returncode, shell.stdout) == (3, b"in-sh\n")
     assert shell.stderr == b"connected to web; `exit` ends the shell\n"
+
+
+def test_replicas_are_listed_with_what_they_use(place: Place) -> None:
+    heading, line = place.run("get-replicas", "web").stdout.decode().splitlines()
+    assert heading.split() == ["LOCATION", "NAME", "VERSION", "STATE", "RESTARTS", "CPU", "MEMORY", "AGE", "MESSAGE"]
+    assert re.fullmatch(r"here +web-\S+ +1 +Ready +0 +(-|\d+m) +(-|\d+Mi) +\d+s", line), line
 
 
 def test_a_shell_on_a_terminal(place: Place) -> None:

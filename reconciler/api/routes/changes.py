@@ -36,11 +36,12 @@ if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
 
 
 class Declaration(NamedTuple):
-    """A resource, and where it is declared."""
+    """A resource, and where it is declared; the org may be ``new`` there."""
 
     key: Key
     source: SourceSettings
     path: str
+    new: bool = False
 
 
 async def create_resource(call: Call) -> Response:
@@ -70,13 +71,13 @@ async def put_resource(call: Call) -> Response:
     """Replace a resource, in its own file; what stays equal stays as it is written."""
     from reconciler.operations.manifest_edits import ResourceEdit
 
-    key, source, path = _declared(call, "edit")
+    key, source, path, new = await _declared(call, "edit")
     body = await call.body()
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
     was, wanted = _meaning(call, key), manifest_from(key, body)
     admit_listed_workloads(call, key, was, wanted)
-    edit = ResourceEdit(key, path, was, wanted)
+    edit = ResourceEdit(key, path, None if new else was, wanted)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -85,7 +86,7 @@ async def patch_resource(call: Call) -> Response:
     from reconciler.operations.manifest_edits import ResourceEdit
     from reconciler.operations.manifest_text import merge_patch
 
-    key, source, path = _declared(call, "edit")
+    key, source, path, new = await _declared(call, "edit")
     patch = await call.body()
     if not isinstance(patch, dict):
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
@@ -100,7 +101,7 @@ async def patch_resource(call: Call) -> Response:
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
     admit_listed_workloads(call, key, was, wanted := patched(was))
-    edit = ResourceEdit(key, path, was, wanted, patches_data, patched)
+    edit = ResourceEdit(key, path, None, wanted) if new else ResourceEdit(key, path, was, wanted, patches_data, patched)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -109,7 +110,7 @@ async def delete_resource(call: Call) -> Response:
     from reconciler.operations.manifest_edits import ResourceEdit
 
     # Kinds such as auditctx have no permission of that name.
-    key, source, path = _declared(call, "delete" if "delete" in TABLE[call.kind()].permissions else MANAGE)
+    key, source, path, _ = await _declared(call, "delete" if "delete" in TABLE[call.kind()].permissions else MANAGE)
     admit_deletion(call, key)
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
@@ -140,13 +141,17 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
     return [ResourceEdit(Key.parse(key), entry.path, {}, None, if_present=True) for key, entry in entries.items()]
 
 
-def _declared(call: Call, permission: str) -> Declaration:
+async def _declared(call: Call, permission: str) -> Declaration:
     """The resource in the path, which the caller has ``permission`` on."""
     call.require(permission, call.key())
     if str(call.key()) in BUILT_IN_RESOURCES:
         raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
     key = call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
+    if entry is None and key.kind is Kind.ORG:
+        from reconciler.operations.manifest_edits import new_path
+
+        return Declaration(key, await _source_for(call, key), new_path(key), new=True)
     if entry is None:
         raise NotFoundError(f"{key} is no longer in Git; it is to be deleted")
     return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
@@ -242,7 +247,7 @@ def _operation(method: str, path: str, change: Handler, summary: str, permission
     return Operation(method, path, change, summary, permission, _ANSWERS, parameters, changes=True, idempotent=True)
 
 
-OPERATIONS = tuple(
+_OF_RESOURCES = tuple(
     operation
     for path in _COLLECTIONS
     for operation in (
@@ -255,4 +260,9 @@ OPERATIONS = tuple(
             "DELETE", f"{path}/{{name}}", delete_resource, "Delete a resource.", "delete", "dryRun", "force"
         )._replace(answers=_DELETED),
     )
+)
+OPERATIONS = (
+    _operation("PUT", "/org/{org}", put_resource, "Replace the manifest of the org.", "edit", "dryRun", "source"),
+    _operation("PATCH", "/org/{org}", patch_resource, "Change fields of the org.", "edit", "dryRun", "source"),
+    *_OF_RESOURCES,
 )

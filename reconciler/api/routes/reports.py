@@ -20,11 +20,12 @@ from reconciler.times import iso
 
 _EVENTS, _MOST_EVENTS = 50, 1000
 _COMMANDS = 100
+_REPORTS = "viewAccessReport"
 
 
 async def read_access_report(call: Call) -> Response:
     """Who has which permission on a resource, and by which policy."""
-    key = call.existing("view")
+    key = call.existing(_REPORTS if call.kind() is Kind.ORG else "view")
     permissions: dict[str, list[dict[str, Any]]] = {}
     for entry in call.reader.access().report(key, lambda: call.recorded_body(key)):
         binding = {
@@ -41,7 +42,7 @@ async def read_event_log(call: Call) -> Response:
     key = call.key()
     call.require("view", key)
     events = call.reader.records.events.list(key, limit=call.count("last", _EVENTS, _MOST_EVENTS))
-    if not events and not call.reader.records.applied.exists(key):
+    if not events and key.kind is not Kind.ORG and not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
     return call.respond({"kind": "list", "itemKind": "event", "items": [_event(each) for each in events]})
 
@@ -127,7 +128,11 @@ def _each_place(suffix: str) -> tuple[str, str]:
     return f"/org/{{org}}/{{kind}}/{{name}}/{suffix}", f"/org/{{org}}/gvc/{{gvc}}/{{kind}}/{{name}}/{suffix}"
 
 
+_ORG = "/org/{org}"
 OPERATIONS = (
+    Operation("GET", f"{_ORG}/-accessreport", read_access_report, "Read who may do what to the org.", _REPORTS),
+    Operation("GET", f"{_ORG}/-eventlog", read_event_log, "Read the event log of the org.", "view",
+              parameters=("last",)),
     *(Operation("GET", path, read_access_report, "Read who has which permission.", "view")
       for path in _each_place("-accessreport")),
     *(Operation("GET", path, read_event_log, "Read the event log.", "view", parameters=("last",))

@@ -84,9 +84,12 @@ async def read_org(call: Call) -> Response:
     key = Key(Kind.ORG, "", org)
     if not call.caller.workload:
         call.require("view", key)
+    document: dict[str, Any] = {"kind": "org", "name": org}
     if call.reader.records.applied.exists(key):
-        return call.respond({**_document(call, key), "links": links})
-    return call.respond({"kind": "org", "name": org, "links": links})
+        document = _document(call, key)
+    if registry := call.api.settings.images.registry:
+        document["status"] = {**document.get("status", {}), "registry": registry}
+    return call.respond({**document, "links": links})
 
 
 async def read_resource(call: Call) -> Response:
@@ -242,6 +245,7 @@ OPERATIONS = (
               body=QueryBody),
     Operation("POST", "/org/{org}/gvc/{gvc}/{kind}/-query", query_resources, "Find resources of a GVC by a query.",
               parameters=_OF_LISTS, body=QueryBody),
+    Operation("GET", "/org/{org}/-schema/permissions", list_permissions, "List the permissions of the org."),
     Operation("GET", "/org/{org}/{kind}/-schema/permissions", list_permissions, "List the permissions of a kind."),
     Operation("GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal",
               changes=True),

@@ -6,17 +6,16 @@ import base64
 import hashlib
 import http.server
 import secrets
-import sys
 import time
 import webbrowser
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import click
 from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.profiles import DEFAULT, Profile, save_profiles
 from reconciler.platform_cli.refreshing import with_token
 from reconciler.platform_cli.session import Session
@@ -39,10 +38,10 @@ def log_in(
     profile = Profile(org=session.setting("org"), gvc=session.setting("gvc"), endpoint=endpoint)
     session.use_token("")
     if bootstrap:
-        answer = session.client.request("POST", "/login/bootstrap", body={"token": _typed_token()}).body
+        answer = session.client.request("POST", "/login/bootstrap", body={"token": read_hidden("Token")}).body
         profile = replace(profile, token=answer["token"], expires=parse_time(answer["expires"]))
     elif token_stdin:
-        profile = replace(profile, token=_typed_token())
+        profile = replace(profile, token=read_hidden("Token"))
     else:
         profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
     if not profile.org:
@@ -54,14 +53,6 @@ def log_in(
 def _org(session: Session, profile: Profile) -> str:
     """The org of the server, as it answers to the new token."""
     return str(Session({"token": profile.token, "endpoint": session.setting("endpoint")}).client.get("/whoami")["org"])
-
-
-def _typed_token() -> str:
-    """A token from standard input; hidden while it is typed."""
-    text = str(click.prompt("Token", hide_input=True, err=True)) if sys.stdin.isatty() else sys.stdin.readline()
-    if not text.strip():
-        raise UsageError("standard input has no token")
-    return text.strip()
 
 
 def log_out(session: Session, ref: str | None) -> None:
@@ -95,7 +86,7 @@ def _by_device(session: Session) -> dict[str, Any]:
         except ApiError as error:
             if error.code not in _PENDING:
                 raise
-    raise RefusedError("nobody allowed the login in time: platform login --device")
+    raise RefusedError("the login was not allowed in time; begin again: platform login --device")
 
 
 def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from reconciler.platform_cli.commands.resources import patch_with, read
 from reconciler.platform_cli.documents import read_value
 from reconciler.platform_cli.output import at
 from reconciler.platform_cli.session import Session
-from reconciler.times import iso
+from reconciler.times import age, iso
 
 WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
@@ -27,16 +27,22 @@ def get_deployments(session: Session, kind: str, ref: str) -> None:
     session.output.documents([_deployments(session, kind, ref)], columns, "deployment")
 
 
-def get_replicas(session: Session, kind: str, ref: str, location: tuple[str, ...]) -> None:
-    """Show the replicas of a workload at locations."""
-    found = [
-        {"location": each["name"], **replica}
-        for each in _deployments(session, kind, ref)
-        if each["name"] in location
-        for replica in (each["status"].get("replicas") or ())
-    ]
-    columns = {"LOCATION": at("location"), "NAME": at("name"), "VERSION": at("version"), "READY": at("ready")}
+def get_replicas(session: Session, kind: str, ref: str, location: str | None) -> None:
+    """Show the replicas of a workload, with what they use."""
+    query = {"location": location} if location else {}
+    found = session.client.get(f"{session.path(kind, ref)}/-replica", **query)["items"]
+    columns = {
+        "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
+        "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
+        "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
+        "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": at("message"),
+    }  # fmt: skip
     session.output.documents([found], columns, "replica")
+
+
+def _measured(value: float | None, unit: str, size: int = 1) -> str:
+    """``value`` in units of ``size``; "-" if it was not measured."""
+    return "-" if value is None else f"{round(value / size)}{unit}"
 
 
 def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:

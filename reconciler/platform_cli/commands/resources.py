@@ -33,9 +33,9 @@ def columns_of(session: Session, kind: str) -> Columns:
 def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
     """List the resources of ``kind``, or show those with the names or links ``ref``."""
     columns = columns_of(session, kind)
-    if kind == "org":
-        session.output.document(session.client.get(session.path(kind)), columns)
-    elif len(ref) == 1:
+    if kind == "org" and not ref:
+        ref = (session.org,)
+    if len(ref) == 1:
         session.output.document(read(session, kind, ref[0]), columns)
     elif ref:
         session.output.documents([[read(session, kind, each)] for each in ref], columns, kind)
@@ -169,7 +169,8 @@ def show_report(session: Session, kind: str, ref: str) -> None:
 
 def permissions(session: Session, kind: str) -> None:
     """List the permissions of ``kind``, and those that each implies."""
-    answer = session.client.get(f"/org/{session.org}/{kind}/-schema/permissions")
+    place = f"/org/{session.org}" if kind == "org" else f"/org/{session.org}/{kind}"
+    answer = session.client.get(f"{place}/-schema/permissions")
     items = [{**each, "implies": answer["implied"].get(each["name"], [])} for each in answer["items"]]
     columns = {"PERMISSION": at("name"), "DESCRIPTION": at("description"), "IMPLIES": at("implies")}
     session.output.documents([items], columns, "permission")
