@@ -30,10 +30,12 @@ _BUSY, _UNAVAILABLE = 429, 503
 
 HIDDEN = "[hidden]"
 _SECRET_FIELDS = frozenset({
-    "access_token", "code", "code_verifier", "data", "device_code", "password", "payload",
+    "access_token", "code_verifier", "data", "device_code", "password", "payload",
     "refresh_token", "registrationToken", "subject_token", "token",
 })  # fmt: skip
 """Members of a body that hold a credential or the data of a secret."""
+_SECRET_BY_PLACE = (("/secret", "diff"), ("/-key", "key"), ("/login", "code"))
+"""Parts of a path, each with a member that is secret there."""
 
 
 class ApiError(ReconcilerError):
@@ -277,7 +279,7 @@ def mask_secrets(value: Any, path: str) -> Any:
         return [mask_secrets(each, path) for each in value]
     if not isinstance(value, dict):
         return value
-    hidden = _SECRET_FIELDS | ({"diff"} if "/secret" in path else set()) | ({"key"} if "/-key" in path else set())
+    hidden = {*_SECRET_FIELDS, *(name for place, name in _SECRET_BY_PLACE if place in path)}
     return {
         name: HIDDEN if name in hidden and isinstance(member, str | dict) else mask_secrets(member, path)
         for name, member in value.items()

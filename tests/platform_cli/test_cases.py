@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
+from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.main import all_rows
+from reconciler.platform_cli.table import COMMON, Option, Row
 from tests.engines.host.logs.kit import Location, place
 from tests.platform_cli.kit import Desk, desk
 from tests.support.cases import CASES
@@ -27,12 +30,14 @@ VOLATILE = {
     # The daemon may apply a commit before the API has written the event of it.
     r"(?m)^\S+ +Normal +ChangeCommitted .*\n": "",
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "TIME",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "TIME",
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b": "ID",
     r"\b[0-9a-f]{40}\b": "COMMIT",
     r"(?<=plan )[0-9a-f]{32}\b": "DIGEST",
     r"\brk_[0-9a-f]{12}\.[-\w]{43}": "KEY",
     r"\bra_[0-9a-f]{16}\.[-\w]{43}": "TOKEN",
     r"/\S+/[a-z]+-[a-z0-9_]{8}\.yaml": "FILE",
+    r"platform-cli/\S+": "platform-cli/VERSION",
     r"unix://\S+?\.sock": "ENDPOINT",
     r"/\S+/home/": "HOME/",
     r"\b[0-9a-f]{12,16}\b": "ID",
@@ -83,8 +88,67 @@ def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
 
 
 def test_every_command_has_a_case() -> None:
-    """A case runs the words of the command, or those of an alias."""
-    rows = all_rows()
-    run = [shlex.split(case["run"]) for file in FILES for case in cases_of(file)]
-    without = [" ".join(row.words) for row in rows if not any(words[: len(row.words)] == [*row.words] for words in run)]
-    assert without == []
+    run = [words for words, _ in all_cases()]
+    rows = {row: [each for each in run if any(begins(each, words) for words in spellings(row))] for row in all_rows()}
+    assert [" ".join(row.words) for row, found in rows.items() if not found] == []
+    assert len(run) >= len(rows)
+    used = {(row.run, words[len(row.words) - 1]) for row, found in rows.items() for words in found}
+    assert {(row.run, each) for row in rows for each in (row.words[-1], *row.aliases)} - used == set()
+
+
+def test_every_option_has_a_case() -> None:
+    """One for each function: kinds share their common subcommands. Those that all commands have need one case each."""
+    used: dict[str, set[str]] = {}
+    for words, _ in all_cases():
+        for row in all_rows():
+            if any(begins(words, each) for each in spellings(row)):
+                used.setdefault(row.run, set()).update(words)
+    without = {
+        f"{row.run} {option.names}"
+        for row in all_rows()
+        for option in row.options
+        if not is_used(option, used[row.run])
+    }
+    everywhere = {word for words, _ in all_cases() for word in words}
+    without |= {option.names for option in COMMON if not is_used(option, everywhere)}
+    without |= {choice for option in COMMON for choice in option.choices if choice not in everywhere}
+    assert without == set()
+
+
+def test_every_function_has_a_case_that_succeeds() -> None:
+    found = {row.run for words, code in all_cases() if code == 0 for row in all_rows() if begins(words, row.words)}
+    assert {row.run for row in all_rows() if row.run} - found == SHOWN_BY_TESTS.keys()
+
+
+SHOWN_BY_TESTS = {
+    "accounts:remove_key": "test_secrets.py: the id of a key is never the same",
+    "executing:open_shell": "test_exec.py: a container has to run",
+    "executing:run_command": "test_exec.py: a container has to run",
+    "login:log_out": "test_secrets.py: a session is needed",
+    "resources:show_report": "tests/api/test_agents.py: an agent has to report",
+}
+"""Functions without a case that succeeds, and what shows their success."""
+
+
+def all_cases() -> list[tuple[list[str], int]]:
+    """The words and the exit code of each case; an alias of a kind is replaced."""
+    aliases = {alias: kind for kind, view in KINDS.items() for alias in view.aliases}
+    found = []
+    for file in FILES:
+        for case in cases_of(file):
+            first, *rest = shlex.split(case["run"])
+            found.append(([aliases.get(first, first), *rest], case.get("exit", 0)))
+    return found
+
+
+def spellings(row: Row) -> list[tuple[str, ...]]:
+    """The words of a command, with each alias of the last one."""
+    return [(*row.words[:-1], each) for each in (row.words[-1], *row.aliases)]
+
+
+def begins(words: Sequence[str], others: Sequence[str]) -> bool:
+    return [*words[: len(others)]] == [*others]
+
+
+def is_used(option: Option, words: set[str]) -> bool:
+    return not {name for word in words for name in (word, word.partition("=")[0])}.isdisjoint(option.names.split("/"))

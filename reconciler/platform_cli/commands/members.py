@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.errors import UsageError
 from reconciler.platform_cli.commands.resources import patch_with, read
@@ -108,10 +109,9 @@ def _principals(
     serviceaccount: tuple[str, ...],
     identity: tuple[str, ...],
 ) -> list[str]:
-    place = f"/org/{session.org}"
     found = [_user(session, each) for each in email]
-    found += [f"{place}/group/{each}" for each in group] + [f"{place}/serviceaccount/{each}" for each in serviceaccount]
-    found += [each if each.startswith("/org/") else f"{place}/gvc/{session.gvc}/identity/{each}" for each in identity]
+    for kind, refs in (("group", group), ("serviceaccount", serviceaccount), ("identity", identity)):
+        found += [unquote(session.path(kind, each)) for each in refs]
     if not found:
         raise UsageError("name a principal: --email, --group, --serviceaccount or --identity")
     return found

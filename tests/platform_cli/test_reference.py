@@ -1,0 +1,113 @@
+"""The page that describes the words of the platform's command line, against the table: each row of it is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.platform_cli.kinds import KINDS
+from reconciler.platform_cli.main import all_rows
+from reconciler.platform_cli.table import COMMON, Option
+from tests.support.processes import ROOT
+
+PAGE = (ROOT / "docs" / "platform" / "cli.md").read_text()
+SECTIONS = {
+    "Agent": "agent", "Cloud account": "cloudaccount", "Group": "group", "GVC": "gvc",
+    "Workload": "workload cron start",
+    "Apply": "apply", "Convert": "convert",
+}  # fmt: skip
+"""Sections with a table of commands or of options, and the words that they are about."""
+SHARED = ("agent", "auditctx", "cloudaccount", "domain", "group", "gvc")
+ROWS = {row.words: row for row in all_rows()}
+
+
+class Line(NamedTuple):
+    """A row of a table of the page: its cells; ``title`` is the heading of the first one."""
+
+    section: str
+    title: str
+    cells: tuple[str, ...]
+
+
+def lines() -> Iterator[Line]:
+    """The rows of all tables, without headings."""
+    section = title = ""
+    for text in PAGE.splitlines():
+        cells = tuple(cell.strip() for cell in text.strip("|").split("|"))
+        if text.startswith("#"):
+            section = text.lstrip("# ")
+        elif text.startswith("| `"):
+            yield Line(section, title, cells)
+        elif text.startswith("|") and not text.startswith("| --"):
+            title = cells[0]
+
+
+def words_in(cell: str, pattern: str) -> list[str]:
+    """What stands in code marks of ``cell`` and begins with ``pattern``."""
+    return [found for found in re.findall(r"`([^`]+)`", cell) if re.match(pattern, found)]
+
+
+def option_of(words: tuple[str, ...], name: str) -> Option | None:
+    """The option ``name`` of a command; None if it has none, or is not available as a whole."""
+    options = (*ROWS[words].options, *COMMON)
+    return next((each for each in options if name in each.names.split("/")), None)
+
+
+def test_every_command_of_the_page_exists_with_its_alias() -> None:
+    count = 0
+    for cells in (line.cells for line in lines() if line.section == "Commands"):
+        word = words_in(cells[0], "[a-z]")[0].split()[0]
+        assert any(words[0] == word for words in ROWS), word
+        aliases = KINDS[word].aliases if word in KINDS else ROWS[next(each for each in ROWS if each[0] == word)].aliases
+        assert list(aliases) == words_in(cells[1], "[a-z]"), word
+        count += 1
+    assert count == 30
+
+
+def test_every_common_option_of_the_page_exists_with_its_values() -> None:
+    found = [line.cells for line in lines() if line.section == "Common options"]
+    assert [words_in(cells[0], "--")[0] for cells in found] == [each.names.split("/")[-1] for each in COMMON]
+    for cells, option in zip(found, COMMON, strict=True):
+        assert words_in(cells[1], "-") == [each for each in option.names.split("/") if not each.startswith("--")]
+        values = words_in(cells[2], "[a-z]")
+        assert not option.choices or [*option.choices] == values, option.names
+        assert option.flag == ("boolean" in cells[2]), option.names
+
+
+def test_the_shared_subcommands_of_the_page_exist_or_name_another_way() -> None:
+    mine = [line for line in lines() if line.section == "Common subcommands"]
+    found = [words_in(line.cells[0], "[a-z]")[0] for line in mine if line.title == "Subcommand"]
+    lacking = {
+        words_in(line.cells[0], "[a-z]")[0]: [
+            kind for kind, cell in zip(SHARED, line.cells[1:], strict=True) if cell == "no"
+        ]
+        for line in mine
+        if line.title != "Subcommand"
+    }
+    assert lacking == {"clone": ["agent", "cloudaccount", "domain"], "update": ["cloudaccount", "domain"]}
+    for text in found:
+        name, _, argument = text.partition(" ")
+        for kind in SHARED:
+            row = ROWS[kind, name]
+            assert bool(row.instead) == (kind in lacking.get(name, ())), row
+            assert row.instead or row.argument == argument.partition(" --")[0], row
+
+
+def test_every_option_of_a_section_exists_in_its_command() -> None:
+    count = 0
+    for section, title, cells in lines():
+        if section not in SECTIONS or title not in ("Command", "Option"):
+            continue
+        about = tuple(SECTIONS[section].split())
+        names = words_in(cells[0], "-")
+        words = about if names else (*about, words_in(cells[0], "[a-z]")[0].split()[0])
+        listed = names or words_in(cells[-1], "-")
+        assert words in ROWS, (section, words)
+        for name in listed if not ROWS[words].instead else ():
+            option = option_of(words, name.split()[0])
+            assert option is not None, (words, name)
+            if f"`{name}` (required" in "|".join(cells):
+                assert option.required, (words, name)
+            count += 1
+    assert count > 40
