@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import click
 
 from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
+from reconciler.terminal.editor import run_editor
 
 EDITORS = ("SOPS_EDITOR", "VISUAL", "EDITOR")
 """Variables that name the editor; the first set one counts."""
@@ -78,14 +78,10 @@ def _versions(path: Path) -> Iterator[bytes]:
 
 def _edit(path: Path) -> None:
     words = shlex.split(next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi"))
-    # Ctrl-C reaches both processes; in an editor it does not mean quit.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        code = subprocess.run([*words, str(path)], check=False, cwd=path.parent).returncode
+        code = run_editor(words, path)
     except OSError as error:
         raise UsageError(f"the editor {words[0]} does not start: {error.strerror}; name another in $EDITOR") from None
-    finally:
-        signal.signal(signal.SIGINT, before)
     if code:
         raise RefusedError(f"the editor ended with code {code}, so nothing was changed")
 

@@ -110,6 +110,9 @@ def _content(path: str) -> bytes:
 
 
 def _standard_input() -> bytes:
+    if sys.stdin.isatty():
+        sys.stderr.write("reading from the terminal; Ctrl-D ends the text\n")
+        sys.stderr.flush()
     content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
     if len(content) > LIMITS.file_bytes:
         raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")

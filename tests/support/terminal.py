@@ -22,16 +22,25 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-class Terminal:
-    """The output of a command on a terminal of 24 lines; ``code`` is its exit code."""
+def control_terminal() -> None:
+    """Make the terminal at stdin that of this session, so that its keys can send signals."""
+    heed_interrupts()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], width: int = 100) -> None:
+
+class Terminal:
+    """The output of a command on a terminal of 24 lines; it is ``controlling`` if Ctrl-C interrupts the command."""
+
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], width: int = 100, *, controlling: bool = False
+    ) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         environ = {name: value for name, value in {**os.environ, **environ}.items() if name not in ("LINES", "COLUMNS")}
         self.process = subprocess.Popen(
-            command, env=environ, stdin=slave, stdout=slave, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
-        )
+            command, env=environ, stdin=slave, stdout=slave, stderr=slave if controlling else subprocess.PIPE,
+            start_new_session=controlling, preexec_fn=control_terminal if controlling else heed_interrupts,
+        )  # fmt: skip
         os.close(slave)
         self.written = ""
 
@@ -101,14 +110,16 @@ class Terminal:
         self.process.kill()
         self.process.wait()
         os.close(self._master)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
 
 
 @contextlib.contextmanager
-def terminal(command: Sequence[str], environ: Mapping[str, str], width: int = 100) -> Iterator[Terminal]:
+def terminal(
+    command: Sequence[str], environ: Mapping[str, str], width: int = 100, *, controlling: bool = False
+) -> Iterator[Terminal]:
     """``command`` on a terminal; killed at the end where it still runs."""
-    opened = Terminal(command, environ, width)
+    opened = Terminal(command, environ, width, controlling=controlling)
     try:
         yield opened
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +18,10 @@ from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import Columns, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
 from reconciler.platform_cli.session import Session
+from reconciler.terminal.editor import run_editor
+
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+"""Codes of an editor that Ctrl-C has ended, and of a shell around it."""
 
 
 def columns_of(session: Session, kind: str) -> Columns:
@@ -85,8 +89,9 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
 
     before = slim(read(session, kind, ref))
     descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
+    text = written(before)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(written(before))
+        file.write(text)
     try:
         _open_editor(session, name)
         after = read_object(name)
@@ -99,6 +104,12 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     except ReconcilerError as error:
         again = f"platform {kind} patch {ref} --file {name}"
         raise RefusedError(f"{error}\nThe text is still in {name}. Correct it there, then: {again}") from None
+    except KeyboardInterrupt:
+        if Path(name).read_text(encoding="utf-8") == text:
+            Path(name).unlink()
+        else:
+            session.output.note(f"nothing was changed; the text is still in {name}")
+        raise
     Path(name).unlink()
 
 
@@ -107,9 +118,11 @@ def _open_editor(session: Session, path: str) -> None:
     if not editor:
         raise UsageError("there is no terminal for an editor: set EDITOR, or use patch --file")
     try:
-        code = subprocess.run([*shlex.split(editor), path], check=False).returncode
+        code = run_editor(shlex.split(editor), Path(path))
     except (OSError, ValueError) as error:
         raise UsageError(f"the editor {editor!r} cannot be started ({error}); set EDITOR") from None
+    if code in _INTERRUPTED:
+        raise KeyboardInterrupt
     if code:
         raise RefusedError(f"the editor {editor!r} ended with {code}, so nothing was changed")
 

@@ -1,0 +1,151 @@
+"""The platform command on a real terminal: prompts, editors, pagers, Ctrl-C, colours, and narrow windows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engines.host.logs.kit import Location, place
+from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.test_client import Scripted, answer
+from tests.support.desk import workload
+from tests.support.terminal import Terminal, terminal
+
+COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
+GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
+WAITING = 'trap "echo interrupted; exit 130" INT; echo editing $(stty size); sleep 30 & wait'
+"""An editor that does nothing until Ctrl-C."""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    groups = "---\n".join(f"kind: group\nname: group-{number:02}\n" for number in range(30))
+    files = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload(), "groups.yaml": groups}
+    with desk(tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}) as made:
+        made.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
+        Location(made.site.path).taken("listening\n", place("web"))
+        yield made
+
+
+@contextmanager
+def on_terminal(shop: Desk, words: str, width: int = 100, **environ: str) -> Iterator[Terminal]:
+    """A command on a terminal of 24 lines that it controls."""
+    with terminal([*COMMAND, *words.split()], {**shop.environ, **environ}, width, controlling=True) as opened:
+        yield opened
+
+
+def files(*folders: Path) -> dict[Path, bytes]:
+    """The content of all files."""
+    return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def endless_login() -> str:
+    """The address of a server at which a login is never allowed."""
+    begun = {
+        "verification_uri_complete": "https://login.example.com", "user_code": "WDJB", "expires_in": 600,
+        "device_code": "d", "interval": 1,
+    }  # fmt: skip
+    server = Scripted(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+PROMPTS = {
+    "login new --token-stdin": "Token: ",
+    "image docker-login --registry registry.example.com --username ann": "Password: ",
+    "secret create-opaque --name typed --file -": "Ctrl-D ends the text",
+    "apply -f -": "Ctrl-D ends the text",
+    "workload patch api -f -": "Ctrl-D ends the text",
+    "gvc edit shop": "editing 24 100",
+    "login new --device --endpoint ENDPOINT": "compare the code WDJB",
+    "login new --endpoint ENDPOINT": "Log in with the browser",
+    "workload logs web --follow": "listening",
+}
+"""Commands that wait for a person, each with what it shows then."""
+
+
+@pytest.mark.parametrize("words", PROMPTS)
+def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: Desk, words: str, tmp_path: Path) -> None:
+    (tmp_path / "editor").write_text(WAITING)
+    before, commit = files(shop.home), shop.site.repo.git("rev-parse", "main")
+    environ = {"EDITOR": f"sh {tmp_path}/editor", "TMPDIR": str(tmp_path), "BROWSER": "true"}
+    shop.relay.requests.clear()
+    with on_terminal(shop, words.replace("ENDPOINT", endless_login()), **environ) as shown:
+        shown.until(lambda screen: PROMPTS[words] in screen, "the prompt")
+        shown.type(b"\x03")
+        shown.ended()
+        assert shown.process.returncode == 130, shown.screen
+        assert shown.echoes()
+        assert "Traceback" not in shown.screen
+    assert (files(shop.home), shop.site.repo.git("rev-parse", "main")) == (before, commit)
+    assert [path.name for path in tmp_path.iterdir()] == ["editor"]
+    assert not [each for each in shop.relay.requests if not each.startswith("GET ")]
+
+
+def test_an_editor_has_its_own_ctrl_c(shop: Desk, tmp_path: Path) -> None:
+    """As in vi, where it ends a mode."""
+    editor = 'trap "" INT; echo editing; head -n 1 > /dev/null; sed -i "s/^description: .*/description: $NEW/" "$1"'
+    (tmp_path / "editor").write_text(editor)
+    with on_terminal(shop, "gvc edit shop", EDITOR=f"sh {tmp_path}/editor", NEW="typed") as shown:
+        shown.until(lambda screen: "editing" in screen, "the editor")
+        shown.type(b"\x03")
+        shown.type(b"\r")
+        assert shown.ended().endswith("gvc shop changed")
+        assert shown.process.returncode == 0
+
+
+def test_a_text_that_was_saved_survives_an_interrupt(shop: Desk, tmp_path: Path) -> None:
+    (tmp_path / "editor").write_text(f'echo "# mine" >> "$1"; {WAITING}')
+    with on_terminal(shop, "gvc edit shop", EDITOR=f"sh {tmp_path}/editor", TMPDIR=str(tmp_path)) as shown:
+        shown.until(lambda screen: "editing" in screen, "the editor")
+        shown.type(b"\x03")
+        assert "nothing was changed; the text is still in" in shown.ended().replace("\n", "")
+        assert shown.process.returncode == 130
+    [saved] = tmp_path.glob("gvc-*.yaml")
+    assert saved.read_text().endswith("# mine\n")
+
+
+def test_a_token_is_not_shown_while_it_is_typed(shop: Desk) -> None:
+    with on_terminal(shop, "login typed --token-stdin") as shown:
+        shown.until(lambda screen: "Token: " in screen, "the prompt")
+        shown.type(b"rk_planted\r")
+        assert "rk_planted" not in shown.ended()
+        assert shown.process.returncode == 0
+    profiles = json.loads((shop.home / "config" / "platform" / "profiles.json").read_text())
+    assert profiles["profiles"]["typed"]["token"] == "rk_planted"
+
+
+def piped(shop: Desk, words: str, **environ: str) -> str:
+    """The output of a command with pipes."""
+    environ = {**os.environ, **shop.environ, **environ}
+    return subprocess.run([*COMMAND, *words.split()], env=environ, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_pager_and_colours_are_for_terminals_alone(shop: Desk) -> None:
+    with on_terminal(shop, "gvc get") as short, on_terminal(shop, "group get") as long:
+        short.ended()
+        assert "\x1b[1mNAME" in short.written
+        assert "paged:" not in short.screen
+        assert long.ended().count("paged:") > 30
+    for words, environ in (("gvc get", {"NO_COLOR": "1"}), ("gvc get --no-color", {}), ("gvc get --color=false", {})):
+        with on_terminal(shop, words, **environ) as plain:
+            plain.ended()
+            assert "\x1b" not in plain.written
+            assert plain.written.startswith("NAME")
+    for words in ("gvc get", "group get", "group get -o json"):
+        text = piped(shop, words)
+        assert "\x1b" not in text
+        assert "paged:" not in text
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_help_fits_the_window_and_tables_are_whole(shop: Desk, width: int) -> None:
+    with on_terminal(shop, "workload exec --help", width) as shown, on_terminal(shop, "gvc get", width) as table:
+        assert max(map(len, shown.ended().splitlines())) <= width
+        assert " ".join(table.ended().split()) == " ".join(piped(shop, "gvc get").split())
