@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
-
-import httpx2
+from urllib.parse import quote, urlencode
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, Retries
+from reconciler.platform_cli.transport import TROUBLES, UNIX, Response, Transport
 from reconciler.printable import printable_lines
 
-RETRY_SECONDS = 10.0
-"""How long a read is repeated while the server is not ready, and the longest ``Retry-After`` that is waited for."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+START_SECONDS = 3.0
+"""How long the connection is tried while no program listens: a daemon that restarts takes so long."""
 PAGE = 500
 """The most items that one request asks for."""
 USER_AGENT = f"platform-cli/{__version__}"
-_TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
-_UNIX = "unix://"
 _READS = ("GET", "HEAD")
-_BUSY, _UNAVAILABLE = 429, 503
 
 HIDDEN = "[hidden]"
 _SECRET_FIELDS = frozenset({
@@ -47,6 +42,16 @@ class ApiError(ReconcilerError):
         self.code = code
 
 
+class Body(dict[str, Any]):
+    """An object that the server sent. A missing member raises ApiError: the server has another version."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ApiError(
+            f"the answer of the server has no {name!r}, so its version does not fit this command, {__version__}: "
+            "install the version that `reconciler --version` shows there"
+        )
+
+
 class Answer(NamedTuple):
     """A response: its status, its decoded body (None if it has none), and its headers."""
 
@@ -64,29 +69,6 @@ class Endpoint(NamedTuple):
     profile: str = "default"
 
 
-class Retries:
-    """When a request is sent again: after ``429``, and if it is ``repeatable`` also after ``503`` and lost connections.
-
-    It goes on for ``RETRY_SECONDS``.
-    """
-
-    def __init__(self, *, repeatable: bool) -> None:
-        self._repeatable = repeatable
-        self._deadline = time.monotonic() + RETRY_SECONDS
-        self._pause = FIRST_PAUSE / 2
-
-    def pause(self, response: httpx2.Response | None = None) -> float | None:
-        """Seconds until the next try after ``response`` (None: the connection was lost); None: there is none."""
-        left = self._deadline - time.monotonic()
-        if response is not None and response.status_code == _BUSY:
-            wait = max(_retry_after(response), FIRST_PAUSE)
-            return wait if wait <= left else None
-        if response is not None and response.status_code != _UNAVAILABLE:
-            return None
-        self._pause = min(LONGEST_PAUSE, 2 * self._pause)
-        return self._pause if self._repeatable and left > 0 else None
-
-
 class Client:
     """Requests to one endpoint. ``debug`` shows each exchange on stderr, without credentials and secret values."""
 
@@ -95,21 +77,10 @@ class Client:
         self._debug = debug
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if endpoint.token:
+            if not (endpoint.token.isascii() and endpoint.token.isprintable()):
+                raise UsageError("the credential has characters that none has, such as a line break")
             headers["Authorization"] = f"Bearer {endpoint.token}"
-        if endpoint.url.startswith(_UNIX):
-            transport = httpx2.HTTPTransport(uds=endpoint.url.removeprefix(_UNIX), verify=False)
-            self._http = httpx2.Client(
-                transport=transport, base_url="http://localhost", headers=headers, timeout=_TIMEOUT
-            )
-            return
-        scheme, host = urlsplit(endpoint.url)[:2]
-        if scheme not in ("http", "https") or not host:
-            raise UsageError(
-                f"the endpoint {endpoint.url!r} is not an address such as https://HOST:PORT or unix:///PATH"
-            )
-        # A context for TLS takes 20 ms.
-        verify: bool | ssl.SSLContext = False if endpoint.insecure or scheme == "http" else ssl.create_default_context()
-        self._http = httpx2.Client(base_url=endpoint.url, headers=headers, timeout=_TIMEOUT, verify=verify)
+        self._http = Transport(endpoint.url, headers, insecure=endpoint.insecure)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -125,10 +96,10 @@ class Client:
         return self.request("GET", path, query=query).body
 
     def once(self, path: str, seconds: float) -> Any:
-        """The body of a read that takes at most so long; None if it fails."""
+        """The body of a read in which each wait takes at most so long; None if it fails."""
         try:
-            return _decoded(self._http.get(path, timeout=seconds))
-        except httpx2.HTTPError:
+            return _decoded(self._http.send("GET", path, {}, None, seconds))
+        except TROUBLES:
             return None
 
     def items(self, path: str, limit: int = 0, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
@@ -146,16 +117,22 @@ class Client:
 
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[Any]:
         """The objects of a stream, as they come. Raises ApiError."""
-        timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
-        try:
-            with self._http.stream("GET", path, params=query, timeout=timeout) as response:
-                if response.status_code >= 400:
-                    response.read()
-                    self.show("GET", path, None, response)
-                    self.answer(response)
-                yield from map(json.loads, filter(None, response.iter_lines()))
-        except (httpx2.HTTPError, ValueError) as error:
-            raise self.unreachable(error) from None
+        target = _target(path, query)
+        retries = Retries(repeatable=True)
+        while True:
+            self._connect()
+            try:
+                with self._http.stream(target) as (response, lines):
+                    if response.status < 400:
+                        yield from map(json.loads, filter(None, map(bytes.strip, lines)))
+                        return
+            except (*TROUBLES, ValueError) as error:
+                raise self.unreachable(error) from None
+            self.show("GET", target, None, response)
+            if (pause := retries.pause(response)) is None:
+                self.answer(response, path)
+            else:
+                time.sleep(pause)
 
     def request(
         self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = ""
@@ -165,36 +142,48 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
+        target = _target(path, query or {})
         retries = Retries(repeatable=method in _READS or bool(key) or path.endswith("/-query"))
         while True:
+            self._connect()
             try:
-                response = self._http.request(method, path, content=content, params=query or None, headers=headers)
-            except httpx2.HTTPError as error:
-                final = isinstance(error, httpx2.ConnectError | httpx2.UnsupportedProtocol)
-                if final or (pause := retries.pause()) is None:
+                response = self._http.send(method, target, headers, content)
+            except TROUBLES as error:
+                if (pause := retries.pause()) is None:
                     raise self.unreachable(error) from None
-            except (httpx2.InvalidURL, ValueError, UnicodeError):
-                raise UsageError(f"{path!r} is not a path of the API") from None
             else:
-                self.show(method, path, body, response)
+                self.show(method, target, body, response)
                 if (pause := retries.pause(response)) is None:
-                    return self.answer(response)
+                    return self.answer(response, path)
             time.sleep(pause)
 
-    def answer(self, response: httpx2.Response) -> Answer:
-        """The content of ``response``. Raises ApiError if it is a refusal."""
-        body = _decoded(response)
-        if response.status_code < 400:
-            return Answer(response.status_code, body, response.headers)
-        raise self._refused(response, body if isinstance(body, dict) else {})
+    def _connect(self) -> None:
+        """Connect, and try again for a while if no program listens. Raises ApiError."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return self._http.connect()
+            except (ConnectionRefusedError, FileNotFoundError) as error:
+                if time.monotonic() > deadline:
+                    raise self.unreachable(error) from None
+            except TROUBLES as error:
+                raise self.unreachable(error) from None
+            time.sleep(FIRST_PAUSE)
 
-    def _refused(self, response: httpx2.Response, body: Mapping[str, Any]) -> ApiError:
+    def answer(self, response: Response, path: str) -> Answer:
+        """The content of ``response`` to a request at ``path``. Raises ApiError if it is a refusal."""
+        body = _decoded(response)
+        if response.status < 400:
+            return Answer(response.status, Body(body) if isinstance(body, dict) else body, response.headers)
+        raise self._refused(response, path, body if isinstance(body, dict) else {})
+
+    def _refused(self, response: Response, path: str, body: Mapping[str, Any]) -> ApiError:
         """The error for a refusal: what the server says, and what helps."""
-        status, name = response.status_code, self._endpoint.profile
-        message = str(body.get("message") or f"the server answers {status} {response.reason_phrase}".rstrip())
+        status, name = response.status, self._endpoint.profile
+        message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
         if findings := _findings(body.get("details")):
             message = f"the change is refused:\n{findings}"
-        if response.request.url.path.startswith("/login"):
+        if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
             message = f"the credential of the profile {name!r} is not valid: {message}. Log in again: platform login"
@@ -202,7 +191,7 @@ class Client:
                 message = f"the server at {self._endpoint.url} wants a credential. Log in: platform login {name}"
         elif status == 403:
             message = f"you may not do this: {message}. To see who may: platform KIND access-report REF"
-        elif status in (_BUSY, _UNAVAILABLE):
+        elif status in (BUSY, UNAVAILABLE):
             message = f"the server at {self._endpoint.url} is not ready: {message}. Try again in a moment"
         elif status >= 500:
             message = f"the server failed: {message} (request {body.get('id', '')})"
@@ -221,29 +210,29 @@ class Client:
             f"change the address: {_advice(self._endpoint.profile)}"
         )
 
-    def show(self, method: str, path: str, body: Any, response: httpx2.Response) -> None:
+    def show(self, method: str, target: str, body: Any, response: Response) -> None:
         """Write an exchange to stderr if debugging is on, without credentials and secret values."""
         if not self._debug:
             return
-        lines = [f"> {method} {response.request.url.raw_path.decode(errors='replace')}"]
+        lines = [f"> {method} {target}"]
         lines += [
-            f"> {name}: {'[hidden]' if name == 'authorization' else value}"
-            for name, value in response.request.headers.items()
+            f"> {name.lower()}: {HIDDEN if name.lower().endswith('authorization') else value}"
+            for name, value in response.sent.items()
         ]
         if body is not None:
-            lines.append(f"> {json.dumps(mask_secrets(body, path))}")
-        lines.append(f"< {response.status_code} {response.reason_phrase}")
+            lines.append(f"> {json.dumps(mask_secrets(body, target))}")
+        lines.append(f"< {response.status} {response.reason}")
         lines += [f"< {name}: {value}" for name, value in response.headers.items()]
         if response.content:
             found = _decoded(response)
-            lines.append(f"< {json.dumps(mask_secrets(found, path)) if found is not None else '[not JSON]'}")
+            lines.append(f"< {json.dumps(mask_secrets(found, target)) if found is not None else '[not JSON]'}")
         sys.stderr.write(printable_lines("\n".join(lines)) + "\n")
 
 
 def default_socket() -> str:
     """The endpoint of a daemon on this host with the usual state directory; "" if there is none."""
     path = "/var/lib/reconciler/api.sock"
-    return f"{_UNIX}{path}" if os.path.exists(path) else ""
+    return f"{UNIX}{path}" if os.path.exists(path) else ""
 
 
 def _advice(profile: str) -> str:
@@ -260,17 +249,19 @@ def _findings(details: Any) -> str:
     )
 
 
-def _decoded(response: httpx2.Response) -> Any:
+def _target(path: str, query: Mapping[str, str]) -> str:
+    """The target of a request for ``path``, which can have a query already. Raises UsageError."""
+    if not path.startswith("/"):
+        raise UsageError(f"{path!r} is not a path of the API")
+    target = quote(path, safe="/%?&=+,:;@!$'()*~[]")
+    return f"{target}{'&' if '?' in path else '?'}{urlencode(query)}" if query else target
+
+
+def _decoded(response: Response) -> Any:
     try:
         return json.loads(response.content) if response.content else None
     except ValueError:
         return None
-
-
-def _retry_after(response: httpx2.Response) -> float:
-    """The seconds of the header ``Retry-After``; a date counts as a second."""
-    text = response.headers.get("retry-after", "1")
-    return float(text) if text.isdigit() else 1.0
 
 
 def mask_secrets(value: Any, path: str) -> Any:

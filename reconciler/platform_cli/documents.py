@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.documents.limits import LIMITS, read_within, shown_size
-from reconciler.documents.reader import read
 from reconciler.errors import ReconcilerError, UsageError
 
 STDIN = "-"
@@ -49,6 +48,9 @@ def read_files(names: Sequence[str]) -> dict[str, bytes]:
 
 def read_documents(contents: dict[str, bytes]) -> list[Input]:
     """All documents, those with a fault too, in the order of the files."""
+    # The reader takes 20 ms to import, and most commands read no document.
+    from reconciler.documents.reader import read
+
     found = []
     for path, raw in contents.items():
         reading = read(raw)

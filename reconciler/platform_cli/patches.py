@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.documents.reader import read
 from reconciler.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"(?P<path>[^=]+?)(?P<operator>\+=|-=|=)(?P<value>.*)", re.DOTALL)
@@ -91,6 +90,8 @@ def _step(place: Any, segment: str, text: str) -> Any:
 
 def _value(text: str) -> Any:
     """A text as YAML reads it; text that is no YAML stays text."""
+    from reconciler.documents.reader import read
+
     reading = read(text.encode())
     if not text or reading.faults or len(reading.documents) != 1:
         return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -76,6 +75,8 @@ def replace_private_file(path: Path, content: bytes) -> None:
 
     Raises OSError.
     """
+    import tempfile
+
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mkstemp makes the file with mode 0600.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx2
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from reconciler.platform_cli.client import USER_AGENT, ApiError, Client, Endpoint, Retries
+from reconciler.platform_cli.client import USER_AGENT, ApiError, Client, Endpoint
+from reconciler.platform_cli.retries import Retries
+from reconciler.platform_cli.transport import UNIX, Response, tls_context
 from reconciler.terminal.session import Channel, Output, TerminalSize
 
 _PROTOCOL = "v5.channel.k8s.io"
@@ -23,7 +23,7 @@ _OUTPUTS = frozenset(Channel)
 _PART = 1 << 16
 """The most bytes of input in one message."""
 _OPEN_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
-_UNIX, _LOCAL = "unix://", "ws://localhost"
+_LOCAL = "ws://localhost"
 
 
 class RemoteSession:
@@ -95,16 +95,16 @@ async def open_session(
         try:
             link = await _connect(client.endpoint, f"{path}?{query}")
         except InvalidStatus as refused:
-            response = _as_response(path, refused.response)
+            response = _as_response(refused.response)
             client.show("GET", path, None, response)
             if (pause := retries.pause(response)) is None:
-                client.answer(response)
+                client.answer(response, path)
                 raise client.unreachable(refused) from None
             await asyncio.sleep(pause)
         except (OSError, TimeoutError, WebSocketException) as error:
             raise client.unreachable(error) from None
         else:
-            client.show("GET", path, None, _as_response(path, link.response))
+            client.show("GET", path, None, _as_response(link.response))
             return RemoteSession(link)
 
 
@@ -118,21 +118,19 @@ async def _connect(endpoint: Endpoint, target: str) -> ClientConnection:
     }  # fmt: skip
     if endpoint.token:
         settings["additional_headers"] = {"Authorization": f"Bearer {endpoint.token}"}
-    if endpoint.url.startswith(_UNIX):
-        return await unix_connect(endpoint.url.removeprefix(_UNIX), f"{_LOCAL}{target}", **settings)
+    if endpoint.url.startswith(UNIX):
+        return await unix_connect(endpoint.url.removeprefix(UNIX), f"{_LOCAL}{target}", **settings)
     if endpoint.url.startswith("https:"):
-        unchecked = httpx2.create_ssl_context(verify=False) if endpoint.insecure else None
-        settings["ssl"] = unchecked or ssl.create_default_context()
+        settings["ssl"] = tls_context(insecure=endpoint.insecure)
     return await connect(f"ws{endpoint.url.removeprefix('http')}{target}", **settings)
 
 
-def _as_response(path: str, response: Any) -> httpx2.Response:
-    """An answer to the handshake as the other requests have it. Its query is left out: a command may hold secrets."""
-    request = httpx2.Request("GET", f"http://api{path}")
+def _as_response(response: Any) -> Response:
+    """An answer to the handshake as the other requests have it, without the request: a command may hold secrets."""
     if response is None:
-        return httpx2.Response(101, request=request)
-    headers = [*response.headers.raw_items()]
-    return httpx2.Response(response.status_code, headers=headers, content=bytes(response.body or b""), request=request)
+        return Response(101, "", {}, b"", {})
+    headers = {name.lower(): value for name, value in response.headers.raw_items()}
+    return Response(response.status_code, response.reason_phrase, headers, bytes(response.body or b""), {})
 
 
 def _decoded(content: bytes) -> Any:

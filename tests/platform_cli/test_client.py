@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.platform_cli import client as module
+from reconciler.platform_cli import retries
 from reconciler.platform_cli.client import HIDDEN, ApiError, Client, Endpoint
 
 Response = tuple[int, dict[str, str], bytes]
@@ -20,11 +21,17 @@ class Scripted(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *script: Response) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, *script: Response, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.script = list(script)
+        self.connections = 0
         self.asked: list[tuple[str, dict[str, str]]] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection, and serve it."""
+        self.connections += 1
+        super().process_request(request, client_address)
 
     @property
     def client(self) -> Client:
@@ -32,6 +39,7 @@ class Scripted(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     server: Scripted
 
     def _answer(self) -> None:
@@ -59,8 +67,9 @@ def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between tries are short."""
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(module, "RETRY_SECONDS", 1.5)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 1.5)
+    monkeypatch.setattr(module, "START_SECONDS", 0.2)
 
 
 def test_a_read_is_repeated_while_the_server_begins() -> None:
@@ -100,7 +109,7 @@ def test_another_server_is_not_taken_for_the_api() -> None:
         server.client.get("/x")
 
 
-def test_a_server_that_is_gone_is_named_at_once() -> None:
+def test_a_server_that_is_gone_is_named_once_a_restart_would_be_over() -> None:
     server = Scripted(answer())
     server.shutdown()
     server.server_close()
@@ -124,6 +133,11 @@ def test_the_debug_output_has_no_credential_and_no_secret(capfd: pytest.CaptureF
     assert "> POST /org/acme/serviceaccount/ci/-key" in shown
     assert HIDDEN in shown
     assert not [each for each in ("rk_secret", "rk_made", "hunter2", "hunter3") if each in shown]
+
+
+def test_a_stream_waits_for_a_server_that_begins() -> None:
+    server = Scripted(answer(503), answer(body={"line": "a"}))
+    assert [each["line"] for each in server.client.lines("/org/acme/-log", {})] == ["a"]
 
 
 def test_a_stream_comes_as_objects_and_its_errors_as_any_other() -> None:

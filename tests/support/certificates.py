@@ -58,6 +58,11 @@ def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Author
     return _issue(names[0] if names else "client", names, authority(by), start, end)
 
 
+def self_signed(*names: str) -> Issued:
+    """A certificate for ``names`` that only itself has signed."""
+    return _issue(names[0], names, None, -1.0, 90.0)
+
+
 def _issue(common: str, names: Sequence[str], by: Issued | None, start: float, end: float) -> Issued:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
