@@ -42,7 +42,7 @@ class Caller(msgspec.Struct, frozen=True):
     workload: str = ""
 
 
-class Grant(msgspec.Struct, frozen=True):
+class Grant(msgspec.Struct, frozen=True, gc=False):
     """One binding of a policy: ``permissions`` as it names them, ``closure`` with all that they imply.
 
     Its targets are ``everything`` of the kind, ``keys``, or what ``query`` selects.
@@ -64,9 +64,11 @@ class Grant(msgspec.Struct, frozen=True):
         """
         if self.everything or str(key) in self.keys:
             return True
-        if self.query is None or not (body := read_body()):
-            return False
-        return matches(self.query, {**body, "data": None})
+        return self.query is not None and self.selects(read_body())
+
+    def selects(self, body: Body) -> bool:
+        """Whether the query, if there is one, selects the resource with ``body``."""
+        return self.query is not None and bool(body) and matches(self.query, {**body, "data": None})
 
 
 class Visibility(NamedTuple):

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from reconciler.records.store import Records
 from reconciler.records.tables.runs import Run
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+"""The media type of the page."""
 
 
 class Scrape(NamedTuple):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from reconciler.access.rules import AccessRules, built_in_grants, policy_grants
+from reconciler.access.rules import AccessRules, Grant, built_in_grants, policy_grants
+from reconciler.access.selections import Selections
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.group import Group
 from reconciler.model.record import Record
@@ -19,18 +23,72 @@ from reconciler.status.facts import FactsReader
 _OF_ACCESS = (Kind.GROUP, Kind.POLICY, Kind.USER)
 
 
+class RulesCache:
+    """The rules of access, compiled once for all readers; after a change, only what it is about is read again."""
+
+    def __init__(self, org: str) -> None:
+        self._org = org
+        self.selections = Selections()
+        self._lock = threading.Lock()
+        self._position = -1
+        self._rules: AccessRules | None = None
+        self._bodies: dict[str, Mapping[str, Any]] = {}
+        self._grants: dict[str, tuple[Grant, ...]] = {}
+
+    def rules(self, records: Records) -> AccessRules:
+        """The rules as ``records`` show them, or newer ones; the same value until a policy, group or user changes."""
+        newest = records.changes.newest()
+        with self._lock:
+            # A reader in a snapshot may be behind another one.
+            if self._rules is None or newest > self._position:
+                self._rules = self._updated(records)
+                self._position = newest
+            return self._rules
+
+    def _updated(self, records: Records) -> AccessRules:
+        if self._rules is None or not records.changes.has_all_after(self._position):
+            self._bodies.clear()
+            self._grants.clear()
+            self._read({str(each.key): each for kind in _OF_ACCESS for each in records.applied.items(kind)})
+            # The collector would search thousands of policies for cycles again and again: pauses of 40 ms.
+            gc.freeze()
+        elif changed := records.changes.edited(self._position, _OF_ACCESS):
+            found = records.applied.get_many(changed)
+            self._read({key: found[key][0] if key in found else None for key in changed})
+        else:
+            return self._rules
+        grants = chain(built_in_grants(), *self._grants.values())
+        users = {key: body for key, body in self._bodies.items() if key.startswith(f"{Kind.USER}/")}
+        groups = {
+            Key.parse(key): msgspec.convert(body, Group) for key, body in self._bodies.items() if key not in users
+        }
+        return AccessRules(grants, groups, users, self._org)
+
+    def _read(self, changed: Mapping[str, Record | None]) -> None:
+        """Read what ``changed``; None is what is gone."""
+        for key, record in changed.items():
+            self._bodies.pop(key, None)
+            self._grants.pop(key, None)
+            if record is None:
+                continue
+            if record.key.kind is Kind.POLICY:
+                self._grants[key] = tuple(policy_grants(record.key, body_of(record), self._org))
+            else:
+                self._bodies[key] = body_of(record)
+
+
 class Reader:
     """Reads on one connection of one thread. Raises RecordsError."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float], rules: RulesCache) -> None:
         self._settings = settings
+        self._rules = rules
+        self.selections = rules.selections
         self.records = Records.open(settings.state / FILE, read_only=True, clock_now=now)
         self._version = -1
         self._in_snapshot = False
         self._facts: FactsReader | None = None
         self._access: AccessRules | None = None
-        self._compiled: AccessRules | None = None
-        self._fingerprint: tuple[tuple[str, str], ...] = ()
 
     def close(self) -> None:
         """Close the connection."""
@@ -55,31 +113,16 @@ class Reader:
         return self._facts
 
     def access(self) -> AccessRules:
-        """The rules of access of this moment, compiled again when a policy, group or user changes."""
+        """The rules of access of this moment."""
         self._refresh()
         if self._access is None:
-            fingerprint = self.records.applied.fingerprint(_OF_ACCESS)
-            if self._compiled is None or fingerprint != self._fingerprint:
-                self._compiled, self._fingerprint = self._compile(), fingerprint
-            self._access = self._compiled
+            self._access = self._rules.rules(self.records)
         return self._access
 
     def _refresh(self) -> None:
         version = self._version if self._in_snapshot else self.records.data_version()
         if version != self._version:
             self._version, self._facts, self._access = version, None, None
-
-    def _compile(self) -> AccessRules:
-        org = self._settings.org
-        grants = list(built_in_grants())
-        for key, body in self._bodies(Kind.POLICY).items():
-            grants += policy_grants(key, body, org)
-        groups = {key: msgspec.convert(body, Group) for key, body in self._bodies(Kind.GROUP).items()}
-        users = {str(key): body for key, body in self._bodies(Kind.USER).items()}
-        return AccessRules(grants, groups, users, org)
-
-    def _bodies(self, kind: Kind) -> dict[Key, Mapping[str, Any]]:
-        return {record.key: body_of(record) for record in self.records.applied.items(kind)}
 
 
 def body_of(record: Record) -> dict[str, Any]:

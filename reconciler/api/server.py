@@ -10,7 +10,6 @@ import socket
 import ssl
 import sys
 
-import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
@@ -136,6 +135,6 @@ def _raise_descriptor_limit() -> None:
 def main() -> None:
     """Run the process of the API."""
     try:
-        uvloop.run(serve())
+        asyncio.run(serve())
     except KeyboardInterrupt:
         log().info("api", message="interrupted")

@@ -16,7 +16,7 @@ from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import JobIssuers, logins_of
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import RateLimit
-from reconciler.api.reading import Reader
+from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
@@ -39,12 +39,13 @@ class Api:
         self.settings = settings
         self.clock = clock
         self.is_alive = is_alive
-        self.reader = Reader(settings, clock.now)
+        self._rules = RulesCache(settings.org)
+        self.reader = self.new_reader()
         self.store = AccessStore.open(settings.state, clock.now)
         write_bootstrap(self.store, settings.state)
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
-        self.changes = ChangeFeed(lambda: Reader(settings, clock.now), settings.org)
+        self.changes = ChangeFeed(self.new_reader, settings.org)
         self.list_slots = asyncio.Semaphore(LISTS)
         self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
@@ -60,9 +61,13 @@ class Api:
         self.logins = logins_of(settings.api, clock)
         self.issuers = JobIssuers(settings.api.token_exchange if settings.api is not None else (), clock)
 
+    def new_reader(self) -> Reader:
+        """A reader for one thread, which closes it."""
+        return Reader(self.settings, self.clock.now, self._rules)
+
     def borrow_reader(self) -> Reader:
         """A reader for one thread; at most as many are in use as ``list_slots`` has."""
-        return self._readers.pop() if self._readers else Reader(self.settings, self.clock.now)
+        return self._readers.pop() if self._readers else self.new_reader()
 
     def return_reader(self, reader: Reader) -> None:
         """End the use of a reader that was borrowed."""

@@ -13,7 +13,6 @@ from reconciler.api.call import Call, read_as
 from reconciler.api.oidc.admission import admitted
 from reconciler.api.oidc.device import DEVICE_SECONDS, INTERVAL_SECONDS
 from reconciler.api.oidc.login import LOGIN_SECONDS, Identity, new_request
-from reconciler.api.oidc.pages import message_page
 from reconciler.api.problems import HTML, Problem
 from reconciler.api.routes.login import logins_of, to_provider
 from reconciler.api.table import PUBLIC, Operation
@@ -58,6 +57,8 @@ async def open_device_page(call: Call) -> Response:
 
 async def answer_device(call: Call) -> Response:
     """Allow or refuse the login of a machine, with the form of the page."""
+    from reconciler.api.oidc.pages import message_page  # all names of characters in HTML: half a megabyte
+
     wanted = read_as(await call.form(), DeviceAnswer)
     logins = logins_of(call)
     call.api.authenticator.check_address(call.request)

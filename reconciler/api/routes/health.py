@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.metrics import Scrape, metrics_page
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
@@ -32,12 +30,15 @@ async def read_readiness(call: Call) -> Response:
 
 async def read_metrics(call: Call) -> Response:
     """The metrics of the daemon; they name all sources, so they take ``view`` on the org."""
+    # Loaded by the first scrape: it takes more than a megabyte.
+    from reconciler.api.metrics import CONTENT_TYPE, Scrape, metrics_page
+
     call.require("view", Key(Kind.ORG, "", call.org))
     api = call.api
     with call.reader.snapshot():
         names = tuple(each.name for each in api.settings.sources)
         page = metrics_page(Scrape(call.reader.records, names, api.is_alive(), api.clock.now()))
-    return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(page, headers={"Content-Type": CONTENT_TYPE})
 
 
 OPERATIONS = (

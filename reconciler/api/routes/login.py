@@ -19,7 +19,6 @@ from reconciler.api.oidc.login import (
     returned,
 )
 from reconciler.api.oidc.logins import Logins
-from reconciler.api.oidc.pages import confirm_page
 from reconciler.api.problems import HTML, OAuthProblem, Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
@@ -89,6 +88,8 @@ async def finish_login(call: Call) -> Response:
         if request.redirect_uri:
             response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
         else:
+            from reconciler.api.oidc.pages import confirm_page  # all names of characters in HTML: half a megabyte
+
             response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
     response.delete_cookie(COOKIE, path=logins.cookie_path)
     return response

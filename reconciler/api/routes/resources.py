@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Visibility
+from reconciler.access.selections import following
 from reconciler.api.call import Call, read_as
 from reconciler.api.documents import built_in_document, person_document, resource_document
 from reconciler.api.problems import Problem
-from reconciler.api.reading import Reader, body_of
+from reconciler.api.reading import body_of
 from reconciler.api.table import Operation
-from reconciler.iteration import batches
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES
@@ -104,7 +104,7 @@ async def reveal_secret(call: Call) -> Response:
     settings, clock = call.api.settings, call.api.clock
 
     def read() -> Any:
-        with closing(Reader(settings, clock.now)) as reader:
+        with closing(call.api.new_reader()) as reader:
             return read_secret_data(settings, reader.records, key, clock)
 
     data = await asyncio.to_thread(read)
@@ -186,7 +186,8 @@ def _visible(
     applied = call.reader.records.applied
     for keys in _batches(call, visible, others, prefix, after, size):
         records = applied.get_many(keys)
-        shown = [key for key in map(Key.parse, keys) if visible.includes(key, partial(_body, records, others, key))]
+        present = [key for key in keys if key in records or key in others]
+        shown = [key for key in map(Key.parse, present) if visible.includes(key, partial(_body, records, others, key))]
         facts = call.reader.facts()
         facts.expect_applied([str(key) for key in shown], records)
         created = applied.created(shown)
@@ -201,14 +202,20 @@ def _visible(
 def _batches(
     call: Call, visible: Visibility, others: Others, prefix: str, after: str, size: int
 ) -> Iterator[list[str]]:
-    """Keys that may be visible, in order: of all resources, or of those that grants name where no other can be."""
-    if not visible.everything and not visible.grants:
-        named = sorted(key for key in visible.keys if key.startswith(prefix) and key > after)
-        present = call.reader.records.applied.exists
-        yield from batches([key for key in named if key in others or present(key)], _BATCH)
-        return
-    applied = call.reader.records.applied
-    while keys := _with_others(applied.keys_after(prefix, after, size), others, prefix, after, size):
+    """Keys that may be visible, in order: of all resources, or of those that grants name and select."""
+    reader = call.reader
+    named = sorted(visible.keys)
+    while True:
+        if visible.everything:
+            found = reader.records.applied.keys_after(prefix, after, size)
+        else:
+            parts = [following(named, prefix, after, size)]
+            parts += [
+                reader.selections.keys_after(reader.records, each, prefix, after, size) for each in visible.grants
+            ]
+            found = sorted(set(chain.from_iterable(parts)))[:size]
+        if not (keys := _with_others(found, others, prefix, after, size)):
+            return
         yield keys
         after, size = keys[-1], _BATCH
 

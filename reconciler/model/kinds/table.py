@@ -5,9 +5,9 @@ A kind also has a schema with its name, and may have rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 
 import msgspec
@@ -151,7 +151,8 @@ def view_of(kind: Kind) -> type[Envelope]:
     return view
 
 
-def expanded(kind: Kind, permissions: Iterable[str]) -> frozenset[str]:
+@lru_cache(maxsize=1024)  # thousands of policies name the same permissions
+def expanded(kind: Kind, permissions: tuple[str, ...]) -> frozenset[str]:
     """``permissions`` on ``kind`` with all that they imply, directly or indirectly; unknown ones imply nothing."""
     implied = TABLE[kind].permissions
     found: set[str] = set()

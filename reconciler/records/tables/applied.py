@@ -145,13 +145,6 @@ class Applied:
         sql = "SELECT key FROM inventory WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
         return [str(key) for (key,) in self._db.all(sql, (max(low, after), high, limit))]
 
-    def fingerprint(self, kinds: Iterable[Kind]) -> tuple[tuple[str, str], ...]:
-        """Key and digest of every resource of ``kinds``: equal while none of them changes."""
-        sql = "SELECT DISTINCT key, digest FROM applied INDEXED BY applied_scan WHERE key >= ? AND key < ? ORDER BY key"
-        return tuple(
-            (str(key), str(digest)) for kind in kinds for key, digest in self._db.all(sql, prefix_range(f"{kind}/"))
-        )
-
     def exists(self, key: AnyKey) -> bool:
         """Whether ``key`` is recorded at any location."""
         return self._db.one("SELECT 1 FROM inventory WHERE key = ?", (str(key),)) is not None

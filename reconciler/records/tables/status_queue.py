@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from reconciler.model.key import Kind
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey
+from reconciler.records.sql import AnyKey, prefix_range
 
 
 class TakenKeys(msgspec.Struct, frozen=True):
@@ -79,3 +80,11 @@ class Changes:
         """At most ``limit`` changes after ``number``, oldest first."""
         rows = self._db.all("SELECT seq, key, before FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (number, limit))
         return [Change(*row) for row in rows]
+
+    def edited(self, after: int, kinds: Sequence[Kind]) -> list[str]:
+        """The keys of ``kinds`` whose manifests changed after the number ``after``, in order."""
+        ranges = " OR ".join(["key >= ? AND key < ?"] * len(kinds))
+        bounds = [bound for kind in kinds for bound in prefix_range(f"{kind}/")]
+        edited = f"seq > ? AND before IS NOT NULL AND ({ranges})"
+        rows = self._db.all(f"SELECT DISTINCT key FROM changes WHERE {edited} ORDER BY key", (after, *bounds))
+        return [str(key) for (key,) in rows]

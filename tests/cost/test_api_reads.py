@@ -1,0 +1,116 @@
+"""The cost of a read through the API follows its answer, whatever else is applied or has changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.access.rules import Grant, policy_grants
+from reconciler.api.documents import resource_document
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.sandbox import GVC, workload
+from tests.support.work import Work, counted
+
+MANY = 40
+POLICIES = """kind: serviceaccount
+name: red
+---
+kind: serviceaccount
+name: named
+---
+kind: policy
+name: red
+targetKind: workload
+targetQuery: {kind: workload, spec: {terms: [{tag: team, value: red}]}}
+bindings: [{permissions: [view], principalLinks: [//serviceaccount/red]}]
+---
+kind: policy
+name: named
+targetKind: workload
+targetLinks: [//gvc/shop/workload/w39]
+bindings: [{permissions: [view], principalLinks: [//serviceaccount/named]}]
+"""
+LAZY = {"authlib", "click", "cryptography", "html.entities", "httpx2", "multiprocessing", "prometheus_client",
+        "pygit2", "ruamel.yaml", "structlog", "websockets", "yaml"}  # fmt: skip
+"""What takes a megabyte or so, and only some requests need."""
+
+
+def manifest(number: int, team: str) -> str:
+    """A workload of ``team``."""
+    return workload(f"w{number:02}", more=f"tags: {{team: {team}}}\n")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """Many workloads, of which an account may view the last two by their tag, and another one by its name."""
+    files = {f"shop/w{number:02}.yaml": manifest(number, "red" if number > 37 else "blue") for number in range(MANY)}
+    with api_site(tmp_path_factory.mktemp("cost"), {"shop/gvc.yaml": GVC, "access.yaml": POLICIES, **files}) as made:
+        yield made
+
+
+def read(site: ApiSite, path: str, account: str = "") -> tuple[Work, list[str]]:
+    """The work of a read, by the root of this host or by ``account``, and the names of the items."""
+    headers = {"Authorization": site.api.store.add_key(account, "", "test", None)[1]} if account else {}
+    with counted(site.api.reader.records) as work:
+        found = site.client().get(f"{ORG}/{path}", headers=headers)
+    return work, [each["name"] for each in found.get("items", ())]
+
+
+def change(site: ApiSite, file: str, content: str) -> None:
+    """Apply a commit that changes one file."""
+    site.repo.commit({file: content})
+    done = site.run("apply")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_read_has_as_many_statements_after_a_change_and_compiles_no_policy_again(site: ApiSite) -> None:
+    read(site, "gvc/shop/workload/w00")
+    first, _ = read(site, "gvc/shop/workload/w00")
+    assert first.statements <= 12
+    change(site, "shop/w01.yaml", manifest(1, "green"))
+    after, _ = read(site, "gvc/shop/workload/w00")
+    assert after.calls_of(policy_grants) == 0
+    assert after.statements <= first.statements + 12
+    assert read(site, "gvc/shop/workload/w00")[0].statements == first.statements
+
+
+def test_a_changed_policy_is_compiled_alone(site: ApiSite) -> None:
+    read(site, "workload")
+    other = POLICIES.replace("value: red", "value: pink")
+    change(site, "access.yaml", other)
+    work, _ = read(site, "gvc/shop/workload/w00")
+    assert work.calls_of(policy_grants) <= 2  # a generator with one grant
+    assert read(site, "workload", "red")[1] == []
+    change(site, "access.yaml", other.replace("value: pink", "value: red"))
+    assert read(site, "workload", "red")[1] == ["w38", "w39"]
+
+
+def test_a_page_reads_what_the_caller_may_view_and_no_more(site: ApiSite) -> None:
+    assert read(site, "workload", "red")[1] == ["w38", "w39"]
+    work, names = read(site, "workload", "red")
+    assert names == ["w38", "w39"]
+    assert work.calls_of(resource_document) == 2
+    assert work.calls_of(Grant.selects) <= 2
+    work, names = read(site, "workload", "named")
+    assert (names, work.calls_of(resource_document)) == (["w39"], 1)
+
+
+def test_a_page_follows_what_changes(site: ApiSite) -> None:
+    read(site, "workload", "red")
+    change(site, "shop/w05.yaml", manifest(5, "red"))
+    work, names = read(site, "workload", "red")
+    assert names == ["w05", "w38", "w39"]
+    assert work.calls_of(Grant.selects) <= 4
+    change(site, "shop/w05.yaml", manifest(5, "blue"))
+    assert read(site, "workload", "red")[1] == ["w38", "w39"]
+
+
+def test_a_server_at_rest_has_loaded_what_every_request_needs() -> None:
+    code = "import runpy, sys; sys.argv = ['api']; runpy.run_module('reconciler.api', run_name='__main__')"
+    end = f"import atexit, sys; atexit.register(lambda: print(*{LAZY!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-I", "-c", f"{end}\n{code}"], input="", capture_output=True, text=True)
+    assert "Input data was truncated" in done.stderr, done.stderr  # the settings never came
+    assert done.stdout == "\n"
