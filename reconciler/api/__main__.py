@@ -1,4 +1,4 @@
-"""``python -m reconciler.api``: the process that the daemon starts."""
+"""``python -m reconciler.api``: the process of the HTTP API, which the daemon starts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from types import ModuleType
 
 
 class _CommandLine(ModuleType):
-    """The part of ``uvicorn.main`` that its package imports: nothing of it is used here."""
+    """The part of ``uvicorn.main`` that its package imports, of which nothing is used here."""
 
     Server = main = run = None
 
 
-# With click and multiprocessing, which nothing else needs, it would take 2 MB.
-sys.modules["uvicorn.main"] = _CommandLine("uvicorn.main")
+if __name__ == "__main__":
+    # With click and multiprocessing, which nothing else needs, it would take 2 MB.
+    sys.modules["uvicorn.main"] = _CommandLine("uvicorn.main")
 
-from reconciler.api.server import main  # noqa: E402 - the line above must come first
+    from reconciler.api.server import main
 
-main()
+    main()

@@ -10,11 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
 
 from reconciler.daemon.api_process import SOCKET
-from tests.bench.generate import commit_change
+from reconciler.model.key import Key
+from reconciler.records.store import FILE, Records
+from tests.bench.generate import commit_change, commit_file
 from tests.bench.ground import Ground, Site
 from tests.bench.hostsite import share, used
 from tests.bench.measure import BIN, Failed, run
@@ -23,6 +28,8 @@ from tests.support.sandbox import eventually
 
 CLIENTS = 8
 WATCHERS = 500
+ACCOUNTS = ("bench-query", "bench-names")
+"""Service accounts that may view a part of the workloads."""
 
 
 def api(ground: Ground) -> Iterator[Row]:
@@ -33,19 +40,23 @@ def api(ground: Ground) -> Iterator[Row]:
         busy, _ = share(pid, seconds)
         yield Row("idle HTTP API: memory of its process", _proportional(pid), 25, "MB")
         yield Row("  of one core", busy, 0.2, "%")
-        named = [ground.workload(index) for index in range(0, ground.count, 7)]
-        paths = [f"/org/acme/gvc/{gvc}/workload/{name}" for gvc, name in named]
+        named = _workloads(site)
+        paths = [f"/org/acme/gvc/{gvc}/workload/{name}" for gvc, name in named[::3]]
         stop = threading.Event()
         pushing = threading.Thread(target=_push, args=(site.repository, stop))
         pushing.start()
         try:
-            yield from _reads(pid, socket, paths, f"read of one of {ground.count:,} while commits are applied", 0.02)
+            yield from _single_reads(ground, Load(pid, socket, paths))
         finally:
             stop.set()
             pushing.join()
-        cursors = [f"workload/{gvc}/{name}" for gvc, name in named[:: len(named) // 100]]
-        pages = [f"/org/acme/workload?cursor={_encoded(each)}" for each in cursors]
-        yield from _reads(pid, socket, pages, "page of 50", 0.01, clients=1)
+        cursors = [_encoded(f"workload/{gvc}/{name}") for gvc, name in named[:: max(1, len(named) // 100)]]
+        pages = [f"/org/acme/workload?cursor={each}" for each in cursors]
+        yield from _pages(ground, Load(pid, socket, pages, connections=1))
+        by_query, by_name = _grant(ground, site, socket, named)
+        rare = Load(pid, socket, ["/org/acme/workload"], 1, by_query)
+        yield from _pages(ground, rare, " of what a policy selects by a tag")
+        yield from _pages(ground, Load(pid, socket, pages, 1, by_name), " of 200 that a policy names")
         before = _proportional(pid)
         taken, memory = asyncio.run(_watch(socket, pid, site.repository, ground.often(20)))
         note = f"from the commit on, of {len(taken)}; with the run that applies it"
@@ -73,8 +84,12 @@ def _served(ground: Ground, site: Site) -> Iterator[tuple[int, Path]]:
 
 
 def _children(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(each) for each in children if b"reconciler.api" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):  # it ended meanwhile
+            if b"reconciler.api" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
 
 
 def _proportional(pid: int) -> float:
@@ -91,15 +106,67 @@ def _push(repository: Path, stop: threading.Event) -> None:
         seed += 1
 
 
-def _reads(pid: int, socket: Path, paths: list[str], what: str, limit: float, clients: int = CLIENTS) -> Iterator[Row]:
-    load = {"socket": str(socket), "paths": paths, "seconds": 5.0, "connections": clients}
-    before = used(pid).cpu
-    measured = run([sys.executable, "-m", "tests.bench.load", json.dumps(load)])
-    found = json.loads(measured.output.splitlines()[-1])
-    cpu = (used(pid).cpu - before) / found["count"]
-    note = f"{found['rate']:,.0f} a second by {clients} clients, p50 {1000 * found['p50']:.1f} ms"
-    yield Row(f"{what}: p99", found["p99"], limit, note=note)
-    yield Row("  CPU of the server for each", cpu, limit / 40 if clients > 1 else limit)
+class Load(NamedTuple):
+    """Random requests for ``paths`` of the server ``pid``, each connection with one at a time, for the bearer of a
+    key or the root of this host."""
+
+    pid: int
+    socket: Path
+    paths: list[str]
+    connections: int = CLIENTS
+    key: str = ""
+
+    def measured(self, ground: Ground) -> dict[str, Any]:
+        """What ``tests.bench.load`` found, and the CPU seconds of the server for each request."""
+        file = ground.scratch / "load.json"
+        file.write_text(json.dumps({
+            "socket": str(self.socket), "paths": self.paths, "seconds": 5.0, "connections": self.connections,
+            "key": self.key,
+        }))  # fmt: skip
+        before = used(self.pid).cpu
+        found: dict[str, Any] = json.loads(run([sys.executable, "-m", "tests.bench.load", file]).output)
+        return {**found, "server": (used(self.pid).cpu - before) / found["count"]}
+
+
+def _single_reads(ground: Ground, load: Load) -> Iterator[Row]:
+    found = load.measured(ground)
+    client = f"{1000 * found['cpu'] / found['count']:.2f} ms of CPU of the client for each"
+    note = f"{found['rate']:,.0f} a second by {load.connections} connections; {client}"
+    name = f"2,000 reads of single resources of {ground.count:,} while commits are applied"
+    yield Row(name, 2000 / found["rate"], 1, note=note)
+    yield Row("  the same, p99", found["p99"], 0.02, note=f"p50 {1000 * found['p50']:.1f} ms")
+    yield Row("  CPU of the server for each", found["server"], 0.0005)
+
+
+def _pages(ground: Ground, load: Load, which: str = "") -> Iterator[Row]:
+    load.measured(ground)  # the first page for a caller finds out what their policies select
+    found = load.measured(ground)
+    note = f"p99 {1000 * found['p99']:.1f} ms, CPU of the server {1000 * found['server']:.1f} ms"
+    yield Row(f"a page of 50{which}, p50", found["p50"], 0.01, note=note)
+
+
+def _workloads(site: Site) -> list[tuple[str, str]]:
+    """GVC and name of every workload."""
+    with closing(Records.open(site.settings.parent / "state" / FILE, read_only=True)) as records:
+        keys = records.applied.keys_after("workload/", "", 1_000_000)
+    return [(key.gvc, key.name) for key in map(Key.parse, keys)]
+
+
+def _grant(ground: Ground, site: Site, socket: Path, named: list[tuple[str, str]]) -> list[str]:
+    """Keys of two accounts that may view few workloads: those with a tag, and 200 by their names."""
+    links = [f"//gvc/{gvc}/workload/{name}" for gvc, name in named[:: max(1, len(named) // 200)]][:200]
+    query = {"kind": "workload", "spec": {"terms": [{"tag": "team", "value": "team-0501"}]}}
+    manifests: list[Any] = [{"kind": "serviceaccount", "name": name} for name in ACCOUNTS]
+    for name, targets in zip(ACCOUNTS, ({"targetQuery": query}, {"targetLinks": links}), strict=True):
+        binding = {"permissions": ["view"], "principalLinks": [f"//serviceaccount/{name}"]}
+        manifests.append({"kind": "policy", "name": name, "targetKind": "workload", "bindings": [binding], **targets})
+    commit_file(site.repository, "bench.yaml", "\n---\n".join(map(json.dumps, manifests)).encode())
+    paths = [f"http://api/org/acme/serviceaccount/{name}/-key" for name in ACCOUNTS]
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(socket))) as client:
+        for name in ACCOUNTS:
+            policy = f"http://api/org/acme/policy/{name}"
+            eventually(lambda policy=policy: client.get(policy).status_code == 200, "the policies are applied", 60)
+        return [client.post(path, json={}).json()["key"] for path in paths]
 
 
 async def _watch(socket: Path, pid: int, repository: Path, times: int) -> tuple[list[float], float]:

@@ -80,6 +80,13 @@ def commit_count(path: Path, file: str, pattern: str, branch: str = "main") -> s
     text, changed = found.subn(_counted, parent.tree[file].peel(pygit2.Blob).data, count=1)
     if not changed:
         raise ValueError(f"{file} has no such text: {pattern}")
+    return commit_file(path, file, text, branch)
+
+
+def commit_file(path: Path, file: str, text: bytes, branch: str = "main") -> str:
+    """Write ``file`` in one more commit on ``branch``; its id."""
+    repository = pygit2.Repository(str(path))
+    parent = repository.branches.local[branch].peel(pygit2.Commit)
     index = pygit2.Index()
     index.read_tree(parent.tree)
     index.add(pygit2.IndexEntry(file, repository.create_blob(text), pygit2.enums.FileMode.BLOB))
