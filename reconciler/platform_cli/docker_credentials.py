@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ import msgspec
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.platform_cli.profiles import profiles_path, replace_private_file
+from reconciler.platform_cli.profiles import locked_directory, profiles_path, replace_private_file
 
 NAME = "docker-credential-platform"
 # Clients compare these three texts; they are those of the protocol.
@@ -53,15 +52,10 @@ class Store:
     def changing(self) -> Iterator[dict[str, Credential]]:
         """All logins, written back at the end; another process waits until then."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            directory = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(directory, fcntl.LOCK_EX)
+            with locked_directory(self._path.parent):
                 found = self.read()
                 yield found
                 replace_private_file(self._path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
-            finally:
-                os.close(directory)
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
 

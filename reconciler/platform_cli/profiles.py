@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -62,12 +64,29 @@ def load_profiles(path: Path) -> Profiles:
         raise UsageError(text) from None
 
 
-def save_profiles(path: Path, profiles: Profiles) -> None:
-    """Replace the file, readable by this user alone. Raises UsageError."""
+def change_profiles(path: Path, change: Callable[[Profiles], Profiles]) -> Profiles:
+    """Replace the file by what ``change`` makes of it; another command waits until then. Raises UsageError."""
     try:
-        replace_private_file(path, msgspec.json.format(msgspec.json.encode(profiles)) + b"\n")
+        with locked_directory(path.parent):
+            found = load_profiles(path)
+            changed = change(found)
+            if changed != found or not path.exists():
+                replace_private_file(path, msgspec.json.format(msgspec.json.encode(changed)) + b"\n")
+            return changed
     except OSError as error:
         raise UsageError(f"the profiles in {path} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """No other process is in here with ``path`` at the same time; it is made if it is missing. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 def replace_private_file(path: Path, content: bytes) -> None:

@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.platform_cli.client import ApiError, Client, Endpoint
-from reconciler.platform_cli.profiles import Profile
+from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles
 
 MARGIN = 30.0
 """Seconds before its end in which a token is renewed."""
 
 
-def fresh(profile: Profile, endpoint: Endpoint) -> Profile:
-    """``profile``, with a new token if its own is about to end; ``profile`` itself where that fails."""
-    if not profile.refresh_token or profile.expires > time.time() + MARGIN:
-        return profile
-    client = Client(endpoint)
-    try:
-        form = {"grant_type": "refresh_token", "refresh_token": profile.refresh_token}
-        return with_token(profile, client.request("POST", "/login/token", body=form).body)
-    except ApiError:
-        return profile  # the request itself then has the error that says what to do
-    finally:
-        client.close()
+def is_ending(profile: Profile) -> bool:
+    """Whether the token of ``profile`` is to be renewed."""
+    return bool(profile.refresh_token) and profile.expires <= time.time() + MARGIN
+
+
+def renew(path: Path, name: str, endpoint: Endpoint) -> Profiles:
+    """The profiles in the file ``path``, that of ``name`` with a new token; the same ones where that fails.
+
+    A refresh token is good for one use, so of several commands at once the first renews, and the others wait for that.
+    """
+
+    def renewed(found: Profiles) -> Profiles:
+        profile = found.profiles[name]
+        if not is_ending(profile):
+            return found
+        client = Client(endpoint._replace(token=""))
+        try:
+            form = {"grant_type": "refresh_token", "refresh_token": profile.refresh_token}
+            return found.having(name, with_token(profile, client.request("POST", "/login/token", body=form).body))
+        except ApiError:
+            return found  # the request itself then has the error that says what to do
+        finally:
+            client.close()
+
+    return change_profiles(path, renewed)
 
 
 def with_token(profile: Profile, answer: Mapping[str, Any]) -> Profile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from uuid import uuid4
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
 from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.profiles import Profile, Profiles, load_profiles, profiles_path, save_profiles
+from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
 
 if TYPE_CHECKING:
     from reconciler.platform_cli.client import Answer, Client, Endpoint
@@ -102,29 +102,37 @@ class Session:
     @cached_property
     def client(self) -> Client:
         """Requests to the API. Raises UsageError without an endpoint."""
-        from reconciler.platform_cli.client import Client, Endpoint, default_socket
+        from reconciler.platform_cli.client import Client
+
+        named = self._token
+        if named is None:
+            named = self._options.get("token") or self.environ.get(f"{VARIABLE_PREFIX}TOKEN")
+        token = self.stored_token() if named is None else str(named)
+        return Client(self._endpoint()._replace(token=token), debug=bool(self._options.get("debug")))
+
+    def stored_token(self) -> str:
+        """The token of the profile, renewed and stored if it is about to end; "" without one. Raises UsageError."""
+        profile = self.profile
+        if profile.refresh_token:
+            from reconciler.platform_cli.refreshing import is_ending, renew
+
+            if is_ending(profile):
+                profile = renew(self.profiles_file, self.profile_name, self._endpoint()).profiles[self.profile_name]
+        return profile.token
+
+    def _endpoint(self) -> Endpoint:
+        """Where the API is, without a credential. Raises UsageError."""
+        from reconciler.platform_cli.client import Endpoint, default_socket
 
         url = (self.setting("endpoint") or default_socket()).rstrip("/")
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)
-        insecure, debug = bool(self._options.get("insecure")), bool(self._options.get("debug"))
-        named = self._token
-        if named is None:
-            named = self._options.get("token") or self.environ.get(f"{VARIABLE_PREFIX}TOKEN")
-        endpoint = Endpoint(url, str(named or ""), insecure, self.profile_name)
-        if named is None and self.profile.token:
-            endpoint = endpoint._replace(token=self._fresh_token(endpoint))
-        return Client(endpoint, debug=debug)
+        return Endpoint(url, "", bool(self._options.get("insecure")), self.profile_name)
 
-    def _fresh_token(self, endpoint: Endpoint) -> str:
-        """The token of the profile, which is renewed and kept if it is about to end."""
-        from reconciler.platform_cli.refreshing import fresh
-
-        profile = fresh(self.profile, endpoint)
-        if profile is not self.profile:
-            save_profiles(self.profiles_file, self.profiles.having(self.profile_name, profile))
-        return profile.token
+    def change_profiles(self, change: Callable[[Profiles], Profiles]) -> None:
+        """Replace the profiles by what ``change`` makes of those that are stored now. Raises UsageError."""
+        change_profiles(self.profiles_file, change)
 
     @cached_property
     def output(self) -> Output:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.client import ApiError
 from reconciler.platform_cli.documents import read_hidden
-from reconciler.platform_cli.profiles import DEFAULT, Profile, save_profiles
+from reconciler.platform_cli.profiles import DEFAULT, Profile
 from reconciler.platform_cli.refreshing import with_token
 from reconciler.platform_cli.session import Session
 from reconciler.times import parse_time
@@ -24,7 +24,9 @@ from reconciler.times import parse_time
 LOGIN_SECONDS = 300.0
 """How long a person has for the login in the browser."""
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_PENDING = ("authorization_pending", "slow_down")
+_PENDING, _SLOW_DOWN = "authorization_pending", "slow_down"
+_SLOWER = 5.0
+"""Seconds by which a pause grows when the server asks for that (RFC 8628)."""
 _PAGE = "<!doctype html><meta charset=utf-8><title>platform</title><p>{}. You can close this page.</p>"
 
 
@@ -46,13 +48,14 @@ def log_in(
         profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
     if not profile.org:
         profile = replace(profile, org=_org(session, profile))
-    save_profiles(session.profiles_file, session.profiles.having(name, profile))
+    session.change_profiles(lambda found: found.having(name, profile))
     session.output.line(f"logged in; the profile {name} is stored")
 
 
 def _org(session: Session, profile: Profile) -> str:
     """The org of the server, as it answers to the new token."""
-    return str(Session({"token": profile.token, "endpoint": session.setting("endpoint")}).client.get("/whoami")["org"])
+    options = {"token": profile.token, "endpoint": session.setting("endpoint"), "insecure": session.by_flag("insecure")}
+    return str(Session(options).client.get("/whoami")["org"])
 
 
 def log_out(session: Session, ref: str | None) -> None:
@@ -68,8 +71,8 @@ def log_out(session: Session, ref: str | None) -> None:
         # A key of a service account is no session, and an ended session is what was wanted.
         if error.status not in (400, 401):
             session.output.note(f"the server did not end the login: {error}")
-    profile = replace(profile, token="", refresh_token="", expires=0.0)
-    save_profiles(session.profiles_file, session.profiles.having(name, profile))
+    bare = replace(profile, token="", refresh_token="", expires=0.0)
+    session.change_profiles(lambda found: found.having(name, bare))
     session.output.line(f"logged out of the profile {name}")
 
 
@@ -79,13 +82,15 @@ def _by_device(session: Session) -> dict[str, Any]:
     session.output.note(f"Open {begun['verification_uri_complete']} and compare the code {begun['user_code']}")
     deadline = time.monotonic() + float(begun["expires_in"])
     form = {"grant_type": _DEVICE_GRANT, "device_code": begun["device_code"]}
+    pause = float(begun["interval"])
     while time.monotonic() < deadline:
-        time.sleep(float(begun["interval"]))
+        time.sleep(pause)
         try:
             return dict(session.client.request("POST", "/login/token", body=form).body)
         except ApiError as error:
-            if error.code not in _PENDING:
+            if error.code not in (_PENDING, _SLOW_DOWN):
                 raise
+            pause += _SLOWER if error.code == _SLOW_DOWN else 0.0
     raise RefusedError("the login was not allowed in time; begin again: platform login --device")
 
 
@@ -144,6 +149,8 @@ class _Waiting(http.server.HTTPServer):
 class _Returned(http.server.BaseHTTPRequestHandler):
     """The request of the browser that returns."""
 
+    timeout = 1.0
+    """Browsers open connections that they may use later; such a one must not hold up the request."""
     server: _Waiting
 
     def do_GET(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.errors import UsageError
 from reconciler.platform_cli.output import at
-from reconciler.platform_cli.profiles import Profile, save_profiles
+from reconciler.platform_cli.profiles import Profile, Profiles
 from reconciler.platform_cli.session import Session
 
 _HIDDEN = "[stored]"
@@ -35,33 +36,35 @@ def update(session: Session, ref: str) -> None:
     """Set the common options of this call as defaults of a profile, which is made if it does not exist."""
     changed: dict[str, Any] = {name: value for name in SETTABLE if (value := session.by_flag(name))}
     login = {"refresh_token": "", "expires": 0.0} if "token" in changed else {}
-    profile = replace(session.profiles.profiles.get(ref, Profile()), **changed, **login)
-    save_profiles(session.profiles_file, session.profiles.having(ref, profile))
+    session.change_profiles(
+        lambda found: found.having(ref, replace(found.profiles.get(ref, Profile()), **changed, **login))
+    )
     session.output.line(f"profile {ref}: {', '.join(changed) or 'nothing'} set")
 
 
 def set_default(session: Session, ref: str) -> None:
     """Choose the profile for commands that name none."""
     find_profile(session, ref)
-    save_profiles(session.profiles_file, replace(session.profiles, current=ref))
+    session.change_profiles(lambda found: replace(found, current=ref))
     session.output.line(f"the default profile is {ref}")
 
 
 def delete(session: Session, ref: tuple[str, ...]) -> None:
     """Delete profiles with their tokens; silent on success."""
-    rest = session.profiles
     for name in ref:
         find_profile(session, name)
-        rest = rest.without(name)
-    save_profiles(session.profiles_file, rest)
+    session.change_profiles(lambda found: reduce(Profiles.without, ref, found))
 
 
 def token(session: Session, ref: str | None) -> None:
-    """Print the token of a profile, for other programs."""
-    profile = find_profile(session, ref or session.profile_name)
-    if not profile.token:
-        raise UsageError(f"the profile {ref or session.profile_name!r} has no token: platform login")
-    session.output.line(profile.token)
+    """Print the token of a profile, for other programs; one that is about to end is renewed first."""
+    name = ref or session.profile_name
+    find_profile(session, name)
+    session.use_profile(name)
+    found = session.stored_token()
+    if not found:
+        raise UsageError(f"the profile {name!r} has no token: platform login")
+    session.output.line(found)
 
 
 def find_profile(session: Session, name: str) -> Profile:

@@ -1,0 +1,239 @@
+"""Logins of a person with the command: a real daemon, a real OpenID provider, and a browser that is a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx2
+import pytest
+
+from tests.api.conftest import FILES
+from tests.platform_cli.kit import Desk, desk
+from tests.support.oidc import PeopleProvider, people_provider
+from tests.support.processes import free_ports
+
+BROWSER = """#!{python}
+import sys
+sys.path.insert(0, {root!r})
+from tests.platform_cli.test_login import browse
+browse(sys.argv[1], {person!r})
+"""
+COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
+
+
+def browse(url: str, person: str) -> httpx2.Response:
+    """What a browser shows in the end after ``person`` opened ``url``, and logged in at the provider."""
+    with httpx2.Client() as browser:
+        answer = browser.get(url)
+        page = answer.headers["location"]
+        answer = browser.post(page, data={"sub": person})
+        while "location" in answer.headers:
+            page = urljoin(page, answer.headers["location"])
+            answer = browser.get(page)
+        return answer
+
+
+class Person(Desk):
+    """A desk whose daemon has a provider; ``address`` is where its API listens."""
+
+    address: str
+
+    def begin(self, *words: str, browser: str = "") -> subprocess.Popen[str]:
+        """A command in a process of its own, with a program for a ``browser``."""
+        environ = {**os.environ, **self.environ, "PLATFORM_ENDPOINT": self.address, "BROWSER": browser}
+        return subprocess.Popen(
+            [*COMMAND, *words], env=environ, cwd=self.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def browser(self, person: str) -> str:
+        """A program with which ``person`` logs in."""
+        path = self.home / f"browser-{person}"
+        root = str(Path(__file__).parents[2])
+        path.write_text(BROWSER.format(python=sys.executable, root=root, person=person))
+        path.chmod(0o700)
+        return f"{path} %s &"
+
+    @property
+    def file(self) -> Path:
+        """The file of the profiles."""
+        return self.home / "config" / "platform" / "profiles.json"
+
+    def profile(self, name: str) -> dict[str, Any]:
+        """A stored profile."""
+        found: dict[str, Any] = json.loads(self.file.read_text())["profiles"][name]
+        return found
+
+    def change(self, name: str, **members: Any) -> None:
+        """Change the stored profile."""
+        stored = json.loads(self.file.read_text())
+        stored["profiles"][name] |= members
+        self.file.write_text(json.dumps(stored))
+
+    def whoami(self, name: str) -> str:
+        """The principal of a profile, by a command of this process; the message if it is refused."""
+        done = self.run("whoami", "--profile", name, "-o", "json", environ={"PLATFORM_ENDPOINT": self.address})
+        return json.loads(done.stdout)["principal"] if done.returncode == 0 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[PeopleProvider]:
+    with people_provider() as made:
+        made.add_person("ann", email="ann@example.com", email_verified=True)
+        made.add_person("eve", email="eve@evil.example.com")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def person(provider: PeopleProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    path = tmp_path_factory.mktemp("login")
+    (path / "oidc-secret").write_text("client-secret\n")
+    [port] = free_ports(1)
+    oidc = {"issuer": provider.issuer, "clientId": "reconciler", "clientSecretFile": str(path / "oidc-secret")}
+    address = f"127.0.0.1:{port}"
+    with desk(path / "site", FILES, api={"address": address, "oidc": oidc}) as made:
+        found = Person.__new__(Person)
+        found.__dict__.update(made.__dict__, address=f"http://{address}")
+        yield found
+
+
+def test_a_person_logs_in_with_the_browser_of_this_machine(person: Person) -> None:
+    command = person.begin("login", "web", browser=person.browser("ann"))
+    out, err = command.communicate(timeout=60)
+    assert (command.returncode, out) == (0, "logged in; the profile web is stored\n"), err
+    assert err.startswith(f"Log in with the browser: {person.address}/login?redirect_uri=http%3A%2F%2F127.0.0.1%3A")
+    assert "code_challenge_method=S256" in err
+    profile = person.profile("web")
+    assert (profile["org"], profile["endpoint"]) == ("acme", person.address)
+    assert 800 < profile["expires"] - time.time() <= 900
+    assert person.file.stat().st_mode & 0o777 == 0o600
+    assert profile["token"] not in out + err
+    assert profile["refreshToken"] not in out + err
+    assert person.whoami("web") == "user/ann@example.com"
+
+
+def test_a_person_whom_the_server_refuses_reads_why(person: Person) -> None:
+    command = person.begin("login", "eve", browser=person.browser("eve"))
+    out, err = command.communicate(timeout=60)
+    assert (command.returncode, out) == (1, "")
+    assert "error: the login was refused: eve@evil.example.com is no member of acme; ask for an invitation" in err
+    assert not person.file.exists() or "eve" not in json.loads(person.file.read_text())["profiles"]
+
+
+def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: Person) -> None:
+    """Another page of the browser, or another program of this machine, cannot end or hijack a login."""
+    command = person.begin("login", "careful", browser="true %s")
+    assert command.stderr is not None
+    url = command.stderr.readline().partition(": ")[2].strip()
+    found = re.search(r"redirect_uri=http%3A%2F%2F127\.0\.0\.1%3A(\d+)%2Fcallback", url)
+    assert found, url
+    there = f"http://127.0.0.1:{found[1]}"
+    assert httpx2.get(f"{there}/favicon.ico").status_code == 404
+    assert httpx2.get(f"{there}/callback?code=stolen&state=guessed").status_code == 200
+    with socket.create_connection(("127.0.0.1", int(found[1]))):  # a browser opens connections in advance
+        assert browse(url, "ann").text.count("You are logged in") == 1
+    _, err = command.communicate(timeout=60)
+    assert command.returncode == 0, err
+    assert person.whoami("careful") == "user/ann@example.com"
+
+
+def test_a_person_allows_a_machine_without_a_browser_on_another_one(person: Person) -> None:
+    command = person.begin("login", "far", "--device")
+    assert command.stderr is not None
+    found = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
+    assert found
+    page = _device_page(found[1], "ann")
+    form = {"identity": page[1], "user_code": found[2], "answer": "allow"}
+    assert "Logged in" in httpx2.post(f"{person.address}/login/device/answer", data=form).text
+    out, err = command.communicate(timeout=60)
+    assert (command.returncode, out) == (0, "logged in; the profile far is stored\n"), err
+    assert person.whoami("far") == "user/ann@example.com"
+
+
+def test_a_machine_that_is_denied_is_not_logged_in(person: Person) -> None:
+    command = person.begin("login", "denied", "--device")
+    assert command.stderr is not None
+    found = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
+    assert found
+    form = {"identity": _device_page(found[1], "ann")[1], "user_code": found[2], "answer": "deny"}
+    httpx2.post(f"{person.address}/login/device/answer", data=form)
+    _, err = command.communicate(timeout=60)
+    assert (command.returncode, err.startswith("error: the login is refused: ")) == (1, True), err
+
+
+def test_a_token_that_ends_is_renewed_once_for_all_commands(person: Person) -> None:
+    _log_in(person, "renewed")
+    before = person.profile("renewed")
+    person.change("renewed", expires=time.time() + 5)
+    commands = [person.begin("whoami", "--profile", "renewed") for _ in range(4)]
+    for command in commands:
+        out, err = command.communicate(timeout=60)
+        assert (command.returncode, "user/ann@example.com" in out, err) == (0, True, "")
+    after = person.profile("renewed")
+    assert after["token"] != before["token"]
+    assert after["refreshToken"] != before["refreshToken"]
+    person.change("renewed", expires=time.time())
+    printed = person.run("profile", "token", "renewed", environ={"PLATFORM_ENDPOINT": person.address}).stdout
+    assert printed.strip() == person.profile("renewed")["token"] != after["token"]
+
+
+def test_a_login_that_is_over_names_the_command_that_begins_another(person: Person) -> None:
+    _log_in(person, "over")
+    person.change("over", expires=1.0, refreshToken="rr_gone", token="rs_gone")
+    assert "the credential of the profile 'over' is not valid: " in (message := person.whoami("over"))
+    assert "Log in again: platform login" in message
+
+
+def test_a_logout_ends_the_session_at_the_server_too(person: Person) -> None:
+    _log_in(person, "short")
+    token = person.profile("short")["token"]
+    environ = {"PLATFORM_ENDPOINT": person.address}
+    assert person.run("logout", "short", environ=environ).stdout == "logged out of the profile short\n"
+    stored = person.profile("short")
+    assert not {"token", "refreshToken", "expires"} & stored.keys() or not (stored["token"] or stored["refreshToken"])
+    assert person.run("whoami", "--token", token, environ=environ).returncode == 1
+    assert person.run("logout", "short", environ=environ).stderr == "error: the profile 'short' has no token\n"
+
+
+def test_a_key_comes_from_standard_input(person: Person) -> None:
+    key = person.run("serviceaccount", "add-key", "ci").stdout.strip()
+    done = person.run("login", "ci", "--token-stdin", text=f"{key}\n", environ={"PLATFORM_ENDPOINT": person.address})
+    assert (done.returncode, done.stdout) == (0, "logged in; the profile ci is stored\n"), done.stderr
+    assert person.whoami("ci") == "serviceaccount/ci"
+    assert person.run("login", "ci", "--token-stdin", text="\n").returncode == 2
+
+
+def test_commands_that_change_profiles_at_once_lose_none(person: Person) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        commands = [person.begin("profile", "update", f"many-{each}", "--gvc", "shop") for each in range(6)]
+        assert [*pool.map(lambda each: each.wait(60), commands)] == [0] * 6
+    stored = json.loads(person.file.read_text())["profiles"]
+    assert {f"many-{each}" for each in range(6)} <= stored.keys()
+
+
+def _log_in(person: Person, name: str) -> None:
+    """Store a login of Ann's as the profile ``name``."""
+    command = person.begin("login", name, browser="true %s")
+    assert command.stderr is not None
+    url = command.stderr.readline().partition(": ")[2].strip()
+    threading.Thread(target=browse, args=(url, "ann")).start()
+    _, err = command.communicate(timeout=60)
+    assert command.returncode == 0, err
+
+
+def _device_page(url: str, name: str) -> tuple[str, str]:
+    """The page on which ``name`` allows a machine, and the proof of identity in it."""
+    page = browse(url, name).text
+    return page, page.partition('name="identity" value="')[2].partition('"')[0]
