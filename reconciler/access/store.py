@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -256,6 +257,15 @@ class AccessStore:
             if number != expected or found != _chained(last, content):
                 yield number
             last, expected = found, number + 1
+
+
+def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:
+    """Those of the audit contexts ``names`` that have records. Raises RecordsError."""
+    if not (path := state / FILE).exists():
+        return frozenset()
+    with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
+        records = AuditRecords(database)
+        return frozenset(name for name in names if records.has_any(name))
 
 
 def _chained(last: bytes, entry: str) -> bytes:

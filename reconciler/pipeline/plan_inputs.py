@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.drift.healing import drifts_to_heal
+from reconciler.errors import RecordsError
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
@@ -64,7 +65,22 @@ def planner_input(
         drifts=drifts,
         recent_deletes=_counted_deletes(index, now),
         orphans={keys[name]: by for name, by in index.records.orphans.all().items() if name in keys},
+        retention=_retention(settings, [key for key in keys.values() if key not in desired]),
     )
+
+
+def _retention(settings: Settings, undesired: Iterable[Key]) -> dict[Key, str]:
+    """Audit contexts that have records, each with the reason why it stays."""
+    contexts = [key for key in undesired if key.kind is Kind.AUDITCTX]
+    if not contexts:
+        return {}
+    from reconciler.access.store import contexts_with_records
+
+    try:
+        found = contexts_with_records(settings.state, [key.name for key in contexts])
+    except RecordsError as error:
+        return dict.fromkeys(contexts, f"whether it has records is not known: {error}")
+    return {key: "it has records, which are never deleted" for key in contexts if key.name in found}
 
 
 def _policy(settings: Settings) -> PrunePolicy:

@@ -39,6 +39,7 @@ def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
         reason = "" if scope.policy.enabled else "pruning is switched off"
         reason = reason or next(filter(None, map(retention_reason, scope.records.get(key, ()))), "")
         reason = reason or (f"{scope.orphans[key]} made it an orphan" if key in scope.orphans else "")
+        reason = reason or scope.retention.get(key, "")
         if reason:
             reasons[key] = reason
             fresh.append(key)

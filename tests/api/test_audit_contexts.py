@@ -93,10 +93,24 @@ def test_a_context_with_records_is_not_deleted(site: ApiSite) -> None:
         400, "auditctx/trail has records, which are never deleted"
     )  # fmt: skip
     assert send(site, "owner", "DELETE", EMPTY).status_code == 202
-    # A commit can remove it, and the records are there when it comes back.
-    site.repo.commit({"contexts.yaml": CONTEXTS.replace("kind: auditctx\nname: trail\n---\n", "")})
-    assert site.run("apply").returncode == 0
-    assert send(site, "owner", "GET", f"{TRAIL}/-record").status_code == 404
+
+
+def test_a_commit_without_a_context_deletes_it_only_if_it_has_no_records(site: ApiSite) -> None:
+    send(site, "writer", "POST", f"{TRAIL}/-record", RECORD)
+    contexts = "kind: auditctx\nname: trail\n---\nkind: auditctx\nname: empty\n---\n"
+    site.repo.commit({"contexts.yaml": CONTEXTS.replace(contexts, "")})
+    done = site.run("apply")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert send(site, "owner", "GET", EMPTY).status_code == 404
+    [ready] = send(site, "owner", "GET", TRAIL).json()["status"]["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", True, "Retained")
+    assert "not deleted: it has records, which are never deleted" in ready["message"]
+    assert len(send(site, "owner", "GET", f"{TRAIL}/-record").json()["items"]) == 1
+    with closing(sqlite3.connect(site.state / FILE)) as file:
+        file.execute("PRAGMA user_version = 99")
     site.repo.commit({"contexts.yaml": CONTEXTS})
     assert site.run("apply").returncode == 0
-    assert len(send(site, "owner", "GET", f"{TRAIL}/-record").json()["items"]) == 1
+    site.repo.commit({"contexts.yaml": CONTEXTS.replace(contexts, "")})
+    assert site.run("apply").returncode == 0
+    conditions = site.client().get(EMPTY)["status"]["conditions"]
+    assert "whether it has records is not known" in conditions[0]["message"]
