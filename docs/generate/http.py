@@ -36,7 +36,8 @@ address, and sends it with its verifier and the same `redirect_uri` to `POST /lo
 uses the device flow of RFC 8628: `POST /login/device`, then `POST /login/token` every 5 seconds. Either answer has an
 `access_token`, a session of 15 minutes, and a `refresh_token` for the next one. A refresh token works once; sent again
 later than 30 seconds after, it ends the login, since two clients have it. The login also ends by `DELETE /login`, after
-`api.oidc.sessionLasts`, and after `sessionTimeoutSeconds` of the [org](manifests.md) without a request.
+`api.oidc.sessionLasts`, and after `sessionTimeoutSeconds` of the [org](manifests.md) without a request. With
+`authConfig.samlOnly: true` in the manifest of the org, logins and the sessions of people are refused.
 
 A CI job exchanges the OIDC token of its CI service for a session of a service account that lasts 15 minutes at most, by
 the rules in [`api.tokenExchange`](settings.md): `POST /login/exchange`, with the form of RFC 8693. Signatures, issuer,

@@ -129,12 +129,18 @@ class Authenticator:
         return self.person(login) if login is not None else None
 
     def person(self, login: Login) -> Caller | None:
-        """The person of ``login``, with the groups of today's settings; None if they were removed, or idle too long."""
+        """The person of ``login``, with the groups of today's settings.
+
+        None if they were removed, were idle too long, or may no longer log in by OpenID Connect.
+        """
         user = self._store.people.find(login.user)
         oidc = self._settings.api.oidc if self._settings.api is not None else None
         if user is None or oidc is None or user.issuer != oidc.issuer:
             return None
-        timeout = org_of(self._records, self._settings.org).spec.session_timeout_seconds
+        spec = org_of(self._records, self._settings.org).spec
+        if spec.auth_config.saml_only:
+            return None
+        timeout = spec.session_timeout_seconds
         if timeout and self._clock.now() - login.used > timeout:
             self._store.people.end(login.id)
             return None

@@ -315,6 +315,23 @@ def test_an_idle_session_ends_after_the_timeout_of_the_org(command: Command, sit
     assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
 
 
+def test_with_saml_only_neither_logins_nor_sessions_by_openid_connect_are_valid(
+    command: Command, site: ApiSite
+) -> None:
+    made = session(command, "ann")
+    _, key = site.api.store.add_key("ci", "", "test", None)
+    for saml_only, status in (("true", 401), ("false", 200)):
+        manifest = ORG_MANIFEST.replace("authConfig: {", f"authConfig: {{samlOnly: {saml_only}, ")
+        site.repo.commit({"org.yaml": manifest})
+        assert site.run("apply").returncode == 0
+        assert get(site, made["access_token"]).status_code == status
+        assert get(site, key, "/whoami").status_code == 200
+        place = parse_qs(urlsplit(command.log_in("ann").headers["location"]).query)
+        assert ("code" in place) is (status == 200), place
+        if status == 401:
+            assert "by SAML only" in place["error_description"][0]
+
+
 def test_a_session_ends_a_day_after_the_login(command: Command, site: ApiSite) -> None:
     made = session(command, "ann")
     for _ in range(28):
