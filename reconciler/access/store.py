@@ -94,7 +94,8 @@ class Session(NamedTuple):
 class AuditEntry(msgspec.Struct, frozen=True):
     """Who did what: ``credential`` names it without its secret, ``outcome`` is the HTTP status.
 
-    ``at`` is seconds since the epoch; ``target`` the path of the request.
+    ``at`` is seconds since the epoch; ``target`` the path of the request. In a flood of refusals, an entry stands for
+    ``count`` of them, and describes the last.
     """
 
     at: float
@@ -106,6 +107,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
     request_id: str
     outcome: int
     message: str = ""
+    count: int = 1
 
 
 class AuditRow(NamedTuple):
@@ -235,14 +237,14 @@ class AccessStore:
         sql = "UPDATE answers SET status = ?, body = ? WHERE caller = ? AND key = ?"
         self._db.write(sql, (status, body, caller, key))
 
-    def append_audit(self, entry: AuditEntry) -> None:
-        """Append ``entry``; its hash covers the hash of the entry before."""
-        content = msgspec.json.encode(entry).decode()
+    def append_audit(self, entries: Iterable[AuditEntry]) -> None:
+        """Append ``entries``, all or none; the hash of each covers the hash of the entry before."""
         with self._db.transaction():
-            last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1")
-            self._db.write(
-                "INSERT INTO audit (entry, hash) VALUES (?, ?)", (content, _chained(last or _START, content))
-            )
+            last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1") or _START
+            for entry in entries:
+                content = msgspec.json.encode(entry).decode()
+                last = _chained(last, content)
+                self._db.write("INSERT INTO audit (entry, hash) VALUES (?, ?)", (content, last))
 
     def audit(self, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         """At most ``limit`` entries after the number ``after``, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
@@ -128,7 +129,10 @@ def _audit(call: Call, outcome: int, message: str = "") -> None:
         outcome=outcome,
         message=truncated(message),
     )
-    call.api.store.append_audit(entry)
+    if outcome < HTTPStatus.BAD_REQUEST:
+        call.api.store.append_audit([entry])
+    else:
+        call.api.refusals.add(entry, entry.principal or network_of(entry.address))
 
 
 class _Application:

@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
 
+from reconciler.access.refusals import Refusals
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import JobIssuers, logins_of
@@ -21,6 +22,7 @@ from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
 from reconciler.daemon.wake import wake
+from reconciler.errors import RecordsError
 from reconciler.queries.top import ReplicaReader
 from reconciler.settings import RateLimitSettings, Settings
 
@@ -42,6 +44,7 @@ class Api:
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
         self.store = AccessStore.open(settings.state, clock.now)
+        self.refusals = Refusals(self.store.append_audit, clock.monotonic)
         write_bootstrap(self.store, settings.state)
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
@@ -103,6 +106,8 @@ class Api:
         """Close what is open."""
         self.changes.close()
         self.git_threads.shutdown(wait=False, cancel_futures=True)
+        with suppress(RecordsError):
+            self.refusals.flush(now=True)
         self.store.close()
         for reader in (self.reader, *self._readers):
             reader.close()

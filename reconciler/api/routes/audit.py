@@ -36,6 +36,7 @@ class NewAuditRecord(msgspec.Struct, forbid_unknown_fields=True):
 async def read_audit(call: Call) -> Response:
     """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
     call.require("readAudit", Key.parse(AUDIT_CONTEXT))
+    call.api.refusals.flush()
     rows = call.api.store.audit(call.count("after", 0, LARGEST), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
     return call.respond({"kind": "list", "itemKind": "audit", "items": [_entry_document(each) for each in rows]})
 
