@@ -196,6 +196,18 @@ def test_an_interrupt_ends_a_command_without_a_terminal(place: Place) -> None:
     eventually(lambda: not place.runs("sleep 1000.125"), "the end of the program")
 
 
+def test_apply_shows_on_a_terminal_what_is_not_ready(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "slow.yaml"
+    file.write_text(served("slow", replicas=1, env={"BROKEN": "1"}))
+    command = [*COMMAND, "apply", "-f", str(file), "--ready"]
+    with terminal(command, place.environ, controlling=True) as shown:
+        shown.until(lambda screen: "\nworkload slow  Loading: " in screen, "what is not ready, and why")
+        shown.type(b"\x03")
+        shown.ended()
+        assert shown.process.returncode == 130
+        assert shown.written.count("\x1b[?25h") == 1, "the cursor is there again"
+
+
 def test_what_cannot_run_is_explained(place: Place, tmp_path: Path) -> None:
     found = place.run("exec", "nix", "--", "true")
     assert (found.returncode, found.stderr) == (125, b"error: there is no workload/shop/nix\n")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import closed, load, records_or_none, settings_option
-from reconciler.cli.output.live_display import Live
 from reconciler.cli.output.printing import coloured
+from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
     from reconciler.engines.host.snapshot import ReplicaRow

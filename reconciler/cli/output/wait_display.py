@@ -9,9 +9,9 @@ from itertools import islice
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from reconciler.cli.output.live_display import Live
 from reconciler.errors import RecordsError
 from reconciler.render.layout import strip_control
+from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -17,6 +19,9 @@ from reconciler.platform_cli.documents import Input, read_documents, read_files
 from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import slim
 from reconciler.platform_cli.session import Session
+from reconciler.printable import printable
+from reconciler.reasons import ConditionType
+from reconciler.terminal.live_display import Live
 
 ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volumeset", "policy", "workload")
 """The kinds that are applied first, in this order; deletions go the other way."""
@@ -181,30 +186,57 @@ def _rank(kind: str) -> int:
 
 def _wait_until_ready(session: Session, applied: Mapping[Manifest, str | None]) -> None:
     """Return once all resources were ready three times in a row. Raises RefusedError after 5 minutes."""
-    begun, passes = time.monotonic(), 0
-    while True:
-        waiting = [each for each, former in applied.items() if not _is_ready(session, each, former)]
-        passes = 0 if waiting else passes + 1
-        if passes == READY_PASSES:
-            break
-        if time.monotonic() - begun > READY_SECONDS:
-            names = ", ".join(each.title for each in waiting) or "the resources"
-            raise RefusedError(f"not ready after {READY_SECONDS:.0f} s: {names}. See: platform workload eventlog NAME")
-        if waiting:
-            session.output.note(f"waiting for {', '.join(each.title for each in waiting)}")
-        time.sleep(READY_PAUSE)
+    deadline, passes = time.monotonic() + READY_SECONDS, 0
+    with _waiting_view(session) as show:
+        while True:
+            found = {each.title: _obstacle(session, each, former) for each, former in applied.items()}
+            waiting = {title: obstacle for title, obstacle in found.items() if obstacle}
+            passes = 0 if waiting else passes + 1
+            if passes == READY_PASSES:
+                break
+            if time.monotonic() > deadline:
+                names = ", ".join(waiting) or "the resources"
+                text = f"not ready after {READY_SECONDS:.0f} s: {names}. See: platform workload eventlog NAME"
+                raise RefusedError(text)
+            show(waiting)
+            time.sleep(READY_PAUSE)
     session.output.line("everything is ready")
 
 
-def _is_ready(session: Session, manifest: Manifest, former: str | None) -> bool:
-    """Whether the daemon has applied the change of the revision ``former``, if any, and the resource is healthy."""
+@contextmanager
+def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], None]]:
+    """Shows what is not ready, and why: in place on a terminal, else as a line whenever others are waited for."""
+    if sys.stderr.isatty():
+        with Live(sys.stderr) as live:
+            yield lambda waiting: live.draw([printable(f"{name}  {text}") for name, text in waiting.items()])
+            live.clear()
+        return
+    shown: list[str] = []
+
+    def note(waiting: Mapping[str, str]) -> None:
+        if waiting and [*waiting] != shown:
+            session.output.note(f"waiting for {', '.join(waiting)}")
+        shown[:] = waiting
+
+    yield note
+
+
+def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
+    """Why a resource is not ready: its health, or that its change of the revision ``former`` waits; "" if it is."""
     try:
         status = session.client.get(manifest.path).get("status", {})
     except ApiError as error:
         if missing(error):
-            return False
+            return "not applied yet"
         raise
-    return status.get("health") in _READY and (former is None or status.get("revision") != former)
+    if former is not None and status.get("revision") == former:
+        return "not applied yet"
+    if status.get("health") in _READY:
+        return ""
+    message = next(
+        (each.get("message") for each in status.get("conditions", ()) if each["type"] == ConditionType.READY), ""
+    )
+    return f"{status.get('health') or Health.UNKNOWN}: {message}"
 
 
 def _raise_for(failed: int) -> None:
