@@ -16,18 +16,25 @@ _LOGIN = (
     Option("--token-stdin", "Read a token or a key from standard input.", flag=True),
     Option("--bootstrap", "The token from standard input is the one of the first start.", flag=True),
 )
+_CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
 _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"
 
 PROGRAM_ROWS = (
     Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),
     Row(("apply",), "Create and change resources from manifests.", "manifests:apply",
         options=(_FILES, _K8S, Option("--ready", "Wait until everything is ready.", flag=True))),
+    Row(("cp",), "Copy files from and to containers.", instead="through a command: platform workload exec REF --stdin "
+        "-- sh -c 'cat > PATH' < FILE"),
     Row(("convert",), "Convert Kubernetes manifests.", "manifests:convert",
         options=(_FILES,
                  Option("--protocol", "The protocol of all ports.", choices=("http", "http2", "grpc", "tcp")))),
     Row(("delete",), "Delete the resources of manifests.", "manifests:delete", options=(_FILES, _K8S)),
-    Row(("helm", "install"), "Install a chart.",
-        instead="pipe it: helm template NAME CHART | platform apply --k8s -f -"),
+    *(Row(("helm", each), text, instead=_CHART) for each, text in (("install", "Install a chart."),
+                                                                  ("upgrade", "Upgrade a release."))),
+    Row(("helm", "uninstall"), "Uninstall a release.",
+        instead="pipe its chart: helm template NAME CHART | platform delete --k8s -f -"),
+    Row(("helm", "list"), "List releases.", instead="a chart is applied as its resources: `platform KIND query --tag "
+        "KEY` lists them"),
     Row(("login",), "Log in, and make a profile.", "login:log_in", "[ref]", _LOGIN),
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
     Row(("logs",), "Show logs that LogQL selects, such as '{gvc=\"shop\"} |= \"error\"', or a key such as gvc/shop.",
@@ -36,6 +43,8 @@ PROGRAM_ROWS = (
         options=(Option("--shell", "The shell; else that of $SHELL.", choices=("bash", "zsh", "fish")),
                  Option("--print", "Print the script instead.", flag=True))),
     Row(("mk8s", "create"), "Create a cluster.", instead=_NO_CLUSTERS),
+    Row(("port-forward",), "Forward a port of this machine.", instead="reach the workload by its endpoint, "
+        "which `platform workload get REF` shows, or call it from inside: `platform workload exec REF -- COMMAND`"),
     Row(("profile", "get"), "List profiles, or show some.", "profile:get", "[ref...]"),
     Row(("profile", "create"), "Create a profile.", "profile:update", "<ref>"),
     Row(("profile", "update"), "Set --org, --gvc, --endpoint and --token of a profile.", "profile:update", "<ref>"),

@@ -86,7 +86,8 @@ _ENCODING = Option("--encoding", "How the value is written.", choices=("plain", 
 
 
 def _value(name: str, text: str, required: bool = True) -> Option:
-    return Option(f"--{name}", f"A file with {text}; - is standard input.", "FILE", required=required)
+    names = "-f/--file" if name == "file" else f"--{name}"
+    return Option(names, f"A file with {text}; - is standard input.", "FILE", required=required)
 
 
 _OWN: dict[str, tuple[Row, ...]] = {
@@ -128,6 +129,8 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("delete-all-workloads",), "Delete every workload of a GVC.", "members:delete_all_workloads", "<ref>"),
     ),
     "image": (
+        Row(("build",), "Build and push an image.", instead="Docker does it: platform image docker-login, then docker "
+            "build --push --tag REGISTRY/NAME:TAG ."),
         Row(("docker-login",), "Let Docker ask this command for logins to the registry of images.",
             "images:docker_login",
             options=(Option("--registry", "The registry; else that of the daemon.", "HOST"),
@@ -194,6 +197,11 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("volume", "delete"), "Delete a volume.", "placing:delete_volume", "<ref>", (*_VOLUME, _WAIT)),
     ),
     "workload": (
+        Row(("create",), "Create a workload.", instead="declare it in a manifest: `platform apply --file FILE`; "
+            "docs/platform/workload.md has the fields"),
+        Row(("run",), "Run a command once.", instead="declare a workload of type cron, then `platform workload cron "
+            "start REF`; in a container that runs: `platform workload exec REF -- COMMAND`"),
+        Row(("open",), "Open the endpoint in a browser.", instead="`platform workload get REF` shows the endpoint"),
         Row(("get-deployments",), "Show the deployments.", "placing:get_deployments", "<ref>"),
         Row(("get-replicas",), "Show the replicas.", "placing:get_replicas", "<ref>", (LOCATION,)),
         Row(("start",), "End a suspension.", "placing:start", "<ref>"),
