@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
-from reconciler.errors import PushConflict, RecordsError, SourceError
+from reconciler.clock import Clock
+from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.model.finding import Severity
 from reconciler.model.key import Key
@@ -29,11 +30,11 @@ from reconciler.operations.sealed_documents import Sealing
 from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.events import NewEvent
+from reconciler.records.tables.events import NewEvent, WaitingEvents
 from reconciler.render.findings import findings_document
 from reconciler.render.plan.json import document as plan_document
 from reconciler.secrets.host_files import keyring_of
-from reconciler.settings import SourceSettings
+from reconciler.settings import Settings, SourceSettings
 from reconciler.times import iso
 
 TRIES = 10
@@ -41,6 +42,8 @@ TRIES = 10
 PAUSE = 0.05
 """Seconds of the longest pause before the second try; it grows with each, up to ``LONGEST_PAUSE``."""
 LONGEST_PAUSE = 1.0
+PUSH_SECONDS = 600.0
+"""Seconds after which no remote takes a commit any more whose push broke."""
 IMMUTABLE_RULE = "immutable-field"
 
 
@@ -87,10 +90,7 @@ def write_change(
             if dry:
                 return change
             try:
-                published = _published(call, writer, change)
-                if isinstance(published, Change):
-                    _append_events(call, records, source, edits, published)
-                return published
+                return _published(call, writer, change, records, edits)
             except PushConflict as error:
                 conflict = str(error)
                 time.sleep(random.uniform(0, min(PAUSE * 2**attempt, LONGEST_PAUSE)))
@@ -140,31 +140,66 @@ def _checked(
     return Change(before, after, commit, planned, writer.branch)
 
 
-def _published(call: Call, writer: SourceWriter, change: Change) -> Change | EarlierChange:
-    if call.api.writes == "branch":
-        if call.is_repeated and (found := writer.find_review(call.change_id)):
-            return EarlierChange(f"{REVIEW_BRANCH}{call.change_id}", found)
-        branch, link = writer.publish_review(change.commit, call.change_id)
-        return change._replace(branch=branch, review=link)
-    writer.publish(change.commit)
+def _published(
+    call: Call, writer: SourceWriter, change: Change, records: Records, edits: list[ResourceEdit]
+) -> Change | EarlierChange:
+    """``change``, once it is in Git, with an event of each resource; or the one that an earlier attempt made."""
+    is_review = call.api.writes == "branch"
+    branch = f"{REVIEW_BRANCH}{call.change_id}"
+    if is_review and call.is_repeated and (found := writer.find_review(call.change_id)):
+        return EarlierChange(branch, found)
+    where = f"for a review, in the branch {branch}" if is_review else f"in {writer.name}"
+    events = tuple(_events(call, edits, f"{where} by the commit {change.commit.id[:12]}"))
+    waiting = WaitingEvents(call.change_id, writer.name, change.commit.id, call.api.clock.now(), events)
+    records.outbox.add(waiting)
+    try:
+        if is_review:
+            made, link = writer.publish_review(change.commit, call.change_id)
+            change = change._replace(branch=made, review=link)
+        else:
+            writer.publish(change.commit)
+    except PushBroken:  # the remote may have the commit, or get it yet
+        raise
+    except ReconcilerError:
+        records.outbox.discard(waiting)
+        raise
+    try:
+        records.outbox.release(waiting)
+    except RecordsError as error:  # the change is in Git, so the answer is not a failure
+        log().warning("api", id=call.request_id, message=f"no event of the change yet: {error}")
     return change
 
 
-def _append_events(
-    call: Call, records: Records, source: SourceSettings, edits: list[ResourceEdit], change: Change
-) -> None:
-    """Append an event with the caller to each resource: what a run does later has the commit alone."""
-    where = f"in {source.name}" if change.branch == source.branch else f"for a review, in the branch {change.branch}"
-    events = []
+def _events(call: Call, edits: list[ResourceEdit], where: str) -> Iterator[NewEvent]:
+    """An event with the caller for each resource: what a run does later has the commit alone."""
     for edit in edits:
         action = "deleted" if edit.wanted is None else "created" if edit.was is None else "updated"
-        message = f"{call.caller.principal}: {action} {where} by the commit {change.commit.id[:12]}"
-        events.append(NewEvent(edit.key, Reason.CHANGE_COMMITTED, message))
-    try:
-        with records.repeatable():
-            records.events.append_many(events)
-    except RecordsError as error:  # the change is in Git, so the answer is not a failure
-        log().warning("api", id=call.request_id, message=f"no event of the change: {error}")
+        yield NewEvent(edit.key, Reason.CHANGE_COMMITTED, f"{call.caller.principal}: {action} {where}")
+
+
+def release_events(settings: Settings, clock: Clock) -> None:
+    """Append the events of changes that are in Git, and whose request ended before: the process did, or a push broke.
+
+    A change that is not in Git after ``PUSH_SECONDS`` was never made.
+    """
+    with open_existing(settings, clock) as records:
+        for waiting in records.outbox.all():
+            source = next((each for each in settings.sources if each.name == waiting.source), None)
+            try:
+                is_made = source is not None and _is_made(SourceWriter(settings, source, records, clock), waiting)
+            except SourceError as error:
+                log().warning("api", source=waiting.source, message=f"no event of the change {waiting.id} yet: {error}")
+                continue
+            if is_made:
+                records.outbox.release(waiting)
+            elif source is None or clock.now() - waiting.at > PUSH_SECONDS:
+                records.outbox.discard(waiting)
+
+
+def _is_made(writer: SourceWriter, waiting: WaitingEvents) -> bool:
+    return waiting.revision == writer.find_request(waiting.id, writer.tip()) or (
+        waiting.revision == writer.find_review(waiting.id)
+    )
 
 
 def _refuse_unapplied(writer: SourceWriter, edits: list[ResourceEdit], before: Mapping[str, str | None]) -> None:

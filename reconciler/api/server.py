@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 from contextlib import suppress
+from functools import partial
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -21,7 +22,7 @@ from reconciler.api.connections import Connection
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start
-from reconciler.errors import RecordsError
+from reconciler.errors import ReconcilerError, RecordsError
 from reconciler.logs import log
 from reconciler.settings import TlsSettings
 
@@ -29,6 +30,8 @@ ALIVE_SECONDS = 10.0
 """Seconds after the daemon's last beat from which it counts as hanging."""
 RELOAD_SECONDS = 5.0
 """Seconds between two checks of the certificate's files."""
+RELEASE_SECONDS = 60.0
+"""Seconds between two checks for events of changes whose request had no end."""
 _KEEP_ALIVE_SECONDS = 30
 _DRAIN_SECONDS = 3.0
 _DESCRIPTORS = 4096
@@ -54,20 +57,21 @@ async def serve() -> None:
     config.load()
     state = ServerState()
     servers = [await _listen(config, state, start.unix, None)]
-    renewing = None
+    upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]
     if start.tcp >= 0:
         tls = start.settings.api.tls if start.settings.api is not None else None
         context = _context(tls) if tls is not None else None
         servers.append(await _listen(config, state, start.tcp, context))
-        renewing = asyncio.create_task(_renew(context, tls)) if context is not None and tls is not None else None
+        if context is not None and tls is not None:
+            upkeep.append(asyncio.create_task(_renew(context, tls), name="certificates"))
     try:
         while await messages.readline():
             beat = loop.time()
             with suppress(RecordsError):  # they stay counted; a full disk is reported by whatever else needs it
                 api.refusals.flush()
     finally:
-        if renewing is not None:
-            renewing.cancel()
+        for task in upkeep:
+            task.cancel()
         for server in servers:
             server.close()
         api.changes.close()
@@ -120,6 +124,20 @@ def _times(tls: TlsSettings) -> tuple[int, ...]:
         except OSError:
             found.append(0)
     return tuple(found)
+
+
+async def _release_events(api: Api) -> None:
+    """Append the events of changes whose request had no end: those of an earlier process, then every minute."""
+    while True:
+        try:
+            if not api.reader.records.outbox.is_empty():
+                from reconciler.api.commits import release_events  # only writes load the reader of Git
+
+                release = partial(release_events, api.settings, api.clock)
+                await asyncio.get_running_loop().run_in_executor(api.git_threads, release)
+        except ReconcilerError as error:
+            log().warning("api", message=f"no events of earlier changes yet: {error}")
+        await asyncio.sleep(RELEASE_SECONDS)
 
 
 async def _drain(state: ServerState) -> None:

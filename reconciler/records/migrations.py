@@ -307,6 +307,12 @@ CHANGES = (
 )
 """The API shows changes of resources to those who watch them."""
 
+OUTBOX = (
+    """CREATE TABLE outbox (id TEXT PRIMARY KEY, source TEXT NOT NULL, revision TEXT NOT NULL, at REAL NOT NULL,
+        events BLOB NOT NULL) WITHOUT ROWID""",
+)
+"""A change through the API has its events also if the process ends between the commit and them."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -322,6 +328,7 @@ MIGRATIONS = (
     CREATED,
     SCHEDULES,
     CHANGES,
+    OUTBOX,
 )
 
 

@@ -163,3 +163,6 @@ CREATE TRIGGER changes_removed AFTER DELETE ON applied
 CREATE TRIGGER changes_trimmed AFTER INSERT ON changes WHEN new.seq % 1000 = 0 BEGIN
         DELETE FROM changes WHERE seq <= new.seq - 20000; END;
 
+CREATE TABLE outbox (id TEXT PRIMARY KEY, source TEXT NOT NULL, revision TEXT NOT NULL, at REAL NOT NULL,
+        events BLOB NOT NULL) WITHOUT ROWID;
+

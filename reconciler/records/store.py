@@ -20,7 +20,7 @@ from reconciler.records.tables.deletions import Deletions
 from reconciler.records.tables.desired import Desired
 from reconciler.records.tables.document_cache import DocumentCache
 from reconciler.records.tables.drift import Drifts, HealCounts
-from reconciler.records.tables.events import Events
+from reconciler.records.tables.events import Events, Outbox
 from reconciler.records.tables.failures import Failures
 from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
@@ -58,6 +58,7 @@ class Records:
         self.failures = Failures(database)
         self.journal = Journal(database)
         self.events = Events(database, now)
+        self.outbox = Outbox(database, self.events)
         self.runs = Runs(database, now)
         self.requests = Requests(database, now)
         self.commands = Commands(database, now)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.api.commits import PUSH_SECONDS, release_events
+from reconciler.reasons import Reason
+from reconciler.records.store import FILE, Records
+from reconciler.records.tables.events import WaitingEvents
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.git import HttpsServer
@@ -114,6 +118,41 @@ def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> Non
     assert (code, answer["change"]["commit"]) == (200, forge.tips()[0])
     assert forge.written(change_id) == 1
     assert forge.tips()[1:] == before
+
+
+def test_a_change_has_its_event_once_also_if_its_request_ended_before(tmp_path: Path) -> None:
+    with remote_site(tmp_path) as forge:
+        site = forge.site
+
+        def released() -> list[str]:
+            release_events(site.api.settings, site.clock)
+            events = site.api.reader.records.events.list("workload/shop/web")
+            return [each.message for each in events if each.reason == Reason.CHANGE_COMMITTED]
+
+        forge.hook("pre-receive", WAIT)
+        assert forge.send({"cut": "1"})[0] == 503
+        assert released() == [], "it is not in Git yet"
+        before = forge.tips()
+        forge.mark("go")
+        eventually(lambda: forge.tips()[1:] == before)
+        message = f"user/root: updated in main by the commit {forge.tips()[0][:12]}"
+        assert (released(), released()) == ([message], [message])
+        # A change that no remote took by then was never made.
+        never = WaitingEvents("0" * 16, "main", "0" * 40, site.clock.now(), ())
+        with closing(Records.open(site.state / FILE)) as records:
+            records.outbox.add(never)
+            released()
+            assert records.outbox.all() == [never]
+            site.clock.suspend(PUSH_SECONDS + 1)
+            released()
+            assert records.outbox.is_empty()
+
+
+def test_a_change_that_never_reached_git_has_no_event(forge: Forge) -> None:
+    waiting = forge.site.api.reader.records.outbox.all()
+    forge.hook("pre-receive", "echo no >&2; exit 1\n")
+    assert forge.send({"refused": "1"})[0] == 409
+    assert forge.site.api.reader.records.outbox.all() == waiting
 
 
 def test_a_lost_answer_to_a_push_is_no_failure(forge: Forge) -> None:

@@ -12,12 +12,14 @@ import msgspec
 from docs.generate import database_schema
 from reconciler.model.key import Key
 from reconciler.pipeline.report import Report, decode_reports
+from reconciler.reasons import Reason
 from reconciler.records.migrations import (
     CHANGES,
     COMMANDS,
     FIELDS,
     LOCATIONS,
     MIGRATIONS,
+    OUTBOX,
     REASONS,
     RENAMED,
     SCHEDULES,
@@ -27,6 +29,7 @@ from reconciler.records.migrations import (
 )
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import NewCommand
+from reconciler.records.tables.events import NewEvent, WaitingEvents
 from reconciler.records.tables.schedules import SchedulePosition
 
 RETAINED = "workload/shop/kept"
@@ -232,6 +235,19 @@ def test_older_records_know_later_changes_of_resources(path: Path) -> None:
         [record] = records.applied.get(PLAIN)
         records.applied.remove(PLAIN)
         assert records.changes.after(0, 10) == [(1, PLAIN, None), (2, PLAIN, record.body)]
+
+
+def test_older_records_take_events_that_wait(path: Path) -> None:
+    older(path, MIGRATIONS.index(OUTBOX), {})
+    with closing(Records.open(path)) as records:
+        waiting = WaitingEvents("1", "main", "abc", 7.0, (NewEvent(PLAIN, Reason.CHANGE_COMMITTED, "created"),))
+        records.outbox.add(waiting._replace(revision="old"))
+        records.outbox.add(waiting)
+        assert records.outbox.all() == [waiting]
+        for _ in range(2):
+            records.outbox.release(waiting)
+        assert [event.message for event in records.events.list(PLAIN)] == ["created"]
+        assert records.outbox.is_empty()
 
 
 def test_a_new_file_has_the_schema_that_all_migrations_create(path: Path) -> None:

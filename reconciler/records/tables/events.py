@@ -86,3 +86,64 @@ class Events:
     def trim(self, keep: int) -> None:
         """Drop all but the last ``keep`` events."""
         self._db.write("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (keep,))
+
+
+class WaitingEvents(NamedTuple):
+    """Events of the change ``id``, which are true once ``source`` has its commit ``revision``.
+
+    ``at`` is seconds since the epoch.
+    """
+
+    id: str
+    source: str
+    revision: str
+    at: float
+    events: tuple[NewEvent, ...]
+
+
+class _StoredEvent(msgspec.Struct, frozen=True, array_like=True):
+    key: str
+    reason: str
+    message: str
+
+
+class Outbox:
+    """Events that are stored before what they report, so that they are appended once even after a crash."""
+
+    def __init__(self, database: Database, events: Events) -> None:
+        self._db = database
+        self._events = events
+
+    def add(self, waiting: WaitingEvents) -> None:
+        """Store ``waiting``, in place of those of an earlier attempt."""
+        stored = [_StoredEvent(str(each.key), each.reason.value, each.message) for each in waiting.events]
+        row = (waiting.id, waiting.source, waiting.revision, waiting.at, msgspec.json.encode(stored))
+        self._db.write("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?)", row)
+
+    def all(self) -> list[WaitingEvents]:
+        """What waits, oldest first."""
+        rows = self._db.all("SELECT id, source, revision, at, events FROM outbox ORDER BY at, id")
+        return [
+            WaitingEvents(id_, source, revision, at, tuple(_waiting(events)))
+            for id_, source, revision, at, events in rows
+        ]
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return self._db.one("SELECT 1 FROM outbox LIMIT 1") is None
+
+    def release(self, waiting: WaitingEvents) -> None:
+        """Append the events of ``waiting``, unless that was done before."""
+        with self._db.transaction():
+            if self.discard(waiting):
+                self._events.append_many(waiting.events)
+
+    def discard(self, waiting: WaitingEvents) -> bool:
+        """Forget ``waiting``; returns whether it was still there."""
+        sql = "DELETE FROM outbox WHERE id = ? AND revision = ?"
+        return self._db.write(sql, (waiting.id, waiting.revision)).rowcount > 0
+
+
+def _waiting(stored: bytes) -> Iterable[NewEvent]:
+    found = msgspec.json.decode(stored, type=list[_StoredEvent])
+    return (NewEvent(each.key, Reason.stored(each.reason), each.message) for each in found)
