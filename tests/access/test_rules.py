@@ -18,18 +18,20 @@ from reconciler.model.query_match import matches
 TAGS = ("", "red", "blue")
 USERS = {f"user/{name}@example.com": {"kind": "user", "name": f"{name}@example.com", "tags": {"team": tag}}
          for name, tag in (("ann", "red"), ("bob", "blue"))}  # fmt: skip
-PRINCIPALS = (*USERS, "serviceaccount/ci", "identity/shop/web", "group/ops", "group/red", "group/superusers",
-              "group/viewers")  # fmt: skip
+PRINCIPALS = (*USERS, "serviceaccount/ci", "identity/shop/web", "group/ops", "group/red",
+              "/org/other/serviceaccount/ci", "/org/other/group/ops")  # fmt: skip
 TARGETS = {
-    Key(kind, "shop" if kind is Kind.WORKLOAD else "", name): {"kind": str(kind), "name": name, "tags": {"team": tag}}
-    for kind in (Kind.WORKLOAD, Kind.SECRET, Kind.GVC)
+    Key(kind, gvc, name): {"kind": str(kind), "name": name, "tags": {"team": tag}}
+    for kind, gvc in ((Kind.WORKLOAD, "shop"), (Kind.WORKLOAD, "depot"), (Kind.SECRET, ""), (Kind.GVC, ""))
     for name, tag in (("one", "red"), ("two", "blue"))
 }
 PERMISSIONS = sorted({name for kind in (Kind.WORKLOAD, Kind.SECRET, Kind.GVC) for name in TABLE[kind].permissions})
 
 
 def link(key: str) -> str:
-    """A key as a link of a manifest: ``//gvc/shop/identity/web``."""
+    """A key as a link of a manifest: ``//gvc/shop/identity/web``; a link to another org stays as it is."""
+    if key.startswith("/"):
+        return key
     parts = key.split("/")
     return f"//gvc/{parts[1]}/{parts[0]}/{parts[2]}" if len(parts) == 3 else f"//{key}"
 
@@ -51,7 +53,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     body["bindings"] = [
         {
             "permissions": draw(st.lists(st.sampled_from(sorted(TABLE[kind].permissions)), max_size=2)),
-            "principalLinks": [link(each) for each in draw(st.sets(st.sampled_from(PRINCIPALS[:6])))],
+            "principalLinks": [link(each) for each in draw(st.sets(st.sampled_from(PRINCIPALS)))],
         }
         for _ in range(draw(st.integers(0, 2)))
     ]
@@ -83,6 +85,8 @@ def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller
 
 def naive_key(text: str) -> str:
     """The inverse of ``link``."""
+    if text.startswith("/org/"):
+        return text
     parts = text.removeprefix("//").split("/")
     return f"{parts[2]}/{parts[1]}/{parts[3]}" if len(parts) == 4 else "/".join(parts)
 

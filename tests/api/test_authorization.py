@@ -196,6 +196,23 @@ def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -
         assert not [link for link in found["links"] if link["rel"] == "next"], "no page shows that there is more"
 
 
+def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
+    managers = [account for account, _ in accounts() if account.name == f"{account.kind}-manage"]
+    asked = [
+        question(operation, owner, path)._replace(account=managers[number - 1], allowed=False)
+        for number, owner in enumerate(managers)
+        for operation in OPERATIONS
+        if operation.permission not in (ANY, PUBLIC) and (path := path_of(operation, owner.kind))
+    ]
+    assert len({each.path for each in asked}) > 200
+    allowed = [
+        (each.account.name, each.method, each.path, response.status_code, response.text[:200])
+        for each, response in zip(asked, answers(site, asked), strict=True)
+        if not refused(response)
+    ]
+    assert not allowed, msgspec.json.encode(allowed[:20]).decode()
+
+
 def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
     """The requests that list resources of ``kind``."""
     path = f"{ORG}/gvc/shop/{kind}" if kind in GVC_SCOPED else f"{ORG}/{kind}"
