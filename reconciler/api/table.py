@@ -54,6 +54,7 @@ PARAMETERS: Mapping[str, str] = {
     "cursor": "Where the page begins; from the link `next` of the page before.",
     "limit": "The most items of the page.",
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
+    "namePrefix": "Only items whose name begins so; in a list across GVCs, `GVC/` stands before the names.",
     "after": "The number of an entry, or the id of an event; only those after it.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",

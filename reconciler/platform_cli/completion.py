@@ -15,6 +15,8 @@ _MOST = 200
 
 def complete_names(row: Row, options: Mapping[str, Any], incomplete: str) -> list[str]:
     """The names of resources that begin with ``incomplete``; none if the server does not answer in time."""
+    from urllib.parse import urlencode
+
     from reconciler.platform_cli.kinds import KINDS
     from reconciler.platform_cli.session import Session
 
@@ -25,7 +27,7 @@ def complete_names(row: Row, options: Mapping[str, Any], incomplete: str) -> lis
     if kind not in KINDS:
         return []
     try:
-        path = f"{session.path(kind)}?fields=name&limit={_MOST}"
+        path = f"{session.path(kind)}?{urlencode({'fields': 'name', 'limit': _MOST, 'namePrefix': incomplete})}"
         found = session.client.once(path, SECONDS)
         return sorted(each["name"] for each in found["items"] if each["name"].startswith(incomplete))
     except (ReconcilerError, KeyError, TypeError):

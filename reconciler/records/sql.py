@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,8 @@ def stored_row(table: str, name: object) -> Iterator[None]:
 
 
 def prefix_range(prefix: str) -> tuple[str, str]:
-    """The range (first, end) of texts that begin with ``prefix`` (which ends in a slash); the end is excluded."""
-    return prefix, prefix[:-1] + chr(ord("/") + 1)
+    """The range (first, end) of texts that begin with ``prefix``; the end is excluded."""
+    return prefix, prefix + chr(sys.maxunicode)
 
 
 def gvc_ranges(gvc: str) -> list[tuple[str, str]]:

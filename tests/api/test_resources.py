@@ -130,6 +130,24 @@ def test_readers_read_and_see_who_may_what(site: ApiSite) -> None:
     assert "/org/acme/group/web" not in str(other)
 
 
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("gvc/shop/workload?namePrefix=", ["api", "web"]),
+        ("gvc/shop/workload?namePrefix=w", ["web"]),
+        ("gvc/shop/workload?namePrefix=web", ["web"]),
+        ("gvc/shop/workload?namePrefix=web-", []),
+        ("gvc/shop/workload?namePrefix=%25", []),
+        ("workload?namePrefix=shop/a", ["api"]),
+        ("gvc?namePrefix=sho", ["shop"]),
+        ("user?namePrefix=b", ["bob@example.com"]),
+        ("user?namePrefix=a&limit=1", ["ann@example.com"]),
+    ],
+)
+def test_a_list_is_of_names_that_begin_with_a_prefix(site: ApiSite, path: str, names: list[str]) -> None:
+    assert [each["name"] for each in site.client().get(f"{ORG}/{path}")["items"]] == names
+
+
 def test_permissions_are_listed_with_what_they_imply(site: ApiSite) -> None:
     found = site.client().get(f"{ORG}/secret/-schema/permissions")
     assert found["targetKind"] == "secret"

@@ -36,7 +36,7 @@ def api(ground: Ground) -> Iterator[Row]:
     """Reads of single resources and of pages, changes for many watchers, and the server at rest."""
     site = ground.applied(ground.count)
     seconds = 2.0 if ground.quick else 10.0
-    with _served(ground, site) as (pid, socket):
+    with served(ground, site) as (pid, socket):
         busy, _ = share(pid, seconds)
         yield Row("idle HTTP API: memory of its process", _proportional(pid), 25, "MB")
         yield Row("  of one core", busy, 0.2, "%")
@@ -65,7 +65,7 @@ def api(ground: Ground) -> Iterator[Row]:
 
 
 @contextmanager
-def _served(ground: Ground, site: Site) -> Iterator[tuple[int, Path]]:
+def served(ground: Ground, site: Site) -> Iterator[tuple[int, Path]]:
     """A daemon with the API: the API's process, and its socket."""
     settings = site.settings.with_name("api.yaml")
     settings.write_text(f"{site.settings.read_text()}api: {{}}\n")

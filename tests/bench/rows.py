@@ -16,6 +16,7 @@ from tests.bench.growthrows import growth
 from tests.bench.hostrows import host
 from tests.bench.inside import Followed
 from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
+from tests.bench.platformrows import platform
 from tests.bench.probing import probes
 from tests.bench.push import push
 from tests.bench.series import series
@@ -196,7 +197,7 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
-    validate, commands, logs, host, probes, volumes, api, cron, containers, dataplane,
+    validate, commands, logs, host, probes, volumes, api, platform, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -41,7 +41,7 @@ _BATCH = 200
 """Keys that are read at once after the first, which are as many as the page has items."""
 VERSION_HEADER = "Resource-Version"
 """The header of a list with the number of the last change that it shows: a watch can continue from there."""
-_OF_LISTS = ("cursor", "limit", "fields")
+_OF_LISTS = ("cursor", "limit", "fields", "namePrefix")
 
 
 class QueryTerm(msgspec.Struct, forbid_unknown_fields=True):
@@ -164,7 +164,8 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
     anything about resources that the caller may not view.
     """
     gvc = call.request.path_params.get("gvc")
-    prefix = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
+    place = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
+    prefix = place + call.query("namePrefix")
     limit = call.count("limit", PAGE, MOST_ITEMS)
     found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")), limit + 1)
     items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))

@@ -142,7 +142,8 @@ class Applied:
         """At most ``limit`` keys that begin with ``prefix`` and follow ``after`` ("": from the first), in order."""
         low, high = prefix_range(prefix)
         # With two lower bounds, SQLite would search by one of them and read every row up to the other.
-        sql = "SELECT key FROM inventory WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+        first = "key > ?" if after >= low else "key >= ?"
+        sql = f"SELECT key FROM inventory WHERE {first} AND key < ? ORDER BY key LIMIT ?"
         return [str(key) for (key,) in self._db.all(sql, (max(low, after), high, limit))]
 
     def exists(self, key: AnyKey) -> bool:
