@@ -96,3 +96,10 @@ def _value(text: str) -> Any:
     if not text or reading.faults or len(reading.documents) != 1:
         return text
     return reading.documents[0].value
+
+
+def whole_number(text: str, option: str) -> int:
+    """The number that ``option`` has. Raises UsageError."""
+    if not text.isdecimal() or not text.isascii():
+        raise UsageError(f"{option} {text}: a whole number")
+    return int(text)

@@ -131,6 +131,7 @@ _OWN: dict[str, tuple[Row, ...]] = {
     "image": (
         Row(("build",), "Build and push an image.", instead="Docker does it: platform image docker-login, then docker "
             "build --push --tag REGISTRY/NAME:TAG ."),
+        Row(("copy",), "Copy an image.", instead="Docker does it: docker tag and docker push, or skopeo copy"),
         Row(("docker-login",), "Let Docker ask this command for logins to the registry of images.",
             "images:docker_login",
             options=(Option("--registry", "The registry; else that of the daemon.", "HOST"),
@@ -184,6 +185,11 @@ _OWN: dict[str, tuple[Row, ...]] = {
             options=(Option("--email", "The address of the person.", "EMAIL", required=True),)),
     ),
     "volumeset": (
+        Row(("create",), "Create a volume set.", "creating:create_volumeset",
+            options=(*CREATE, Option("--initial-capacity", "The capacity of each volume in GB.", "GB", required=True),
+                     Option("--performance-class", "The class of its volumes.", default="general-purpose-ssd",
+                            choices=("general-purpose-ssd", "premium-low-latency-ssd")),
+                     Option("--file-system-type", "The file system.", choices=("ext4", "xfs"), default="ext4"))),
         Row(("expand",), "Enlarge a volume.", "placing:expand_volume", "<ref>",
             (*_VOLUME, Option("--new-capacity", "The capacity in GB.", "GB", required=True), _WAIT)),
         Row(("snapshot", "create"), "Take a snapshot.", "placing:create_snapshot", "<ref>", (*_VOLUME, _SNAPSHOT,
@@ -197,8 +203,17 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("volume", "delete"), "Delete a volume.", "placing:delete_volume", "<ref>", (*_VOLUME, _WAIT)),
     ),
     "workload": (
-        Row(("create",), "Create a workload.", instead="declare it in a manifest: `platform apply --file FILE`; "
-            "docs/platform/workload.md has the fields"),
+        Row(("create",), "Create a workload of one container.", "creating:create_workload",
+            options=(*CREATE, Option("--image", "The image.", "IMAGE", required=True),
+                     Option("--type", "The type.", choices=("serverless", "standard", "stateful"),
+                            default="serverless"),
+                     Option("--port", "A port of the container.", "NUMBER", multiple=True),
+                     Option("--env", "A variable.", "KEY=VALUE", multiple=True),
+                     Option("--cpu", "The processor time, such as 100m.", "CPU"),
+                     Option("--memory/--mem", "The memory, such as 256Mi.", "MEMORY"),
+                     Option("--command", "The program, in place of that of the image.", "PROGRAM"),
+                     Option("--arg", "An argument of the program.", "TEXT", multiple=True),
+                     Option("--public", "Let the whole internet in, and the workload out.", flag=True))),
         Row(("run",), "Run a command once.", instead="declare a workload of type cron, then `platform workload cron "
             "start REF`; in a container that runs: `platform workload exec REF -- COMMAND`"),
         Row(("open",), "Open the endpoint in a browser.", instead="`platform workload get REF` shows the endpoint"),

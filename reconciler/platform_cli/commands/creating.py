@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.errors import UsageError
 from reconciler.platform_cli.commands.resources import create, query_spec, tags_of
 from reconciler.platform_cli.documents import STDIN, read_text
-from reconciler.platform_cli.patches import pairs
+from reconciler.platform_cli.patches import pairs, whole_number
 from reconciler.platform_cli.session import Session
 
 _HOW = {
@@ -124,3 +124,30 @@ def _required(value: str | None, option: str) -> str:
     if not value:
         raise UsageError(f"add {option}, or --how for the steps of the registration")
     return value
+
+
+def create_workload(
+    session: Session, kind: str, image: str, port: tuple[str, ...], env: tuple[str, ...], **values: Any
+) -> None:
+    """Create a workload of one container, which ``public`` opens to the internet."""
+    container: dict[str, Any] = {"name": "main", "image": image}
+    container |= {name: values[name] for name in ("cpu", "memory", "command") if values[name]}
+    container |= {"args": [*values["arg"]]} if values["arg"] else {}
+    container |= {"ports": [{"number": whole_number(each, "--port")} for each in port]} if port else {}
+    variables = [{"name": key, "value": value} for key, value in pairs(env, "--env").items()]
+    container |= {"env": variables} if variables else {}
+    spec: dict[str, Any] = {"type": values["type_"], "containers": [container]}
+    if values["public"]:
+        everyone = {"inboundAllowCIDR": ["0.0.0.0/0"], "outboundAllowCIDR": ["0.0.0.0/0"]}
+        spec["firewallConfig"] = {"external": everyone}
+    create(session, kind, {**envelope(values), "spec": spec})
+
+
+def create_volumeset(session: Session, kind: str, initial_capacity: str, **values: Any) -> None:
+    """Create a volume set."""
+    spec = {
+        "initialCapacity": whole_number(initial_capacity, "--initial-capacity"),
+        "performanceClass": values["performance_class"],
+        "fileSystemType": values["file_system_type"],
+    }
+    create(session, kind, {**envelope(values), "spec": spec})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import RefusedError, UsageError
@@ -10,6 +11,7 @@ from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.commands.resources import patch_with, read
 from reconciler.platform_cli.documents import read_value
 from reconciler.platform_cli.output import at
+from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
 from reconciler.times import age, iso
 
@@ -102,7 +104,7 @@ def start_cron(session: Session, kind: str, ref: str, location: str | None, file
 
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
     """Enlarge a volume."""
-    spec = {**_volume(**volume), "newStorageCapacity": _number(new_capacity, "--new-capacity")}
+    spec = {**_volume(**volume), "newStorageCapacity": whole_number(new_capacity, "--new-capacity")}
     _run(session, kind, ref, "expandVolume", spec, wait)
 
 
@@ -156,17 +158,11 @@ def _volumes(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
 
 
 def _volume(location: str, volume_index: str) -> dict[str, Any]:
-    return {"location": location, "volumeIndex": _number(volume_index, "--volume-index")}
+    return {"location": location, "volumeIndex": whole_number(volume_index, "--volume-index")}
 
 
 def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str, Any]:
     return {**_volume(location, volume_index), "snapshotName": snapshot_name}
-
-
-def _number(text: str, option: str) -> int:
-    if not text.isdigit():
-        raise UsageError(f"{option} {text}: a whole number")
-    return int(text)
 
 
 def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
@@ -183,11 +179,17 @@ def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any]
             )
         time.sleep(_POLL_SECONDS)
         commands = [session.client.get(f"{place}/{each['id']}") for each in commands]
+    ends = {each["id"]: (each["lifecycleStage"], _messages(each)) for each in commands}
     if session.output.is_text:
-        for each in commands:
-            text = "; ".join((each.get("status") or {}).get("messages") or ())
-            session.output.line(f"{each['id']} {type_} {each['lifecycleStage']}" + (f": {text}" if text else ""))
+        for name, (stage, text) in ends.items():
+            session.output.line(f"{name} {type_} {stage}{text}")
     else:
         session.output.value(answer if len(commands) != 1 else commands[0])
-    if failed := [each["id"] for each in commands if each["lifecycleStage"] in ("failed", "cancelled")]:
+    if failed := [f"{name}{text}" for name, (stage, text) in ends.items() if stage in ("failed", "cancelled")]:
         raise RefusedError(f"not completed: {', '.join(failed)}")
+
+
+def _messages(command: Mapping[str, Any]) -> str:
+    """``: MESSAGE; MESSAGE`` of a command; "" if it has none."""
+    text = "; ".join((command.get("status") or {}).get("messages") or ())
+    return f": {text}" if text else ""
