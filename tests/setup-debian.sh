@@ -49,6 +49,8 @@ tools)
     need catatonit command_exists catatonit
     need busybox-static busybox_is_static
     need docker-registry command_exists docker-registry
+    # Its command line logs in to registries; its daemon is not used.
+    need docker.io command_exists docker
     need rclone command_exists rclone
     need restic command_exists restic
     need haproxy command_exists haproxy

@@ -174,3 +174,39 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
     logout = run("logout", registry.host)
     assert logout.returncode == 0, logout.stderr
     assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+
+
+def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: DockerRegistry) -> None:
+    """Without Docker's daemon: its command line itself logs in, and reads and writes manifests of a registry."""
+    docker = tool("docker", "docker.io")
+    logins = home.path / "config.json"
+    environ = {
+        **os.environ, "HOME": str(home.path), "XDG_CONFIG_HOME": str(home.path), "DOCKER_CONFIG": str(home.path),
+        "DOCKER_HOST": f"unix://{home.path}/none", "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+    }  # fmt: skip
+
+    def run(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [docker, *words], input=text, env=environ, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry", registry.host]
+    subprocess.run(prepare, env=environ, capture_output=True, check=True)
+    reference = f"{registry.host}/team/app"
+    read = ("manifest", "inspect", "--insecure")
+    login = ("login", "--username", USER, "--password-stdin", registry.host)
+    assert "no basic auth credentials" in run(*read, f"{reference}:1").stderr
+    assert run(*login, text="wrong").returncode == 1
+    assert run("logout", registry.host).returncode == 0
+    logged_in = run(*login, text=PASSWORD)
+    assert (logged_in.returncode, logged_in.stdout) == (0, "Login Succeeded\n"), logged_in.stderr
+    assert PASSWORD in home.file.read_text()
+    assert PASSWORD not in logins.read_text()
+    assert json.loads(run(*read, f"{reference}:1").stdout) == json.loads(image("one").manifest)
+    assert run("manifest", "create", "--insecure", f"{reference}:both", f"{reference}:1").returncode == 0
+    pushed = run("manifest", "push", "--insecure", f"{reference}:both")
+    assert pushed.returncode == 0, pushed.stderr
+    assert json.loads(run(*read, f"{reference}:both").stdout)["manifests"][0]["digest"] == image("one").digest
+    assert run("logout", registry.host).returncode == 0
+    assert run(*read, f"{reference}:1").returncode != 0
+    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
