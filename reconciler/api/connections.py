@@ -9,6 +9,7 @@ import struct
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 HEAD_SECONDS = 10.0
 """Seconds in which the head of a request must arrive, and each pause of its body must end."""
@@ -30,6 +31,14 @@ class Peer(NamedTuple):
     gid: int
 
 
+class Connections(ServerState):
+    """All connections; those of which no whole request is being answered are ``waiting``, the longest ones first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[Connection, None] = {}
+
+
 class Connection(HttpToolsProtocol):
     """A connection of a client. A client that sends nothing, or a byte now and then, loses it."""
 
@@ -39,7 +48,10 @@ class Connection(HttpToolsProtocol):
         self._head = 0
         self._in_head = True
         self._body_ends = 0.0
+        assert isinstance(self.server_state, Connections)
+        self._waiting = self.server_state.waiting
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._waiting[self] = None
         self._stalled: asyncio.TimerHandle | None = None
         peer = transport.get_extra_info("socket")
         self.app_state = {**self.app_state, "senders": {}}
@@ -87,13 +99,13 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request arrived; the response may take its time."""
         super().on_message_complete()
-        self._deadline.cancel()
+        self._end_deadline()
 
     def handle_websocket_upgrade(self) -> None:
         """The connection becomes a WebSocket; the library for it is loaded by the first one."""
         from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-        self._deadline.cancel()
+        self._end_deadline()
         self.ws_protocol_class = WebSocketsSansIOProtocol
         super().handle_websocket_upgrade()
 
@@ -117,14 +129,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the deadline too."""
-        self._deadline.cancel()
+        self._end_deadline()
         self._end_stall()
         super().connection_lost(exc)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request that arrived whole is being answered: an unfinished body keeps no other client out."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _measure(self, size: int) -> None:
         """Refuse a head that is too long; the parser reports any error of its callbacks as one of the request."""
@@ -136,17 +143,25 @@ class Connection(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
 
-    def _restart_deadline(self, latest: float = math.inf) -> None:
+    def _end_deadline(self) -> None:
         self._deadline.cancel()
+        self._waiting.pop(self, None)
+
+    def _restart_deadline(self, latest: float = math.inf) -> None:
+        self._end_deadline()
+        if not self.transport.is_closing():  # a response may end after its connection, which is never lost twice
+            self._waiting[self] = None
         self._deadline = self.loop.call_at(min(self.loop.time() + HEAD_SECONDS, latest), self._give_up)
 
     def _give_up(self) -> None:
         self.transport.abort()
 
     def _make_room(self) -> None:
-        others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
-        idle = min((each for each in others if each.is_idle), key=lambda each: each._deadline.when(), default=self)
-        idle.transport.abort()
+        """End the connection that has waited the longest; an unfinished body keeps no other client out."""
+        longest = next(iter(self._waiting))
+        # It is lost a moment later; until then, others that come must not choose it again.
+        del self._waiting[longest]
+        longest.transport.abort()
 
 
 def _peer(link: Any) -> Peer:

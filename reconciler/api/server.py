@@ -13,12 +13,11 @@ from contextlib import suppress
 from functools import partial
 
 from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from reconciler import logs
 from reconciler.api.app import make_app
 from reconciler.api.call import MOST_BODY
-from reconciler.api.connections import Connection
+from reconciler.api.connections import Connection, Connections
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start
@@ -55,7 +54,7 @@ async def serve() -> None:
                     proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                     ws_max_size=MOST_BODY, ws_per_message_deflate=False, ws_ping_timeout=None)  # fmt: skip
     config.load()
-    state = ServerState()
+    state = Connections()
     servers = [await _listen(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]
     if start.tcp >= 0:
@@ -80,7 +79,7 @@ async def serve() -> None:
 
 
 async def _listen(
-    config: Config, state: ServerState, descriptor: int, context: ssl.SSLContext | None
+    config: Config, state: Connections, descriptor: int, context: ssl.SSLContext | None
 ) -> asyncio.Server:
     """A server on the listening socket ``descriptor``."""
     loop = asyncio.get_running_loop()
@@ -140,7 +139,7 @@ async def _release_events(api: Api) -> None:
         await asyncio.sleep(RELEASE_SECONDS)
 
 
-async def _drain(state: ServerState) -> None:
+async def _drain(state: Connections) -> None:
     """Let the requests in progress end, within bounds."""
     if state.tasks:
         await asyncio.wait(set(state.tasks), timeout=_DRAIN_SECONDS)

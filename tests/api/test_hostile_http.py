@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import resource
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -16,6 +19,7 @@ import pytest
 
 from reconciler.api.connections import BODY_SECONDS, MOST_CONNECTIONS
 from reconciler.daemon.api_process import SOCKET
+from tests.bench.measure import percentile
 from tests.support.processes import free_ports
 from tests.support.sandbox import Site, eventually, workload
 
@@ -41,6 +45,15 @@ SHAPES: dict[str, bytes] = {
     "a NUL in a header": POST + b"X: a\0b\r\n\r\n" + SMUGGLED,
     "another protocol": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED,
 }
+
+
+COMMITS = 50
+"""Commits in one round of a comparison, of which there are ``ROUNDS`` of each sort in turn."""
+ROUNDS = 6
+COMPARISONS = 3
+"""How often the comparison is made at most: other programs of the machine disturb some of them."""
+PAUSE = 0.01
+"""Seconds between two hostile requests: the client shares the cores with the daemon."""
 
 
 class Served:
@@ -72,6 +85,14 @@ class Served:
         before = len(self.running.logged("reconciled"))
         self.site.repo.commit({"shop/web.yaml": workload("web", more=f"tags: {{number: '{number}'}}\n")})
         return bool(eventually(lambda: len(self.running.logged("reconciled")) > before, "the commit is applied"))
+
+    def runs(self, first: int) -> list[float]:
+        """Seconds of the run of each of some commits."""
+        before = len(self.running.logged("reconciled"))
+        for number in range(first, first + COMMITS):
+            assert self.applies(number)
+        found = self.running.logged("reconciled")[before:]
+        return [each["seconds"] for each in found if "seconds" in each]
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +181,54 @@ def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connec
         assert served.applies(connections + len(sent))
     # A client that leaves is no fault of the server.
     assert not [each for each in served.running.log() if "traceback" in each]
+
+
+@contextmanager
+def attack(served: Served) -> Iterator[None]:
+    """Idle connections, more than it keeps, then slow, ambiguous and compressed requests until the end."""
+    ended, bomb = threading.Event(), gzip.compress(bytes(10 << 20), 9)
+    compressed = POST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
+    sent = itertools.cycle([*SHAPES.values(), compressed, b"", POST, POST + b"Content-Length: 100\r\n\r\nx"])
+    links: deque[socket.socket] = deque(maxlen=2 * MOST_CONNECTIONS)
+
+    def send() -> None:
+        while not ended.wait(PAUSE):
+            with suppress(OSError):
+                links.append(served.connect())
+                links[-1].sendall(next(sent))
+
+    with many_files(), ExitStack() as closing:
+        for _ in range(10_000):
+            links.append(closing.enter_context(served.connect()))
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            sender.join()
+            for link in links:
+                link.close()
+
+
+def slowdown(served: Served, first: int) -> float:
+    """The 99th percentile of runs under attack, against that of runs in peace, in turn."""
+    peace: list[float] = []
+    war: list[float] = []
+    for number in range(first, first + 2 * ROUNDS * COMMITS, 2 * COMMITS):
+        peace += served.runs(number)
+        with attack(served):
+            war += served.runs(number + COMMITS)
+    assert min(len(peace), len(war)) >= ROUNDS * COMMITS
+    return percentile(war, 0.99) / percentile(peace, 0.99)
+
+
+@pytest.mark.slow
+def test_hostile_clients_delay_no_run(served: Served) -> None:
+    served.runs(0)  # the first ones load what later ones have
+    found: list[float] = []
+    for number in range(1, 1 + COMPARISONS):
+        found.append(slowdown(served, number * 100_000))
+        if found[-1] <= 1.5:
+            return
+    raise AssertionError(f"runs take {found} times as long")
