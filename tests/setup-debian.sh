@@ -55,6 +55,7 @@ tools)
     need restic command_exists restic
     need haproxy command_exists haproxy
     need pebble command_exists pebble
+    need prometheus command_exists promtool
     need fuse3 command_exists fusermount3
     need e2fsprogs command_exists mke2fs
     need xfsprogs command_exists mkfs.xfs

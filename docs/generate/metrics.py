@@ -23,7 +23,8 @@ scrape_configs:
 No label names a resource, so the number of series does not grow with the number of resources. The values come from the
 records, in which counts of resources are kept: a scrape reads no manifest.
 
-[Alert rules](monitoring/alerts.yaml) for Prometheus use them.
+[Alert rules](monitoring/alerts.yaml) for Prometheus use them, and so does a
+[dashboard](monitoring/dashboard.json) that Grafana imports.
 
 """
 

@@ -5,7 +5,8 @@ Labels are sources, locations, kinds and reasons, never resources: those would m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -13,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
+from reconciler.engines.host.snapshot import ReplicaRow, State
 from reconciler.records.store import Records
 from reconciler.records.tables.runs import Run
 
@@ -27,6 +29,8 @@ class Scrape(NamedTuple):
     sources: tuple[str, ...]
     is_alive: bool
     now: float
+    host_locations: tuple[str, ...] = ()
+    replicas: Sequence[ReplicaRow] = ()
 
 
 class Sample(NamedTuple):
@@ -122,6 +126,16 @@ def _request_age(scrape: Scrape) -> Iterator[Sample]:
     yield Sample((), max(scrape.now - waiting[0].at, 0) if waiting else 0)
 
 
+def _approvals(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((name,), scrape.records.approvals.waiting(name, scrape.now)) for name in scrape.sources)
+
+
+def _replicas(scrape: Scrape) -> Iterator[Sample]:
+    found = Counter((each.location, each.state) for each in scrape.replicas)
+    for location in scrape.host_locations:
+        yield from (Sample((location, str(state)), found[location, state]) for state in State)
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -137,6 +151,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("reconciler_resources", "Resources by kind, and by health as the reason.",
            ("source", "kind", "reason"), _resources),
     Metric("reconciler_drifts", "Resources at locations that differ from what was applied.", _SOURCE, _drifts),
+    Metric("reconciler_approvals_waiting", "Groups of steps that wait for an approval.", _SOURCE, _approvals),
+    Metric("reconciler_replicas", "Replicas on this host, by state as the reason.",
+           ("location", "reason"), _replicas),
     Metric("reconciler_condition", "A condition of the source: its type as the kind, 1 if it holds.",
            ("source", "kind", "reason"), _conditions),
     Metric("reconciler_condition_since_timestamp_seconds", "When the condition last began or ceased to hold.",

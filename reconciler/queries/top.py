@@ -16,6 +16,11 @@ class ReplicaReader:
         self._before: dict[str, HostSnapshot] = {}
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """The locations that the settings bind to the host engine, sorted."""
+        return tuple(self._locations)
+
+    @property
     def has_locations(self) -> bool:
         """Whether the settings bind a location to the host engine."""
         return bool(self._locations)

@@ -7,7 +7,13 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.api.metrics import METRICS
+from reconciler.api.metrics import METRICS, Scrape
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.snapshot import ReplicaRow, State
+from reconciler.engines.protocol import Result
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Health
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from tests.support.api import READER_PEER, ApiSite
 from tests.support.programs import tool
@@ -47,6 +53,45 @@ def test_metrics_count_what_is_recorded(site: ApiSite) -> None:
     assert found["reconciler_last_run_resources"]["main", "created"] == sum(found["reconciler_resources"].values())
     assert found["reconciler_requests_waiting"] == {(): 0}
     assert found["reconciler_drifts"] == {("main",): 0}
+
+
+def test_every_label_has_few_values(site: ApiSite) -> None:
+    """Those of the table are names in the settings, or words of the program."""
+    words = {*Kind, *Health, *State, *Reason, *ConditionType, *Result}
+    # Outcomes of runs, and results in their plans.
+    outcomes = {"applied", "created", "failed", "running", "unchanged", "updated", "waiting"}
+    allowed = {str(each) for each in words} | outcomes | {"main"}
+    for name, found in samples(site).items():
+        assert {label for labels in found for label in labels} <= allowed, name
+
+
+def test_steps_without_an_approval_are_counted(site: ApiSite) -> None:
+    records = Records.open(site.state / FILE, clock_now=site.clock.now)
+    try:
+        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 0}
+        records.approvals.remember_plan("plan", "main/steps")
+        records.approvals.remember_plan("steps", "main/steps")
+        records.approvals.remember_plan("other", "mainland/steps")
+        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 1}
+        records.approvals.approve("main/steps", "ann", site.clock.now() + 10)
+        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 0}
+        assert records.approvals.waiting("main", site.clock.now() + 11) == 1
+    finally:
+        records.approvals.carry("main", "", ())
+        records.approvals.carry("mainland", "", ())
+        records.close()
+
+
+def test_replicas_are_counted_at_each_location_by_state(site: ApiSite) -> None:
+    row = ReplicaRow(
+        Replica("r", Key(Kind.WORKLOAD, "shop", "web"), 1, "", 0.0, ()), "here", State.READY, 0, None, None, 1.0, ""
+    )
+    scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here", "there"), (row, row))
+    metric = next(each for each in METRICS if each.name == "reconciler_replicas")
+    found = dict(metric.samples(scrape))
+    assert {labels for labels, value in found.items() if value} == {("here", "Ready")}
+    assert found["here", "Ready"] == 2
+    assert len(found) == 2 * len(State)
 
 
 def test_no_metric_names_a_resource_or_shows_a_secret(site: ApiSite) -> None:

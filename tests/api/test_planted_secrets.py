@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from reconciler.api.app import OPERATIONS
 from reconciler.model.key import GVC_SCOPED, Kind
 from tests.api.conftest import FILES
+from tests.api.test_process import ask
 from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSite, api_site
 from tests.support.git import git
+from tests.support.sandbox import Site, eventually
 
 CANARY = "canary-8b1f0c5e7d"
 ENCODED = base64.b64encode(f"xx{CANARY}".encode()).decode()
@@ -132,3 +135,21 @@ def test_nothing_written_beside_the_manifest_has_the_value(site: ApiSite, capfd:
     for file in site.state.glob("access.sqlite*"):
         assert hides(file.read_bytes()), file
     assert hides("".join(capfd.readouterr()))
+
+
+def test_neither_metrics_nor_the_log_of_the_daemon_have_the_value(tmp_path: Path) -> None:
+    """A daemon applies the secret at the level debug, then refuses a manifest with the value at its fault."""
+    site = Site(tmp_path, {**FILES, "planted.yaml": PLANTED}, api={}, log={"level": "debug"})
+    with site.daemon() as running:
+        eventually(lambda: (answer := ask(site, "/readyz")) is not None and answer.status_code == 200)
+        faulty = PLANTED.replace(f"{{password: {CANARY}}}", f"{{password: [{CANARY}]}}")
+        site.repo.commit({"planted.yaml": faulty})
+        eventually(lambda: running.logged("reconciled", outcome="refused"))
+        page = ask(site, "/metrics")
+        assert page is not None
+        assert page.status_code == 200
+        assert "reconciler_resources{" in page.text
+        assert hides(page.content)
+        log = str(running.log())
+    assert "planted" in log, "the log reports the refused manifest"
+    assert hides(log)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
+from reconciler.queries.top import ReplicaReader
 
 
 async def read_health(call: Call) -> Response:
@@ -35,9 +38,13 @@ async def read_metrics(call: Call) -> Response:
 
     call.require("view", Key(Kind.ORG, "", call.org))
     api = call.api
+    # A reader of its own: the one for replicas measures CPU between its calls.
+    replicas = ReplicaReader(api.settings)
+    found = await asyncio.to_thread(replicas.read)
     with call.reader.snapshot():
         names = tuple(each.name for each in api.settings.sources)
-        page = metrics_page(Scrape(call.reader.records, names, api.is_alive(), api.clock.now()))
+        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, found)
+        page = metrics_page(scrape)
     return Response(page, headers={"Content-Type": CONTENT_TYPE})
 
 
