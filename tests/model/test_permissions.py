@@ -18,24 +18,24 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
 @pytest.mark.parametrize(
     ("kind", "granted", "found"),
     [
-        (Kind.SECRET, ["edit"], "edit reveal view"),
-        (Kind.SECRET, ["use"], "use view"),
-        (Kind.IMAGE, ["create"], "create pull view"),
-        (Kind.WORKLOAD, ["exec"], "exec exec.runCronWorkload"),
-        (Kind.DOMAIN, ["edit", "create"], "create edit use view"),
-        (Kind.QUOTA, ["manage"], "create edit manage view"),
-        (Kind.GROUP, ["unheard-of"], "unheard-of"),
-        (Kind.GVC, [], ""),
+        (Kind.SECRET, ("edit",), "edit reveal view"),
+        (Kind.SECRET, ("use",), "use view"),
+        (Kind.IMAGE, ("create",), "create pull view"),
+        (Kind.WORKLOAD, ("exec",), "exec exec.runCronWorkload"),
+        (Kind.DOMAIN, ("edit", "create"), "create edit use view"),
+        (Kind.QUOTA, ("manage",), "create edit manage view"),
+        (Kind.GROUP, ("unheard-of",), "unheard-of"),
+        (Kind.GVC, (), ""),
     ],
 )
-def test_implied_permissions_are_expanded_fully(kind: Kind, granted: list[str], found: str) -> None:
+def test_implied_permissions_are_expanded_fully(kind: Kind, granted: tuple[str, ...], found: str) -> None:
     assert " ".join(sorted(expanded(kind, granted))) == found
 
 
 def test_documented_permissions_exist() -> None:
-    volumes = expanded(Kind.VOLUMESET, ["exec"]) - {"exec"}
+    volumes = expanded(Kind.VOLUMESET, ("exec",)) - {"exec"}
     assert len(volumes) == 5
     assert all(name.startswith("exec.") for name in volumes)
     assert "delete" not in TABLE[Kind.AUDITCTX].permissions
     assert {"connect", "exec.runCronWorkload"} <= TABLE[Kind.WORKLOAD].permissions.keys()
-    assert expanded(Kind.CLOUDACCOUNT, ["edit"]) == {"edit", "view", "browse"}
+    assert expanded(Kind.CLOUDACCOUNT, ("edit",)) == {"edit", "view", "browse"}
