@@ -18,10 +18,9 @@ All commands except `init`, `convert`, `import` and `secret encrypt` read the [s
 wrong. Results go to standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a
 terminal there are none. [convert.md](convert.md) describes `convert` and `import` field by field.
 
-For members of the group in the setting `readers` who cannot read the records, a running daemon executes `get`,
-`describe`, `plan`, `events`, `logs`, `top`, `snapshots` and `history`. All other commands are for root and the daemon's
-user. A reader may run 4 commands at once, all readers together 16. Above 16, the oldest command of the user with the
-most commands ends. A command without `--follow` ends after 5 minutes.
+For members of the group in the setting `readers`, who cannot read the records, `get`, `describe`, `plan`, `events`,
+`logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
+other commands are for root and the daemon's user.
 
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.

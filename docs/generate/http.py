@@ -5,23 +5,24 @@ from __future__ import annotations
 from docs.generate.tables import table
 from reconciler.api.app import OPERATIONS
 from reconciler.api.problems import CODES
-from reconciler.api.table import PARAMETERS, PUBLIC
+from reconciler.api.table import OVERVIEW, PARAMETERS, PUBLIC
 
 HEAD = """\
 # HTTP API
 
-The daemon serves it if the settings have [`api`](settings.md), in a process of its own: neither its load nor a fault in
-it delays the work on commits. It answers at the socket `api.sock` in the state directory, and over TCP at
-`api.address`:
+The daemon serves it if the settings have [`api`](settings.md) or `readers`, in a process of its own: neither its load
+nor a fault in it delays the work on commits. It answers at the socket `api.sock` in the state directory, and over TCP
+at `api.address`:
 
 ```sh
 curl --unix-socket /var/lib/reconciler/api.sock http://localhost/org/acme/gvc
 ```
 
 Who calls over the socket is known by the kernel: root and the user of the daemon are members of the group
-`superusers`, and members of the group in the setting `readers` are members of `viewers`. Over TCP, a request has a
-credential in the header `Authorization`. What callers may do is decided by the [policies](platform/fields.md#policy)
-as applied. A caller without the permission to view a resource gets the same answer whether it exists or not.
+`superusers`, and members of the group in the setting `readers` are members of `viewers` who may read logs too. Over
+TCP, a request has a credential in the header `Authorization`. What callers may do is decided by the
+[policies](platform/fields.md#policy) as applied. A caller without the permission to view a resource gets the same
+answer whether it exists or not.
 
 At its first start the API writes a token to `bootstrap-token` in the state directory. `POST /login/bootstrap` with the
 body `{"token": …}` exchanges it, once, for a session of a superuser that lasts an hour: long enough to add a key to a
@@ -110,7 +111,19 @@ has the body of an error and ends the watch, with 410 if the client reads too sl
 then list again. An id from which not every change is known any more, among the last 20,000, is refused with 410.
 """
 
-OPERATIONS_HEAD = "\n## Operations\n\n"
+OPERATIONS_HEAD = """
+## Overviews
+
+What operators see of the whole daemon has the same content as a command: `-status` is `reconciler get`, and so are
+`-describe`, `-events`, `-runs` (`history`), `-top`, `-snapshot` and `source/NAME/-plan`. With the header
+`Accept: text/plain` they answer with the text that the command prints; `-status` also has `application/yaml`, and a
+plan `text/markdown`. `-plan/DIGEST` is the current plan with that digest, or with that digest of the steps that wait:
+what an approver decides about. The headers `Plan-Changes` and `Plan-Errors` count steps of a plan, and errors in
+its revision. They need the permission `view` on everything, as the group `viewers` has it, for they show all resources.
+
+## Operations
+
+"""
 
 PARAMETERS_HEAD = "\n## Parameters\n\n"
 
@@ -140,6 +153,8 @@ def page() -> str:
 
 
 def _needed(permission: str) -> str:
+    if permission == OVERVIEW:
+        return "`view` on everything"
     return (
         "none, without a credential"
         if permission == PUBLIC

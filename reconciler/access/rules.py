@@ -33,6 +33,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     ``credential`` describes the credential for the audit log, without its secret. ``user`` has the fields of a user
     that no manifest declares, for the queries of groups. ``workload`` is the key of the workload that calls, or "".
+    ``reader``: the kernel let it connect to the unix socket, as one of the group in the setting `readers`.
     """
 
     principal: str
@@ -40,6 +41,7 @@ class Caller(msgspec.Struct, frozen=True):
     credential: str = ""
     user: Body | None = None
     workload: str = ""
+    reader: bool = False
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False):

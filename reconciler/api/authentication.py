@@ -171,8 +171,9 @@ def unauthorized(message: str) -> Problem:
 
 def peer_caller(peer: Peer) -> Caller:
     """Root and the user of the daemon are superusers; others are readers, whom the kernel lets connect."""
-    group = SUPERUSERS if peer.uid in (0, os.geteuid()) else VIEWERS
-    return Caller(f"{Kind.USER}/{user_name(peer.uid)}", frozenset({str(group)}), f"unix socket, uid {peer.uid}")
+    reader = peer.uid not in (0, os.geteuid())
+    groups = frozenset({str(VIEWERS if reader else SUPERUSERS)})
+    return Caller(f"{Kind.USER}/{user_name(peer.uid)}", groups, f"unix socket, uid {peer.uid}", reader=reader)
 
 
 def address_of(request: Request) -> str:

@@ -187,6 +187,11 @@ class Call:
         """The query parameter ``name``."""
         return self.request.query_params.get(name, default)
 
+    def accepted(self, *offered: str) -> str:
+        """The media type among ``offered`` that the header ``Accept`` names first; else the first of them."""
+        named = (each.partition(";")[0].strip() for each in self.request.headers.get("accept", "").split(","))
+        return next((each for each in named if each in offered), offered[0])
+
     def count(self, name: str, default: int, most: int) -> int:
         """The query parameter ``name`` as a number from 1 (or the ``default``, if that is less) to ``most``."""
         text, least = self.query(name, str(default)), min(1, default)

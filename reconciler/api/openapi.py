@@ -33,6 +33,8 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "last": {"type": "integer", "minimum": 1, "maximum": 1000},
     "lines": {"type": "integer", "minimum": 1, "maximum": 10000},
     "follow": {"type": "boolean"},
+    "deleted": {"type": "boolean"},
+    "blame": {"type": "boolean"},
     "tty": {"type": "boolean"},
     "rows": {"type": "integer", "minimum": 1, "maximum": 10000},
     "columns": {"type": "integer", "minimum": 1, "maximum": 10000},
@@ -124,8 +126,10 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status, text in good.items():
         found[str(status)] = {"description": text}
         if status != HTTPStatus.NO_CONTENT and status < HTTPStatus.MULTIPLE_CHOICES:
-            schema = _SCHEMAS.get(operation.media, {"type": "string"})
-            found[str(status)]["content"] = {operation.media: {"schema": schema}}
+            found[str(status)]["content"] = {
+                media: {"schema": _SCHEMAS.get(media, {"type": "string"})}
+                for media in (operation.media, *operation.forms)
+            }
     error = {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status, text in sorted((_REFUSALS | bad).items()):
         found[str(status)] = {"description": text, "content": error}

@@ -30,8 +30,8 @@ GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
 LISTS = 4
 """Lists that are read at once; others wait."""
-LOGS, LOGS_OF_CALLER = 16, 4
-"""Requests that may read logs at once, and those of one caller: each has a process."""
+STREAMS, STREAMS_OF_CALLER = 16, 4
+"""Requests that may read logs or follow events at once, and those of one caller."""
 
 
 class Api:
@@ -45,7 +45,8 @@ class Api:
         self.reader = self.new_reader()
         self.store = AccessStore.open(settings.state, clock.now)
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
-        write_bootstrap(self.store, settings.state)
+        if settings.api is not None:
+            write_bootstrap(self.store, settings.state)
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
@@ -53,7 +54,7 @@ class Api:
         self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
         self.replicas = ReplicaReader(settings)
-        self._log_requests: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -77,16 +78,17 @@ class Api:
         self._readers.append(reader)
 
     @contextmanager
-    def log_slot(self, caller: str) -> Iterator[None]:
-        """Admit a request of ``caller`` that reads logs, until the end of the context. Raises Problem."""
-        if self._log_requests[caller] >= LOGS_OF_CALLER or self._log_requests.total() >= LOGS:
-            raise Problem(429, "too many requests read logs at once", headers={"Retry-After": "5"})
-        self._log_requests[caller] += 1
+    def stream_slot(self, caller: str) -> Iterator[None]:
+        """Admit a request of ``caller`` that reads logs or follows events, until the context ends. Raises Problem."""
+        if self._streams[caller] >= STREAMS_OF_CALLER or self._streams.total() >= STREAMS:
+            message = "too many requests read logs or follow events at once"
+            raise Problem(429, message, headers={"Retry-After": "5"})
+        self._streams[caller] += 1
         try:
             yield
         finally:
-            self._log_requests[caller] -= 1
-            self._log_requests += Counter()  # forgets those without requests
+            self._streams[caller] -= 1
+            self._streams += Counter()  # forgets those without requests
 
     def write_lock(self, source: str) -> asyncio.Lock:
         """Lets one change at a time be made in ``source``, so that those of this server never conflict."""

@@ -21,8 +21,11 @@ WEBSOCKET = "websocket"
 """In place of a media type: the operation opens a WebSocket."""
 LINES = "application/x-ndjson"
 """Objects in JSON, one a line."""
+TEXT, MARKDOWN, YAML = "text/plain", "text/markdown", "application/yaml"
 ANY = ""
 """The permission of an operation that every caller may use, or that checks permissions itself."""
+OVERVIEW = "*"
+"""The permission of an operation that shows all resources: `view` on everything of every kind."""
 PUBLIC = "-"
 """The permission of an operation that needs no credential."""
 
@@ -46,6 +49,8 @@ class Operation(NamedTuple):
     """Whether the body may also be a form, as clients of OAuth 2.0 send it."""
     media: str = JSON
     """The media type of its answers; errors are JSON."""
+    forms: tuple[str, ...] = ()
+    """Other media types of its answers, for requests whose header `Accept` has them."""
     idempotent: bool = False
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
 
@@ -58,7 +63,7 @@ PARAMETERS: Mapping[str, str] = {
     "after": "The number of an entry, or the id of an event; only those after it.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
-    "source": "The source for the new manifest, if there are several.",
+    "source": "The source: of a new manifest, if there are several; of the runs that are listed.",
     "redirect_uri": "Where the command waits, on the machine of the browser: `http://127.0.0.1:PORT/PATH`.",
     "code_challenge": "The SHA-256 of the verifier of the command (RFC 7636).",
     "code_challenge_method": "Always `S256`.",
@@ -77,7 +82,14 @@ PARAMETERS: Mapping[str, str] = {
     "tty": "With `true`, the program gets a terminal.",
     "rows": "The lines of the terminal.",
     "columns": "The characters of a line of the terminal.",
-    "follow": "With `true`, new lines follow until the client goes.",
+    "kind": "Only resources of this kind.",
+    "gvc": "Only resources of this GVC.",
+    "name": "Only the resource with this name.",
+    "key": "Which resource or source: `workload/GVC/NAME`, `secret/NAME` or `source/NAME`.",
+    "deleted": "With `true`, the final snapshots of deleted volumes on this host.",
+    "revision": "A revision of the source: a commit, branch or tag; without it, the newest one.",
+    "blame": "With `true`, the commits behind the changes are searched for; with `false`, they are not.",
+    "follow": "With `true`, new lines or events follow until the client goes.",
 }
 """Query parameter → its description."""
 

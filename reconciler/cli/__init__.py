@@ -7,10 +7,12 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from io import TextIOWrapper
 from keyword import iskeyword
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +21,9 @@ from reconciler.cli.options import carry_out
 from reconciler.cli.output.printing import print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.printable import guard
+
+if TYPE_CHECKING:
+    from reconciler.settings import Settings
 
 ORDER = (
     "init", "validate", "rules", "explain", "plan", "apply", "approve", "diff", "run", "get", "describe", "events",
@@ -100,7 +105,7 @@ def _run() -> int:
             stream.reconfigure(errors="backslashreplace")
             guard(stream)
     try:
-        code = carry_out(_run_command)
+        code = carry_out(_run_command, _ask_daemon)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -119,6 +124,12 @@ def _run() -> int:
 
 def _run_command() -> object:
     return cli.main(prog_name="reconciler", standalone_mode=False)
+
+
+def _ask_daemon(settings: Settings, command: str, parameters: Mapping[str, Any]) -> int:
+    from reconciler.cli.reader_requests import answer
+
+    return answer(settings, command, parameters)
 
 
 def _print_error(error: ReconcilerError) -> None:

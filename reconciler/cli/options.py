@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,22 +88,23 @@ def load_or_none(settings_file: Path) -> Settings | None:
 
 
 class _AskDaemon(Exception):
-    """This user may not read the records, but is served by the daemon, which runs the command."""
+    """This user may not read the records, and is of the readers, whom the daemon answers."""
 
-    def __init__(self, state: Path, group: str) -> None:
-        super().__init__(group)
-        self.state = state
-        self.group = group
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.readers)
+        context = click.get_current_context()
+        self.settings = settings
+        self.command = context.info_name or ""
+        self.parameters: dict[str, Any] = {**context.meta, **context.params}
 
 
-def carry_out(command: Callable[[], object]) -> object:
-    """Run ``command``, or let the daemon run it where this user may not read the records."""
+def carry_out(command: Callable[[], object], ask_daemon: Callable[[Settings, str, Mapping[str, Any]], int]) -> object:
+    """Run ``command``, or ask the daemon for it where this user may not read the records; ``ask_daemon`` gets the
+    settings, the name of the command and its parameters."""
     try:
         return command()
     except _AskDaemon as asked:
-        from reconciler.cli.read_client import relay
-
-        return relay(asked.state, asked.group, sys.argv[1:])
+        return ask_daemon(asked.settings, asked.command, asked.parameters)
 
 
 def read_records(settings: Settings) -> Records:
@@ -124,22 +124,17 @@ def records_or_none(settings: Settings) -> Records:
     return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
 
 
-def is_served() -> bool:
-    """Whether the daemon runs this command for another user."""
-    return "RECONCILER_SERVED" in os.environ
-
-
 def closed(settings: Settings, error: PermissionError) -> Exception:
-    """For a file of the state directory that this user may not read: let the daemon run the command, else refuse it."""
-    if settings.readers and not is_served():
-        return _AskDaemon(settings.state, settings.readers)
+    """For a file of the state directory that this user may not read: ask the daemon, else refuse the command."""
+    if settings.readers:
+        return _AskDaemon(settings)
     return RefusedError(f"this user may not read {error.filename}: run the command as root")
 
 
 def _ask_daemon(settings: Settings, path: Path) -> None:
-    """Let the daemon run the command where this user may not read the records and the settings have ``readers``."""
-    if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers and not is_served():
-        raise _AskDaemon(settings.state, settings.readers)
+    """Ask the daemon where this user may not read the records and the settings have ``readers``."""
+    if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers:
+        raise _AskDaemon(settings)
 
 
 def _may_be_there(path: Path) -> bool:

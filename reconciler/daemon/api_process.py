@@ -10,6 +10,7 @@ import contextlib
 import grp
 import os
 import socket
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def _path(_wanted: type, text: Any) -> Path:
 
 
 class ApiProcess:
-    """Keeps the API running while the settings have ``api``; ``close`` ends it."""
+    """Keeps the API running while the settings have ``api`` or ``readers``; ``close`` ends it."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -71,7 +72,7 @@ class ApiProcess:
             return
         await self.close()
         self._settings = settings
-        if settings.api is not None:
+        if settings.api is not None or settings.readers:
             self._running = asyncio.create_task(self._serve(settings), name="the HTTP API")
 
     async def close(self) -> None:
@@ -82,12 +83,11 @@ class ApiProcess:
             self._running = None
 
     async def _serve(self, settings: Settings) -> None:
-        assert settings.api is not None
+        address = settings.api.address if settings.api is not None else ""
         with contextlib.ExitStack() as listening:
             unix = listening.enter_context(await _until_open(lambda: self._listen_unix(settings.readers)))
-            listening.callback(remove_own, self._state / SOCKET, (self._state / SOCKET).lstat().st_ino)
+            listening.callback(self._end_listening, (self._state / SOCKET).lstat().st_ino)
             sockets = [unix]
-            address = settings.api.address
             if address:
                 sockets.append(listening.enter_context(await _until_open(lambda: _listen_tcp(address))))
             log().info("api", address=address or str(self._state / SOCKET), message="the API is served")
@@ -109,14 +109,28 @@ class ApiProcess:
             raise
         return listener
 
-    @staticmethod
-    def _admit(path: Path, group: str) -> None:
+    def _admit(self, path: Path, group: str) -> None:
         """Let the members of ``group`` connect; a refusal by the host is logged, and others are served."""
         try:
-            os.chown(path, -1, grp.getgrnam(group).gr_gid, follow_symlinks=False)
+            gid = grp.getgrnam(group).gr_gid
+            os.chown(path, -1, gid, follow_symlinks=False)
+            os.chown(self._state, -1, gid)
             path.chmod(0o660)
-        except (KeyError, OSError) as error:
-            log().warning("api", group=group, message=f"members of the group are not served: {error}")
+            self._restrict(0o710)
+        except KeyError:
+            log().warning("readers", group=group, message="there is no such group on this host")
+        except OSError as error:
+            message = f"{error.strerror}: the daemon's user has to be a member of the group, or root"
+            log().warning("readers", group=group, message=message)
+
+    def _end_listening(self, inode: int) -> None:
+        """Remove the socket, unless another daemon has replaced it, and close the directory to the readers."""
+        if remove_own(self._state / SOCKET, inode):
+            self._restrict(0o700)
+
+    def _restrict(self, mode: int) -> None:
+        """Set ``mode`` on the state directory; keep the search bit that the host engine sets for other users."""
+        self._state.chmod(mode | (self._state.stat().st_mode & stat.S_IXOTH))
 
 
 async def _until_open(listen: Any) -> socket.socket:

@@ -16,7 +16,6 @@ from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.metrics_server import MetricsServer
-from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
 from reconciler.daemon.systemd import SystemdNotifier
@@ -43,10 +42,8 @@ class Service:
         clock: Clock,
         engines: Mapping[str, MakeEngine],
         reload: Reload | None,
-        readers: ReadOnlyServer | None,
         lock: StateLock,
     ) -> None:
-        self._readers = readers
         self._lock = lock
         self._lost: StateLostError | None = None
         self._clock = clock
@@ -66,8 +63,6 @@ class Service:
         background = [asyncio.create_task(self._watch_settings()), asyncio.create_task(self._guard())]
         try:
             while True:
-                if self._readers is not None:
-                    await self._readers.open(self._daemon.runner.settings.readers)
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
                 await self._api.open(self._daemon.runner.settings)
                 watching = asyncio.create_task(_watch(self._daemon))
@@ -85,8 +80,6 @@ class Service:
                 task.cancel()
             await self._metrics.close()
             await self._api.close()
-            if self._readers is not None:
-                await self._readers.close()
 
     async def _guard(self) -> None:
         while not self._is_state_lost():
@@ -155,8 +148,7 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records) if file is not None else None
-            readers = ReadOnlyServer(settings.state, file.absolute()) if file is not None else None
-            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers, lock)
+            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, lock)
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(_on_loop_error)
             for number in (signal.SIGTERM, signal.SIGINT):

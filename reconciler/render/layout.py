@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -14,6 +14,15 @@ _COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34
 def paint(text: str, colour: str, on: bool) -> str:
     """``text`` in ``colour`` where ``on``; an empty colour leaves it as it is."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
+
+
+def section_text(sections: Iterable[tuple[str, str]], *, colour: bool) -> str:
+    """Titles with their lines as one text; a section without lines is left out."""
+    shown = []
+    for title, lines in sections:
+        if lines:
+            shown.append(f"\n{paint(title, 'bold', colour)}\n{lines}\n" if title else f"{lines}\n")
+    return "".join(shown)
 
 
 def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:

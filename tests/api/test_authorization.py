@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from reconciler.api.app import OPERATIONS, make_app
-from reconciler.api.table import ANY, PUBLIC, Operation
+from reconciler.api.table import ANY, OVERVIEW, PUBLIC, Operation
 from reconciler.engines.command_types import COMMANDS
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
@@ -109,7 +109,10 @@ def questions() -> Iterator[Question]:
     """Every operation with a permission, on every kind that its path fits, by every account of that kind."""
     for account, _ in accounts():
         for operation in OPERATIONS:
-            if operation.permission not in (ANY, PUBLIC) and (path := path_of(operation, account.kind)):
+            if operation.permission == OVERVIEW and account.kind is Kind.ORG:
+                path = operation.path.format(org="acme", name="main", digest="0" * 8)
+                yield Question(account, "GET", f"{path}?key=gvc/shop", None, allowed=False)
+            elif operation.permission not in (ANY, OVERVIEW, PUBLIC) and (path := path_of(operation, account.kind)):
                 yield question(operation, account, path)
 
 
@@ -221,6 +224,6 @@ def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
 
 
 def test_every_operation_with_a_permission_is_in_the_matrix() -> None:
-    protected = [each for each in OPERATIONS if each.permission not in (ANY, PUBLIC)]
+    protected = [each for each in OPERATIONS if each.permission not in (ANY, OVERVIEW, PUBLIC)]
     missing = [each.path for each in protected if not any(path_of(each, kind) for kind in Kind)]
     assert missing == ["/org/{org}/{kind}/{name}/-command"], "no kind outside GVCs takes commands"

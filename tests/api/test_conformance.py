@@ -78,6 +78,8 @@ def requests(served: Served, headers: Mapping[str, str], examples: int) -> Count
             return  # it would end the session of all that follow
         if case.path.endswith("/-watch"):
             case.query = {**(case.query or {}), "timeoutSeconds": 0}  # else it would last
+        if case.path.endswith("/-events"):
+            case.query = {**(case.query or {}), "follow": False}  # else it would last
         response = case.call(headers={**headers})
         found[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)

@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.api.service import LOGS_OF_CALLER
+from reconciler.api.service import STREAMS_OF_CALLER
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import Location, place
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, READER_PEER, ApiSite, api_site
 
 LOG = f"{ORG}/-log"
 READER = """kind: serviceaccount
@@ -97,8 +97,8 @@ def ask_as(site: ApiSite, account: str) -> httpx2.Response:
 
 def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:
     with ExitStack() as reading:
-        for _ in range(LOGS_OF_CALLER):
-            reading.enter_context(logged.api.log_slot("user/root"))
+        for _ in range(STREAMS_OF_CALLER):
+            reading.enter_context(logged.api.stream_slot("user/root"))
         found = logged.client().request("GET", LOG, params={"query": "gvc/shop"})
         assert (found.status_code, found.headers["retry-after"]) == (429, "5")
         assert ask_as(logged, "reader").status_code == 200
@@ -137,3 +137,8 @@ def test_only_workloads_have_replicas(logged: ApiSite) -> None:
     found = logged.client().get(f"{ORG}/gvc/shop/workload/web/-replica")
     assert found == {"kind": "list", "itemKind": "replica", "items": []}
     assert logged.client().request("GET", f"{ORG}/gvc/shop/workload/none/-replica").status_code == 404
+
+
+def test_members_of_the_readers_see_logs(logged: ApiSite) -> None:
+    found = logged.client(READER_PEER).request("GET", LOG, params={"query": "gvc/blog"})
+    assert (found.status_code, json.loads(found.text)["line"]) == (200, "hello")

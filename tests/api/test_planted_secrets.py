@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.app import OPERATIONS
+from reconciler.api.table import Operation
 from reconciler.model.key import GVC_SCOPED, Kind
 from tests.api.conftest import FILES
 from tests.api.test_process import ask
@@ -30,6 +31,7 @@ name: opaque
 type: opaque
 data: {{encoding: base64, payload: {ENCODED}}}
 """
+KEY = "?key=secret/planted"
 REVEAL = "/org/{org}/secret/{name}/-reveal"
 NAMES = {Kind.SECRET: "planted", Kind.WORKLOAD: "web", Kind.GVC: "shop", Kind.SERVICEACCOUNT: "ci",
          Kind.USER: "ann@example.com", Kind.POLICY: "web-edits", Kind.GROUP: "web"}  # fmt: skip
@@ -81,7 +83,7 @@ def reads() -> Iterator[str]:
         for kind in kinds:
             in_path = next((each for each in NAMES if f"/{each}/{{name}}" in operation.path), kind)
             values = {"org": "acme", "gvc": "shop", "kind": kind, "name": NAMES.get(in_path, "main"),
-                      "id": "1", "location": "here"}  # fmt: skip
+                      "id": "1", "location": "here", "digest": "0"}  # fmt: skip
             yield operation.path.format_map(values)
 
 
@@ -100,6 +102,15 @@ def test_no_read_shows_the_value(site: ApiSite, capfd: pytest.CaptureFixture[str
         # Else the value could be guessed; the answer repeats the query, and that is all.
         assert not answer.is_success or answer.json()["items"] == [], answer.text
     assert hides("".join(capfd.readouterr()))
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.forms], ids=lambda each: str(each.path))
+def test_no_overview_shows_the_value_in_any_form(operation: Operation, site: ApiSite) -> None:
+    path = operation.path.format_map({"org": "acme", "name": "main", "digest": "0"})
+    for form in operation.forms:
+        answers = [site.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in ("", KEY)]
+        assert all(hides(each.content) for each in answers)
+        assert any(each.is_success for each in answers) or "{digest}" in operation.path
 
 
 @pytest.mark.parametrize("case", HOSTILE)

@@ -26,7 +26,7 @@ def test_a_word_counts_before_a_name(method: str, path: str, expected: str, para
 
 def test_every_operation_is_found_by_its_own_path() -> None:
     for operation in OPERATIONS:
-        names = {"org": "a", "gvc": "b", "kind": "policy", "name": "c", "id": "d", "location": "e"}
+        names = {"org": "a", "gvc": "b", "kind": "policy", "name": "c", "id": "d", "location": "e", "digest": "f"}
         assert ROUTES.find(operation.method, operation.path.format_map(names)).operation is operation
 
 

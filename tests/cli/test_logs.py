@@ -150,13 +150,6 @@ def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, t
     assert ("\x1b[" in head) is (environ != "NO_COLOR=1")
 
 
-def test_logs_from_the_daemon_are_escaped_for_terminals(location: Location, tmp_path: Path) -> None:
-    location.taken(WRITTEN, place("odd"))
-    result = here("logs", "workload/shop/odd", cwd=tmp_path, RECONCILER_SERVED="1")
-    assert "\\x1b[31mred" in result.out
-    assert "\x1b" not in result.out
-
-
 def test_following_shows_new_lines_and_ends_on_a_signal(location: Location, tmp_path: Path) -> None:
     words = ["-m", "reconciler.cli", "logs", '{gvc="shop"} != "noise"', "--follow", "--limit", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
@@ -206,7 +199,9 @@ def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
         asked = member(site, "logs", '{gvc="shop"} |= "fine"')
         assert (asked.returncode, asked.stderr) == (0, "")
         assert asked.stdout.endswith(" shop/web/web-1/main@here | fine\n")
-        assert "\x1b" not in member(site, "logs", "workload/shop/web").stdout
+        root = processes.reconciler("logs", "workload/shop/web", environ=site.environ)
+        assert "\x1b" in root.stdout, "a pipe gets the lines as they were written"
+        assert member(site, "logs", "workload/shop/web").stdout == root.stdout
         assert "become a member of the group" in member(site, "logs", "gvc/shop", groups=[]).stderr
 
 

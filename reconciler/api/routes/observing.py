@@ -6,21 +6,17 @@ import asyncio
 import contextlib
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from typing import Any
+from collections.abc import AsyncIterator
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
+from reconciler.api.routes.streams import Stream
 from reconciler.api.table import LINES, Operation
 from reconciler.model.key import Key, Kind
 from reconciler.times import parse_time
 
-SECONDS = 300.0
-"""Seconds that reading logs may take, unless it follows them."""
-CHECK_SECONDS = 5.0
-"""Seconds between two checks of the credential of a client that follows logs."""
 _MOST_LINES = 10_000
 _MOST_QUERY = 4096
 _BLOCK = 65_536
@@ -31,7 +27,7 @@ async def read_logs(call: Call) -> Response:
     from reconciler.api.log_process import LogRequest, encode_request
     from reconciler.engines.host.logs.segments import roots
 
-    call.require("readLogs", Key(Kind.ORG, "", call.org))
+    _check_logs(call)
     query = call.query("query")
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
@@ -52,13 +48,19 @@ async def read_logs(call: Call) -> Response:
     if not roots(call.api.settings.state):
         return Response(media_type=LINES)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(call.api.log_slot(call.caller.principal))
+        stack.enter_context(call.api.stream_slot(call.caller.principal))
         running = await _start(encode_request(request))
         stack.push_async_callback(_end, running)
         assert running.stdout is not None
         if refusal := (await running.stdout.readline()).decode().strip():
             raise Problem(400, refusal)
-        return _LogStream(call, running, stack.pop_all(), follow=follow)
+        return Stream(call, _blocks(running), stack.pop_all(), _check_logs if follow else None)
+
+
+def _check_logs(call: Call) -> None:
+    # The setting `readers` includes the logs, which the group `viewers` may not read by itself.
+    if not call.caller.reader:
+        call.require("readLogs", Key(Kind.ORG, "", call.org))
 
 
 def _time(call: Call, name: str) -> float | None:
@@ -94,58 +96,10 @@ async def _end(running: Process) -> None:
     await running.wait()
 
 
-class _LogStream(Response):
-    """Sends the output of the process ``running`` until it or the client ends; then ``resources`` are closed."""
-
-    media_type = LINES
-
-    def __init__(self, call: Call, running: Process, resources: contextlib.AsyncExitStack, *, follow: bool) -> None:
-        super().__init__(headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._call = call
-        self._running = running
-        self._resources = resources
-        self._follow = follow
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
-        async with self._resources:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                await self._send_lines(receive, send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_lines(self, receive: Receive, send: Send) -> None:
-        work: list[asyncio.Task[Any]] = [
-            asyncio.create_task(each) for each in (_disconnected(receive), self._pass_on(send), self._expire())
-        ]
-        try:
-            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in work:
-                each.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
-
-    async def _pass_on(self, send: Send) -> None:
-        assert self._running.stdout is not None
-        while content := await self._running.stdout.read(_BLOCK):
-            await send({"type": "http.response.body", "body": content, "more_body": True})
-
-    async def _expire(self) -> None:
-        """Return once the stream has to end: after its time, or when the credential is no longer good."""
-        if not self._follow:
-            await asyncio.sleep(SECONDS)
-            return
-        with contextlib.suppress(Problem):
-            while True:
-                await asyncio.sleep(CHECK_SECONDS)
-                self._call.act_as(self._call.api.authenticator.caller(self._call.request))
-                self._call.require("readLogs", Key(Kind.ORG, "", self._call.org))
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _blocks(running: Process) -> AsyncIterator[bytes]:
+    assert running.stdout is not None
+    while content := await running.stdout.read(_BLOCK):
+        yield content
 
 
 async def read_replicas(call: Call) -> Response:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from reconciler.access.rules import APPROVE
 from reconciler.api.call import Call, read_as
-from reconciler.api.problems import Problem
-from reconciler.api.table import Handler, Operation
+from reconciler.api.problems import JSON, Problem
+from reconciler.api.table import TEXT, Handler, Operation
 from reconciler.daemon.wake import REFRESH, wake
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
@@ -21,8 +21,10 @@ from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_opera
 from reconciler.queries.existence import find_source
 from reconciler.queries.history import list_runs
 from reconciler.queries.resources import list_sources
-from reconciler.render.sources import source_document
-from reconciler.times import iso, parse_time
+from reconciler.render.history import run_document
+from reconciler.render.layout import strip_control
+from reconciler.render.sources import source_document, source_lines
+from reconciler.times import parse_time
 
 _MOST_RUNS = 200
 
@@ -67,7 +69,11 @@ async def approve_plan(call: Call) -> Response:
 async def read_sources(call: Call) -> Response:
     """Every source, with its conditions."""
     _require_of_org(call, "view")
-    items = [source_document(each) for each in list_sources(call.api.settings, call.reader.records)]
+    sources = list_sources(call.api.settings, call.reader.records)
+    if call.accepted(JSON, TEXT) == TEXT:
+        lines = (f"{strip_control(line)}\n" for source in sources for line in source_lines(source))
+        return Response("".join(lines), media_type=TEXT)
+    items = [source_document(each) for each in sources]
     return call.respond({"kind": "list", "itemKind": "source", "items": items})
 
 
@@ -75,13 +81,7 @@ async def read_runs(call: Call) -> Response:
     """The last runs of a source that changed something or failed, newest first."""
     _require_of_org(call, "view")
     runs = list_runs(call.api.settings, call.reader.records, _source(call), call.count("last", 20, _MOST_RUNS))
-    items = []
-    for run in runs:
-        document = msgspec.to_builtins(run)
-        document["started"] = iso(run.started)
-        document["finished"] = iso(run.finished) if run.finished is not None else None
-        items.append(document)
-    return call.respond({"kind": "list", "itemKind": "run", "items": items})
+    return call.respond({"kind": "list", "itemKind": "run", "items": [run_document(run) for run in runs]})
 
 
 async def sync_source(call: Call) -> Response:
@@ -212,7 +212,7 @@ _OF_ITEMS = (
 
 OPERATIONS = (
     _request("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(permission=APPROVE),
-    Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view"),
+    Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view", forms=(TEXT,)),
     Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",)),
     _request(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
     _request(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),

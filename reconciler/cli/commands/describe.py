@@ -25,7 +25,7 @@ def command(settings_file: Path, key: Key | str) -> None:
     live, and if not, why.
     """
     from reconciler.queries.existence import source_of
-    from reconciler.render.layout import paint
+    from reconciler.render.layout import section_text
 
     settings = load(settings_file)
     records = read_records(settings)
@@ -42,7 +42,4 @@ def command(settings_file: Path, key: Key | str) -> None:
         from reconciler.render.resources import resource_sections
 
         sections = resource_sections(*describe_resource(settings, records, key), on)
-    for title, lines in sections:
-        if lines:
-            click.echo("\n" + paint(title, "bold", on) if title else "", nl=bool(title))
-            click.echo(lines)
+    click.echo(section_text(sections, colour=on), nl=False)

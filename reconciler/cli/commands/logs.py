@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import closed, is_served, load, records_or_none, settings_option
+from reconciler.cli.options import closed, load, records_or_none, settings_option
 from reconciler.cli.output.printing import coloured
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
@@ -33,6 +33,7 @@ def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
     from reconciler.logql.query import QueryError
     from reconciler.queries.logs import parse_query
 
+    ctx.meta["query_text"] = value  # the API of the daemon takes it as written
     try:
         return parse_query(value)
     except QueryError as error:
@@ -89,7 +90,7 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
     if follow and options.until is not None:
         raise UsageError("--follow shows new lines, and --until excludes them: use one of them")
     settings = load(settings_file)
-    show = _form(output)
+    show = line_form(output)
     try:
         for lines in _read(settings, options, follow):
             _print_lines(lines, show)
@@ -97,13 +98,13 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
         raise closed(settings, error) from None
 
 
-def _form(output: str) -> Callable[[Line], str]:
-    """The text of a line; escaped where the output can reach a terminal, here or at a reader whom the daemon serves."""
+def line_form(output: str) -> Callable[[Line], str]:
+    """The text of a line; escaped where the output reaches a terminal."""
     from reconciler.render.logs import log_json, log_line
 
     if output == "json":
         return log_json
-    return partial(log_line, colour=coloured(sys.stdout), escape=sys.stdout.isatty() or is_served())
+    return partial(log_line, colour=coloured(sys.stdout), escape=sys.stdout.isatty())
 
 
 def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[Line]]:
