@@ -31,7 +31,7 @@ alone. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_
 A change is a commit; `apply` prints it with the digest of its plan. A document that fails names its file and line, and
 the others are carried out. Reads are repeated for 10 seconds while the daemon starts; changes only with their
 `Idempotency-Key`. Values of secrets come from files or standard input, never from the command line; `--debug` hides
-them, and credentials.
+them, and credentials. `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` hold; a proxy is reached by HTTP.
 
 Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
 everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.

@@ -205,6 +205,11 @@ class Client:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             text = f"the certificate of {self._endpoint.url} is not trusted: {reason}"
             return ApiError(f"{text}. Set SSL_CERT_FILE to its authority, or add --insecure")
+        if proxy := self._http.proxy():
+            return ApiError(
+                f"no server answers at {self._endpoint.url} through the proxy {proxy.host}:{proxy.port}: {reason}. "
+                "If it needs none, add its host to NO_PROXY"
+            )
         return ApiError(
             f"no server answers at {self._endpoint.url}: {reason}. Start the daemon with `api` in its settings, or "
             f"change the address: {_advice(self._endpoint.profile)}"

@@ -7,14 +7,16 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from reconciler.platform_cli import transport
 from reconciler.platform_cli.client import USER_AGENT, ApiError, Client, Endpoint
 from reconciler.platform_cli.retries import Retries
-from reconciler.platform_cli.transport import UNIX, Response, tls_context
+from reconciler.platform_cli.transport import UNIX, Response, proxy_for, tls_context
+from reconciler.tasks import cancel_and_wait
 from reconciler.terminal.session import Channel, Output, TerminalSize
 
 _PROTOCOL = "v5.channel.k8s.io"
@@ -32,6 +34,8 @@ class RemoteSession:
     def __init__(self, link: ClientConnection) -> None:
         self._link = link
         self._status: Any = None
+        self._silent = False
+        self._watching = asyncio.create_task(self._watch())
 
     async def write(self, content: bytes) -> None:
         """Return when the connection takes more. Raises BrokenPipeError if it is closed."""
@@ -65,13 +69,25 @@ class RemoteSession:
     async def wait(self) -> int:
         """The exit code of the program. Raises ApiError if the connection ended before it."""
         if self._status is None:
-            reason = self._link.close_reason or "the connection was cut"
+            silent = f"no answer came for {transport.SILENT_SECONDS} s"
+            reason = silent if self._silent else self._link.close_reason or "the connection was cut"
             raise ApiError(f"{reason}, so the exit code is unknown; the server ends the program")
         return _exit_code(self._status)
 
     async def close(self) -> None:
         """Close the connection, which ends the program."""
+        await cancel_and_wait([self._watching], "exec")
         await self._link.close()
+
+    async def _watch(self) -> None:
+        """Cut a connection whose other side is silent. Pings see to it that it owes answers."""
+        connection = self._link.transport.get_extra_info("socket")
+        while not self._silent:
+            await asyncio.sleep(transport.SILENT_SECONDS / 6)
+            if connection.fileno() < 0:
+                return
+            self._silent = transport.silence(connection) > transport.SILENT_SECONDS
+        self._link.transport.abort()
 
     async def _send(self, message: bytes) -> None:
         try:
@@ -111,18 +127,21 @@ async def open_session(
 async def _connect(endpoint: Endpoint, target: str) -> ClientConnection:
     """A WebSocket at the path and query ``target``."""
     # A message waits while the program, or this terminal, takes no more; a pong behind it then says nothing about the
-    # connection. So pings only keep it open, and the kernel finds out whether it is cut.
+    # connection. So none is waited for: the kernel knows whether pings arrive.
     settings: dict[str, Any] = {
-        "subprotocols": [_PROTOCOL], "compression": None, "max_size": None, "ping_timeout": None,
-        "open_timeout": _OPEN_SECONDS, "close_timeout": _CLOSE_SECONDS, "user_agent_header": USER_AGENT,
+        "subprotocols": [_PROTOCOL], "compression": None, "max_size": None, "user_agent_header": USER_AGENT,
+        "ping_timeout": None, "ping_interval": transport.SILENT_SECONDS / 3, "open_timeout": _OPEN_SECONDS,
+        "close_timeout": _CLOSE_SECONDS,
     }  # fmt: skip
     if endpoint.token:
         settings["additional_headers"] = {"Authorization": f"Bearer {endpoint.token}"}
     if endpoint.url.startswith(UNIX):
         return await unix_connect(endpoint.url.removeprefix(UNIX), f"{_LOCAL}{target}", **settings)
-    if endpoint.url.startswith("https:"):
+    scheme, authority, *_ = urlsplit(endpoint.url)
+    proxy = proxy_for(scheme, authority)
+    if scheme == "https":
         settings["ssl"] = tls_context(insecure=endpoint.insecure)
-    return await connect(f"ws{endpoint.url.removeprefix('http')}{target}", **settings)
+    return await connect(f"ws{endpoint.url.removeprefix('http')}{target}", proxy=proxy and proxy.url, **settings)
 
 
 def _as_response(response: Any) -> Response:

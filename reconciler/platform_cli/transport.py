@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +20,12 @@ from urllib.parse import unquote, urlsplit
 from reconciler.errors import UsageError
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+SILENT_SECONDS = 30
+"""How long not even the kernel of the other side may answer."""
 UNIX = "unix://"
 TROUBLES = (OSError, http.client.HTTPException)
 """What ``Transport`` raises when the server does not answer, or not in HTTP."""
+_TCP = socket.IPPROTO_TCP
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -36,16 +40,23 @@ class Response(NamedTuple):
 
 
 class Proxy(NamedTuple):
-    """A proxy for HTTP, with the credential of its header ``Proxy-Authorization``; "" for none."""
+    """A proxy for HTTP; ``login`` is its user and password as ``USER:PASSWORD``, percent-encoded, "" for none."""
 
     host: str
     port: int
-    authorization: str
+    login: str
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers for the proxy itself."""
-        return {"Proxy-Authorization": self.authorization} if self.authorization else {}
+        login = b64encode(unquote(self.login).encode()).decode()
+        return {"Proxy-Authorization": f"Basic {login}"} if login else {}
+
+    @property
+    def url(self) -> str:
+        """Its address, with the login."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{self.login}@{host}:{self.port}" if self.login else f"http://{host}:{self.port}"
 
 
 class Transport:
@@ -78,6 +89,7 @@ class Transport:
         made = self._connection(seconds)
         try:
             made.connect()
+            end_when_silent(made.sock)
         except BaseException:
             made.close()
             raise
@@ -127,10 +139,14 @@ class Transport:
         self._open.request(method, target, content, sent)
         return self._open.getresponse(), sent
 
+    def proxy(self) -> Proxy | None:
+        """The proxy on the way to the server. Raises UsageError if it is of another kind."""
+        return None if self._path else proxy_for(self._scheme, self._authority)
+
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
         if self._path:
             return _UnixConnection(self._path, seconds)
-        self._proxy = _proxy_for(self._scheme, self._authority)
+        self._proxy = self.proxy()
         host, port = (self._proxy.host, self._proxy.port) if self._proxy else (self._host, self._port)
         if self._scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
@@ -164,7 +180,7 @@ def tls_context(*, insecure: bool) -> ssl.SSLContext:
     return context
 
 
-def _proxy_for(scheme: str, authority: str) -> Proxy | None:
+def proxy_for(scheme: str, authority: str) -> Proxy | None:
     """The proxy that ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name. Raises UsageError."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
@@ -174,18 +190,48 @@ def _proxy_for(scheme: str, authority: str) -> Proxy | None:
     url = proxies.get(scheme) or proxies.get("all")
     if not url or proxy_bypass(authority):
         return None
+    variable = f"{scheme if proxies.get(scheme) else 'all'}_PROXY".upper()
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port or _PORTS["http"]
     except ValueError:
         host = None
-    if not host or parts.scheme != "http":
-        kind = urlsplit(url).scheme
+    # The value can have a password, so no message shows it.
+    if not host:
+        raise UsageError(f"{variable} is not the address of a proxy: set it to http://HOST:PORT")
+    if parts.scheme != "http":
         raise UsageError(
-            f"a proxy of the kind {kind!r} is not supported: set {scheme.upper()}_PROXY to http://HOST:PORT"
+            f"{variable} names a proxy of the kind {parts.scheme!r}, which is not supported: set it to "
+            f"http://HOST:PORT, or {scheme.upper()}_PROXY if only that is an HTTP proxy"
         )
-    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}" if parts.username else ""
-    return Proxy(host, port, f"Basic {b64encode(login.encode()).decode()}" if login else "")
+    return Proxy(host, port, f"{parts.username}:{parts.password or ''}" if parts.username else "")
+
+
+def end_when_silent(connection: socket.socket) -> None:
+    """Let reads of a TCP connection fail once its other side has not answered for ``SILENT_SECONDS``.
+
+    That is for reads alone: while something is sent, the kernel waits for a quarter of an hour.
+    """
+    if connection.family == socket.AF_UNIX:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, SILENT_SECONDS // 3), (socket.TCP_KEEPINTVL, SILENT_SECONDS // 6),
+        (socket.TCP_KEEPCNT, 4),
+    ):  # fmt: skip
+        connection.setsockopt(_TCP, option, max(1, value))
+
+
+def silence(connection: socket.socket) -> float:
+    """Seconds since the kernel of the other side answered, if it has to; 0 if it owes no answer.
+
+    It answers although its program reads nothing, so only a dead network, or machine, is silent.
+    """
+    if connection.family == socket.AF_UNIX:
+        return 0.0
+    # In struct tcp_info of Linux: probes without an answer, packets without one, milliseconds since the last one.
+    probes, packets, since = struct.unpack_from("=3xB20xI28xI", connection.getsockopt(_TCP, socket.TCP_INFO, 60))
+    return since / 1000 if packets or probes > 1 else 0.0
 
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:

@@ -17,11 +17,13 @@ import pytest
 
 from reconciler.daemon.api_process import SOCKET
 from tests.platform_cli.kit import Relay
+from tests.platform_cli.test_transport import PassingProxy
 from tests.support.certificates import authority, issue
 from tests.support.host_sandbox import HostSite, host_site, open_place, served
 from tests.support.processes import free_ports
 from tests.support.sandbox import eventually
 from tests.support.terminal import Terminal, terminal
+from tests.support.waiting import serving
 
 COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
 MEBIBYTE = 1 << 20
@@ -221,10 +223,7 @@ def test_what_cannot_run_is_explained(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_key_with_the_permission_is_enough_over_tls(place: Place) -> None:
-    keys = {}
-    for name in ("ci", "guest"):
-        made = json.loads(place.run("serviceaccount", "add-key", name, "-o", "json", group="").stdout)
-        keys[name] = {"PLATFORM_TOKEN": made["key"]}
+    keys = {name: {"PLATFORM_TOKEN": key_of(place, name)} for name in ("ci", "guest")}
     secure = {"PLATFORM_ENDPOINT": f"https://localhost:{place.port}"}
     trusted = {**secure, "SSL_CERT_FILE": str(place.site.path / "authority.crt")}
     greet = ("exec", "web", "-q", "--", "sh", "-c", "echo $GREETING")
@@ -237,6 +236,24 @@ def test_a_key_with_the_permission_is_enough_over_tls(place: Place) -> None:
         found = place.run(*greet, **environ)
         assert (found.returncode, found.stdout) == (125, b"")
         assert sentence in found.stderr
+
+
+def test_a_program_is_reached_through_a_proxy(place: Place) -> None:
+    proxy = PassingProxy(place.port)
+    with serving(proxy):
+        environ = {
+            "PLATFORM_ENDPOINT": "https://api.example.test", "HTTPS_PROXY": f"ann:p%40ss@127.0.0.1:{proxy.server_port}",
+            "NO_PROXY": "", "PLATFORM_TOKEN": key_of(place, "ci"),
+        }  # fmt: skip
+        found = place.run("exec", "web", "--insecure", "-q", "--", "sh", "-c", "echo $GREETING", **environ)
+    assert (found.returncode, found.stdout, found.stderr) == (0, b"hello\n", b"")
+    assert proxy.asked == [("CONNECT api.example.test:443", "Basic YW5uOnBAc3M=")]
+
+
+def key_of(place: Place, account: str) -> str:
+    """A new key of a service account."""
+    made = place.run("serviceaccount", "add-key", account, "-o", "json", group="")
+    return str(json.loads(made.stdout)["key"])
 
 
 def test_the_debug_output_hides_the_command(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import socket
@@ -15,17 +16,21 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UsageError
+from reconciler.platform_cli import client as client_module
 from reconciler.platform_cli.client import ApiError, Client, Endpoint
 from reconciler.platform_cli.main import run
+from reconciler.platform_cli.remote_session import open_session
+from reconciler.platform_cli.transport import Proxy, proxy_for
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.certificates import self_signed
+from tests.support.processes import free_ports
 from tests.support.waiting import serving
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 TOKEN = "rk_secret"
 
 
-class Proxy(http.server.ThreadingHTTPServer):
+class PassingProxy(http.server.ThreadingHTTPServer):
     """A proxy that passes on nothing but what comes for ``target``; ``asked`` are its requests with their logins."""
 
     daemon_threads = True
@@ -37,7 +42,7 @@ class Proxy(http.server.ThreadingHTTPServer):
 
 
 class _ProxyHandler(http.server.BaseHTTPRequestHandler):
-    server: Proxy
+    server: PassingProxy
 
     def do_CONNECT(self) -> None:
         """Pass bytes on in both directions."""
@@ -135,7 +140,7 @@ def test_a_proxy_passes_tls_on_and_never_sees_the_credential(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tls_server(certificate, answer(body={"a": 1})) as server, ExitStack() as stack:
-        proxy = Proxy(server.server_port)
+        proxy = PassingProxy(server.server_port)
         stack.enter_context(serving(proxy))
         monkeypatch.setenv("HTTPS_PROXY", f"http://ann:p%40ss@127.0.0.1:{proxy.server_port}")
         assert get("https://api.example.test", insecure=True) == {"a": 1}
@@ -148,7 +153,7 @@ def test_a_proxy_passes_tls_on_and_never_sees_the_credential(
 def test_the_variables_of_proxies_hold_but_for_excepted_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Scripted(answer(body={"by": "server"}))
     with ExitStack() as stack:
-        proxy = Proxy(0)
+        proxy = PassingProxy(0)
         stack.enter_context(serving(proxy))
         url, there = f"http://127.0.0.1:{server.server_port}", f"http://127.0.0.1:{proxy.server_port}"
         for variable in ("http_proxy", "ALL_PROXY"):
@@ -160,9 +165,51 @@ def test_the_variables_of_proxies_hold_but_for_excepted_hosts(monkeypatch: pytes
         assert [each for each, _ in proxy.asked] == [f"GET {url}/x"] * 2
     monkeypatch.setenv("HTTPS_PROXY", there)
     assert get(url) == {"by": "server"}, "it is for another scheme"
-    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1080")
-    with pytest.raises(UsageError, match="a proxy of the kind 'socks5' is not supported: set HTTP_PROXY"):
-        get(url)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("HTTP_PROXY", "socks5://ann:planted@127.0.0.1:1080", "HTTP_PROXY names a proxy of the kind 'socks5', which"),
+        ("ALL_PROXY", "socks5h://127.0.0.1:1080", "set it to http://HOST:PORT, or HTTP_PROXY if only that is"),
+        ("HTTP_PROXY", "ann:planted@proxy:port", "HTTP_PROXY is not the address of a proxy: set it to http://HOST:P"),
+        ("HTTP_PROXY", "http://", "HTTP_PROXY is not the address of a proxy"),
+        ("all_proxy", "http://ann:planted@[::1", "ALL_PROXY is not the address of a proxy"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_a_sentence_for_reads_and_programs(
+    variable: str, value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    client = Client(Endpoint("http://api.example.test", TOKEN))
+    for attempt in (lambda: client.get("/x"), lambda: asyncio.run(open_session(client, "/x", (), {}, None))):
+        with pytest.raises(UsageError, match=sentence) as caught:
+            attempt()
+        assert "planted" not in str(caught.value)
+
+
+def test_a_proxy_that_is_gone_or_refuses_is_named_without_its_password(
+    command: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client_module, "START_SECONDS", 0.2)
+    [port] = free_ports(1)
+    monkeypatch.setenv("HTTPS_PROXY", f"ann:planted@127.0.0.1:{port}")
+    for words in ("gvc get", "workload exec web --gvc shop -- true"):
+        assert run([*words.split()[:2], *["--endpoint", "https://api.example.test"], *words.split()[2:]]) > 0
+        shown = capsys.readouterr().err
+        assert f"at https://api.example.test through the proxy 127.0.0.1:{port}: " in shown
+        assert "If it needs none, add its host to NO_PROXY" in shown
+        assert "planted" not in shown
+
+
+def test_a_proxy_without_a_scheme_and_port_is_one_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "proxy.example.com")
+    assert proxy_for("http", "api.example.test") == Proxy("proxy.example.com", 80, "")
+    monkeypatch.setenv("HTTP_PROXY", "ann:p%40ss@[fd00::1]:3128")
+    found = proxy_for("http", "api.example.test")
+    assert found is not None
+    assert found.url == "http://ann:p%40ss@[fd00::1]:3128"
+    assert found.headers == {"Proxy-Authorization": "Basic YW5uOnBAc3M="}
 
 
 def test_a_connection_is_used_again_until_the_server_closes_it() -> None:

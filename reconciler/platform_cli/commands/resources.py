@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +84,8 @@ def query_spec(
 
 def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     """Open a manifest in the editor of this user, and merge or replace what it has become."""
+    import tempfile
+
     from reconciler.documents.writer import written
 
     before = slim(read(session, kind, ref))
