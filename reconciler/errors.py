@@ -30,11 +30,14 @@ ReconcilerError
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/client.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
+├── UnreadableFileError   a file that a compose file names cannot be read (convert/compose/project.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
 │   ├── QueryError          of a query for logs (logql/query.py)
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
+│   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)
+│   ├── EnvFileError        of a line of an env file (convert/compose/dotenv.py)
 │   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
 ├── EncryptionError       a secret cannot be encrypted or decrypted
 │   ├── SecretFileError     a file cannot be encrypted, decrypted or changed (sops/encrypt.py)

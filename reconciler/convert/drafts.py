@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.convert.notes import ConversionNote
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import TABLE
@@ -26,6 +27,13 @@ class Draft(msgspec.Struct, frozen=True):
     gvc: str
     name: str
     body: Body
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """The manifests in apply order, and notes about them."""
+
+    drafts: list[Draft]
+    remarks: list[ConversionNote]
 
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.model.finding import Pointer
@@ -47,26 +47,26 @@ class TrackedValue:
     def __bool__(self) -> bool:
         return self.value is not None
 
-    def __getitem__(self, name: str) -> TrackedValue:
+    def __getitem__(self, name: str) -> Self:
         """The field ``name``, empty where it is not set."""
         at = (*self.at, name)
         found = self._as(dict) or {}
         if name in found:
             self.sheet.seen.add(at)
-        return TrackedValue(self.sheet, at, found.get(name))
+        return type(self)(self.sheet, at, found.get(name))
 
     def peek(self, name: str) -> Any:
         """The value of the field ``name`` without counting it as seen, None where there is none."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
-    def fields(self) -> Iterator[tuple[str, TrackedValue]]:
+    def fields(self) -> Iterator[tuple[str, Self]]:
         """Name and value of every field."""
         for name in self._as(dict) or {}:
             yield name, self[name]
 
-    def items(self) -> list[TrackedValue]:
+    def items(self) -> list[Self]:
         """The entries of a list."""
-        parts = [TrackedValue(self.sheet, (*self.at, index), item) for index, item in enumerate(self._as(list) or ())]
+        parts = [type(self)(self.sheet, (*self.at, index), item) for index, item in enumerate(self._as(list) or ())]
         self.sheet.seen.update(part.at for part in parts)
         return parts
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.convert.drafts import Draft, file_of
-from reconciler.convert.kubernetes.names import Names, container_name, fitting, workload_name
-from reconciler.convert.kubernetes.quantities import cpu, gigabytes, memory, quantity
+from reconciler.convert.names import Names, container_name, fitting, workload_name
+from reconciler.convert.quantities import cpu, gigabytes, memory, quantity
 from reconciler.model.key import Kind
 
 NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import Bundle, Item
-from reconciler.convert.kubernetes.names import Names, Namespaces, fitting
-from reconciler.convert.kubernetes.quantities import gigabytes, quantity
+from reconciler.convert.kubernetes.namespaces import Namespaces
+from reconciler.convert.names import Names, fitting
+from reconciler.convert.quantities import gigabytes, quantity
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.kubernetes.env import Readings, variables
-from reconciler.convert.kubernetes.mounts import Mount, Volumes
-from reconciler.convert.kubernetes.names import container_name
+from reconciler.convert.kubernetes.mounts import Volumes
 from reconciler.convert.kubernetes.ports import Port, Ports, names_of
 from reconciler.convert.kubernetes.probes import lifecycle, probe
-from reconciler.convert.kubernetes.quantities import cpu, memory, quantity
+from reconciler.convert.mounts import Mount
+from reconciler.convert.names import container_name
+from reconciler.convert.quantities import cpu, memory, quantity
 from reconciler.convert.tracked_value import TrackedValue
 
 

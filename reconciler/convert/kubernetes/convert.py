@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-import msgspec
-
-from reconciler.convert.drafts import Draft, in_order
+from reconciler.convert.drafts import Converted, in_order
 from reconciler.convert.kubernetes.addresses import note_addresses
 from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
 from reconciler.convert.kubernetes.ingress import Domains
 from reconciler.convert.kubernetes.unused_fields import carried_labels, note_unused_fields
 from reconciler.convert.kubernetes.workloads import ConversionContext, Deployed, workload
-from reconciler.convert.notes import ConversionNote
 
 INSTEAD = {
     "EndpointSlice": "workloads are found by their names",
@@ -41,13 +38,6 @@ INSTEAD = {
 """Replacements for kinds that have no meaning here."""
 
 _ONLY_INFORM = ("PersistentVolume", "StorageClass")
-
-
-class Converted(msgspec.Struct, frozen=True):
-    """The manifests in apply order, and notes about them."""
-
-    drafts: list[Draft]
-    remarks: list[ConversionNote]
 
 
 def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Converted:

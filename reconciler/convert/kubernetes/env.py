@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
-from reconciler.convert.kubernetes.names import fitting
 from reconciler.convert.kubernetes.secrets import ConvertedSecret, Secrets
+from reconciler.convert.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, VARIABLE_PREFIX
 

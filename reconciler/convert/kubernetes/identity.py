@@ -1,37 +1,20 @@
-"""Identities and policies for workloads to read secrets, and pull secrets for GVCs."""
+"""Cloud access of identities, and pull secrets for GVCs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from reconciler.convert.drafts import Body, Draft, drafted
+from reconciler.convert.drafts import Body
 from reconciler.convert.kubernetes.bundle import Bundle, Item
-from reconciler.convert.kubernetes.names import Names, fitting
 from reconciler.convert.kubernetes.secrets import Secrets
+from reconciler.convert.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
-from reconciler.model.key import Kind
 
 _AWS, _GCP = "eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account"
 """Annotations of a ServiceAccount for access to a cloud."""
 _AWS_ROLE = re.compile(r"arn:aws[-a-z]*:iam::([0-9]{12}):role/(?:.*/)?([^/]+)")
 _GCP_ACCOUNT = re.compile(r"[-a-z0-9.]+@([-a-z0-9.]+)\.iam\.gserviceaccount\.com")
-
-
-def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names: Names) -> tuple[str, list[Draft]]:
-    """An identity for ``workload`` with its cloud ``access``, and a policy to reveal ``secrets``, if any.
-
-    Returns the identity's name and the drafts.
-    """
-    identity = names.take(Kind.IDENTITY, gvc, (workload,))
-    drafts = [drafted(Kind.IDENTITY, identity, gvc, None, access)]
-    if secrets:
-        policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
-        binding = {"permissions": ["reveal"], "principalLinks": [f"//gvc/{gvc}/identity/{identity}"]}
-        targets = [f"//secret/{name}" for name in sorted(secrets)]
-        rest = {"targetKind": "secret", "targetLinks": targets, "bindings": [binding]}
-        drafts.append(drafted(Kind.POLICY, policy, "", None, rest))
-    return identity, drafts
 
 
 def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.kubernetes.names import fitting
+from reconciler.convert.mounts import Mount, refused
+from reconciler.convert.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
-from reconciler.model.platform import RESERVED_PATHS, SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
+from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
 
 _MODE = 420
 """0644, the default mode of files of secrets."""
-
-
-class Mount(NamedTuple):
-    """A mount: the URI and the path of a file or directory."""
-
-    uri: str
-    path: str
-
-
-def is_volumeset(mount: Mount) -> bool:
-    """Whether ``mount`` is a volume set."""
-    return mount.uri.startswith(VOLUMESET_URI)
 
 
 class Volumes:
@@ -62,7 +50,7 @@ class Volumes:
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         accepted: list[Mount] = []
         for part, mount in wanted:
-            if trouble := _refused(mount.path, accepted):
+            if trouble := refused(mount.path, accepted):
                 part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
                 accepted.append(mount)
@@ -180,17 +168,3 @@ def _mode(part: TrackedValue) -> None:
     mode = part.number()
     if mode is not None and mode != _MODE:
         part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be set")
-
-
-def _refused(path: str, before: list[Mount]) -> str:
-    """Why ``path`` cannot be mounted in addition to the mounts ``before``, "" where it can."""
-    if path == "/":
-        return "is the root"
-    if path in RESERVED_PATHS:
-        return "is reserved"
-    for other in before:
-        if other.path == path:
-            return f"is taken by {other.uri}"
-        if f"{path}/".startswith(f"{other.path}/") or f"{other.path}/".startswith(f"{path}/"):
-            return f"is inside or above the mount {other.path}"
-    return ""

@@ -7,36 +7,10 @@ from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.services import ServicePort, other_transport, ports_of
+from reconciler.convert.ports import PROTOCOLS_BY_NUMBER, PROTOCOLS_BY_WORD, is_usable
 from reconciler.convert.tracked_value import TrackedValue
-from reconciler.model.platform import BLOCKED_PORTS
 
-_WORDS = {
-    "http": "http",
-    "http2": "http2",
-    "h2c": "http2",
-    "grpc": "grpc",
-    "ws": "http",
-    "tcp": "tcp",
-    "https": "tcp",
-    "wss": "tcp",
-    "tls": "tcp",
-    "mongo": "tcp",
-    "mysql": "tcp",
-    "redis": "tcp",
-}
-"""Words in appProtocol and at the start of port names; the platform does not use TLS to containers, so: tcp."""
 _BY_PROBE = {"httpGet": "http", "grpc": "grpc", "tcpSocket": "tcp"}
-_BY_NUMBER = {
-    80: "http",
-    3000: "http",
-    8000: "http",
-    8008: "http",
-    8080: "http",
-    8081: "http",
-    8888: "http",
-    50051: "grpc",
-}
-_MOST = 65535
 
 
 class Port(NamedTuple):
@@ -76,7 +50,7 @@ class Ports:
         for part, number, name in found:
             if number in self._taken:
                 part.add_note("convert-left-out", f"port {number} is already declared")
-            elif _usable(part, number):
+            elif is_usable(part, number):
                 self._taken.add(number)
                 protocol = self._protocol or _protocol(container, number, name, self._served)
                 ports.append(Port(number, name, protocol))
@@ -117,29 +91,20 @@ def _numbers(container: TrackedValue) -> Iterator[int]:
             yield number
 
 
-def _usable(part: TrackedValue, number: int) -> bool:
-    if not 1 <= number <= _MOST:
-        part.add_note("convert-malformed", f"a port is a number from 1 to {_MOST}")
-    elif number in BLOCKED_PORTS:
-        part.add_note("convert-left-out", f"the platform uses port {number}; it is left out",
-                 "let the container listen on another port")  # fmt: skip
-    else:
-        return True
-    return False
-
-
 def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
     """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
     targeted = [port for port in served if port.target in (number, name)]
     declared = (_word(port.protocol) for port in targeted)
-    named = (_WORDS.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted)))
+    named = (
+        PROTOCOLS_BY_WORD.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted))
+    )
     probed = _probed(container, number, name)
-    return next(filter(None, (*declared, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
+    return next(filter(None, (*declared, *named, *probed)), "") or PROTOCOLS_BY_NUMBER.get(number, "tcp")
 
 
 def _word(protocol: str) -> str:
     """What is spoken where ``appProtocol`` says ``protocol``, "" where that is not known."""
-    return _WORDS.get(protocol.rpartition("/")[2].lower(), "")
+    return PROTOCOLS_BY_WORD.get(protocol.rpartition("/")[2].lower(), "")
 
 
 def _probed(container: TrackedValue, number: int, name: str) -> Iterator[str]:

@@ -6,17 +6,10 @@ from collections.abc import Mapping
 
 from reconciler.convert.drafts import Body
 from reconciler.convert.kubernetes.services import either
+from reconciler.convert.probes import PROBE_BOUNDS, within
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import BLOCKED_PORTS
 
-_BOUNDS = {
-    "initialDelaySeconds": (0, 120),
-    "periodSeconds": (1, 60),
-    "timeoutSeconds": (1, 60),
-    "successThreshold": (1, 20),
-    "failureThreshold": (1, 20),
-}
-"""Limits of the platform (docs/platform/workload.md#probes)."""
 _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 
@@ -33,10 +26,10 @@ def probe(part: TrackedValue, names: Mapping[str, int]) -> Body | None:
     if body is None:
         part.ignored()
         return None
-    for field, bounds in _BOUNDS.items():
+    for field, bounds in PROBE_BOUNDS.items():
         value = part[field].number()
         if value is not None:
-            body[field] = _within(part[field], value, *bounds)
+            body[field] = within(part[field], value, *bounds)
     return body
 
 
@@ -90,10 +83,3 @@ def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None
                  f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use")  # fmt: skip
         return None
     return port
-
-
-def _within(part: TrackedValue, value: int, least: int, most: int) -> int:
-    fit = min(max(value, least), most)
-    if fit != value:
-        part.add_note("convert-changed", f"{value} is not from {least} to {most}; the value becomes {fit}")
-    return fit

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
-from reconciler.convert.kubernetes.names import Names
+from reconciler.convert.names import Names
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 

@@ -10,18 +10,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
+from reconciler.convert.identities import identity_for
 from reconciler.convert.kubernetes.autoscaling import Scalers
 from reconciler.convert.kubernetes.bundle import JOBS, WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.containers import Container, Pod, container, cpu_share
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.kubernetes.identity import PullSecrets, cloud_access, identity_for
+from reconciler.convert.kubernetes.identity import PullSecrets, cloud_access
 from reconciler.convert.kubernetes.jobs import job, template_of
-from reconciler.convert.kubernetes.mounts import Volumes, is_volumeset
-from reconciler.convert.kubernetes.names import Names, Namespaces
+from reconciler.convert.kubernetes.mounts import Volumes
+from reconciler.convert.kubernetes.namespaces import Namespaces
 from reconciler.convert.kubernetes.ports import Port, Ports
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import ANYWHERE, Services
+from reconciler.convert.mounts import is_volumeset
+from reconciler.convert.names import Names
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 

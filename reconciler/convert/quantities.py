@@ -1,4 +1,4 @@
-"""Converts Kubernetes quantities to those of the platform, always rounded up."""
+"""Converts quantities of Kubernetes and Compose to those of the platform, always rounded up."""
 
 from __future__ import annotations
 

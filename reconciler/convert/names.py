@@ -1,4 +1,4 @@
-"""Valid and unique names for the platform, and the GVCs of namespaces."""
+"""Valid and unique names for the platform."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from reconciler.convert.kubernetes.bundle import Item
 from reconciler.model.key import Kind
 from reconciler.model.platform import RESERVED_CONTAINER_PREFIXES, RESERVED_CONTAINERS
 
 LONGEST = {Kind.WORKLOAD: 49, Kind.DOMAIN: 253}
 _LONGEST = 64
 _HEADLESS = "-headless"
-_DEFAULT_NAMESPACE = "default"
 
 
 def fitting(name: str, longest: int = _LONGEST) -> str:
@@ -69,23 +67,3 @@ class Names:
             number += 1
         self._taken.add(UsedName(kind, gvc, name))
         return name
-
-
-class Namespaces:
-    """Each namespace becomes the GVC of its name, unless a GVC for all was set."""
-
-    def __init__(self, asked: str) -> None:
-        self._asked = asked
-        self._noted: set[str] = set()
-
-    def gvc(self, item: Item) -> str:
-        """The GVC for ``item``, with one note where it was not set."""
-        if self._asked:
-            return self._asked
-        found = fitting(item.namespace or _DEFAULT_NAMESPACE)
-        if found not in self._noted:
-            self._noted.add(found)
-            origin = "the namespace names it" if item.namespace else "there is neither a namespace nor --gvc"
-            item.root.add_note("convert-gvc", f"this goes to the GVC {found}, since {origin}",
-                          f"gvc/{found} must exist; --gvc NAME selects another")  # fmt: skip
-        return found

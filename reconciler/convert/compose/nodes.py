@@ -1,0 +1,111 @@
+"""Values of compose files with their origin, which stays with them when files are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from reconciler.convert.compose.interpolation import InterpolationError, interpolate
+from reconciler.convert.compose.reading import ComposeDocument
+from reconciler.convert.notes import ConversionNote
+from reconciler.model.finding import Pointer
+
+
+class Origin(NamedTuple):
+    """A place in the document at ``position`` of a file; relative paths there begin at the directory ``base``."""
+
+    path: str
+    position: int
+    at: Pointer
+    base: str
+
+    def note(self, rule: str, message: str, suggestion: str = "") -> ConversionNote:
+        """A note about this place."""
+        return ConversionNote(rule, self.path, self.position, self.at, message, suggestion, on_key=True)
+
+
+class Node(NamedTuple):
+    """A value: a scalar, a mapping of text to nodes, or a list of nodes. ``directive`` is its tag of compose."""
+
+    value: Any
+    origin: Origin
+    directive: str = ""
+
+    @property
+    def fields(self) -> dict[str, Node]:
+        """The fields of a mapping; empty for other values."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> list[Node]:
+        """The items of a list; empty for other values."""
+        return self.value if isinstance(self.value, list) else []
+
+
+class Interpolation:
+    """The variables of a project, and the notes about those that its files use."""
+
+    def __init__(self, environ: Mapping[str, str], notes: list[ConversionNote]) -> None:
+        self.environ = environ
+        self.notes = notes
+        self._unset: set[str] = set()
+
+    def nodes(self, document: ComposeDocument, base: str) -> Node:
+        """``document`` as nodes, with variables replaced; a text that is written wrongly becomes empty, with a note."""
+        return self._node(document.value, Origin(document.path, document.position, (), base), document.directives)
+
+    def with_environ(self, environ: Mapping[str, str]) -> Interpolation:
+        """The same with other variables."""
+        other = Interpolation(environ, self.notes)
+        other._unset = self._unset
+        return other
+
+    def _node(self, value: Any, origin: Origin, directives: Mapping[Pointer, str]) -> Node:
+        if isinstance(value, dict):
+            value = {
+                key: self._node(member, origin._replace(at=(*origin.at, key)), directives)
+                for key, member in value.items()
+            }
+        elif isinstance(value, list):
+            value = [
+                self._node(item, origin._replace(at=(*origin.at, index)), directives)
+                for index, item in enumerate(value)
+            ]
+        elif isinstance(value, str):
+            value = self._text(value, origin)
+        return Node(value, origin, directives.get(origin.at, ""))
+
+    def _text(self, text: str, origin: Origin) -> str:
+        try:
+            found = interpolate(text, self.environ)
+        except InterpolationError as error:
+            self.notes.append(origin.note("compose-variable", str(error)))
+            return ""
+        for name in found.unset:
+            if name not in self._unset:
+                self._unset.add(name)
+                self.notes.append(origin.note(
+                    "compose-unset", f"the variable {name} is not set, and counts as empty",
+                    f"set it in the environment or in .env, or write ${{{name}:-DEFAULT}}"))  # fmt: skip
+        return found.text
+
+
+def plain(node: Node) -> Any:
+    """The value of ``node`` without origins."""
+    if isinstance(node.value, dict):
+        return {key: plain(member) for key, member in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+def origins(node: Node) -> dict[Pointer, Origin]:
+    """The origin of each value of ``node``, by its path in the merged document."""
+    found: dict[Pointer, Origin] = {}
+    waiting: list[tuple[Pointer, Node]] = [((), node)]
+    while waiting:
+        at, each = waiting.pop()
+        found[at] = each.origin
+        steps = each.value.items() if isinstance(each.value, dict) else enumerate(each.items)
+        waiting += [((*at, step), member) for step, member in steps]
+    return found

@@ -1,0 +1,27 @@
+"""Compose projects whose files are texts by path."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from reconciler.convert.compose.project import Project, UnreadableFileError, load
+
+
+def project(
+    files: Mapping[str, str | bytes], *paths: str, environ: Mapping[str, str] | None = None,
+    profiles: Collection[str] = (),
+) -> Project:  # fmt: skip
+    """The project of ``paths``, else of all ``files`` in their order."""
+
+    def read_file(path: str) -> bytes:
+        if path not in files:
+            raise UnreadableFileError("it does not exist")
+        content = files[path]
+        return content if isinstance(content, bytes) else content.encode()
+
+    return load(paths or [*files], environ or {}, profiles, read_file)
+
+
+def remarks(found: Project) -> list[str]:
+    """The messages of the notes and faults about a project."""
+    return [each.message for each in found.notes] + [each.message for each in found.faults]
