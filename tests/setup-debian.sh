@@ -51,6 +51,10 @@ tools)
     need docker-registry command_exists docker-registry
     # Its command line logs in to registries; its daemon is not used.
     need docker.io command_exists docker
+    # A keyring of a desktop, for the tokens of logins.
+    need dbus command_exists dbus-daemon
+    need gnome-keyring command_exists gnome-keyring-daemon
+    need libsecret-tools command_exists secret-tool
     need rclone command_exists rclone
     need restic command_exists restic
     need haproxy command_exists haproxy

@@ -25,8 +25,9 @@ platform apply -f manifests/ --ready
 On the host of the daemon, `platform` finds its socket by itself, and root needs no login. Elsewhere, `login` opens a
 browser; `login --device` shows a code for the browser of another machine; `login --token-stdin` reads the key of a
 service account. Profiles are in `platform/profiles.json` below `XDG_CONFIG_HOME` (`~/.config`), readable by their user
-alone. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_ORG`, `PLATFORM_GVC`, `PLATFORM_TOKEN`,
-`PLATFORM_ENDPOINT`), and that over the profile. Tokens of a login are renewed by themselves.
+alone. On a desktop with a keyring and `secret-tool` (of libsecret), that has the tokens; `login --no-keyring` leaves
+them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_ORG`, `PLATFORM_GVC`,
+`PLATFORM_TOKEN`, `PLATFORM_ENDPOINT`), and that over the profile. Tokens of a login are renewed by themselves.
 
 A change is a commit; `apply` prints it with the digest of its plan. A document that fails names its file and line, and
 the others are carried out. Reads are repeated for 10 seconds while the daemon starts; changes only with their

@@ -19,7 +19,10 @@ _FILE = "profiles.json"
 
 
 class Profile(msgspec.Struct, frozen=True, rename="camel"):
-    """Defaults of the common options. ``expires`` (seconds since the epoch) is the end of ``token``, 0: unknown."""
+    """Defaults of the common options. ``expires`` (seconds since the epoch) is the end of ``token``, 0: unknown.
+
+    With ``keyring`` both tokens are in the keyring of the desktop.
+    """
 
     org: str = ""
     gvc: str = ""
@@ -27,6 +30,12 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
     token: str = ""
     refresh_token: str = ""
     expires: float = 0.0
+    keyring: bool = False
+
+    @property
+    def has_token(self) -> bool:
+        """Whether there is a token, here or in the keyring."""
+        return bool(self.token) or self.keyring
 
 
 class Profiles(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ _BODY = Option("-f/--file", "A file with the body; - is standard input.", "FILE"
 _LOGIN = (
     Option("--device", "Log in with a browser on another machine.", flag=True),
     Option("--token-stdin", "Read a token or a key from standard input.", flag=True),
+    Option("--keyring", "Keep tokens in the keyring of this desktop; without the flag: if there is one.", flag=True),
     Option("--bootstrap", "The token from standard input is the one of the first start.", flag=True),
 )
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"

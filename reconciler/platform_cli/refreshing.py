@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.platform_cli.client import ApiError, Client, Endpoint
+from reconciler.platform_cli.keyring import Keyring, KeyringError
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles
 
 MARGIN = 30.0
@@ -21,26 +22,36 @@ def is_ending(profile: Profile) -> bool:
     return bool(profile.refresh_token) and profile.expires <= time.time() + MARGIN
 
 
-def renew(path: Path, name: str, endpoint: Endpoint) -> Profiles:
-    """The profiles in the file ``path``, that of ``name`` with a new token; the same ones where that fails.
+def renew(path: Path, keyring: Keyring, name: str, endpoint: Endpoint) -> Profile:
+    """The profile ``name`` of the file ``path`` with a new token, which is stored; with the old one where that fails.
 
     A refresh token is good for one use, so of several commands at once the first renews, and the others wait for that.
     """
 
     def renewed(found: Profiles) -> Profiles:
-        profile = found.profiles[name]
+        profile = keyring.with_tokens(name, found.profiles[name])
         if not is_ending(profile):
             return found
         client = Client(endpoint._replace(token=""))
         try:
             form = {"grant_type": "refresh_token", "refresh_token": profile.refresh_token}
-            return found.having(name, with_token(profile, client.request("POST", "/login/token", body=form).body))
+            fresh = with_token(profile, client.request("POST", "/login/token", body=form).body)
         except ApiError:
             return found  # the request itself then has the error that says what to do
         finally:
             client.close()
+        return found.having(name, stored(keyring, name, fresh))
 
-    return change_profiles(path, renewed)
+    return keyring.with_tokens(name, change_profiles(path, renewed).profiles[name])
+
+
+def stored(keyring: Keyring, name: str, profile: Profile) -> Profile:
+    """``profile`` as its file has it, its tokens in the keyring if it wants that and the keyring takes them."""
+    try:
+        return keyring.put(name, profile) if profile.keyring else profile
+    except KeyringError:
+        # A refresh token is good for one use: a token that is not stored would end the login.
+        return replace(profile, keyring=False)
 
 
 def with_token(profile: Profile, answer: Mapping[str, Any]) -> Profile:

@@ -16,6 +16,7 @@ from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles,
 
 if TYPE_CHECKING:
     from reconciler.platform_cli.client import Answer, Client, Endpoint
+    from reconciler.platform_cli.keyring import Keyring
     from reconciler.platform_cli.output import Output
 
 MAX = 50
@@ -111,14 +112,26 @@ class Session:
         return Client(self._endpoint()._replace(token=token), debug=bool(self._options.get("debug")))
 
     def stored_token(self) -> str:
-        """The token of the profile, renewed and stored if it is about to end; "" without one. Raises UsageError."""
+        """The token of the profile, renewed and stored if it is about to end; "" without one.
+
+        Raises UsageError, and KeyringError.
+        """
         profile = self.profile
+        if profile.keyring:
+            profile = self.keyring.with_tokens(self.profile_name, profile)
         if profile.refresh_token:
             from reconciler.platform_cli.refreshing import is_ending, renew
 
             if is_ending(profile):
-                profile = renew(self.profiles_file, self.profile_name, self._endpoint()).profiles[self.profile_name]
+                profile = renew(self.profiles_file, self.keyring, self.profile_name, self._endpoint())
         return profile.token
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        """Where the tokens of profiles are that are not in the file."""
+        from reconciler.platform_cli.keyring import Keyring
+
+        return Keyring(self.profiles_file, self.environ)
 
     def _endpoint(self) -> Endpoint:
         """Where the API is, without a credential. Raises UsageError."""

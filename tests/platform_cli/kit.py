@@ -82,6 +82,7 @@ class Desk:
         self.environ = {
             "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "PLATFORM_ORG": "acme",
             "PLATFORM_ENDPOINT": f"unix://{relay.path}", "NO_COLOR": "", "EDITOR": "", "VISUAL": "", "TZ": "UTC",
+            "DBUS_SESSION_BUS_ADDRESS": "",
         }  # fmt: skip
 
     def run(

@@ -19,8 +19,11 @@ from urllib.parse import urljoin
 import httpx2
 import pytest
 
+from reconciler.platform_cli.keyring import Keyring
+from reconciler.platform_cli.profiles import Profile
 from tests.api.conftest import FILES
 from tests.platform_cli.kit import Desk, desk
+from tests.support.keyring import session_bus, unlocked_keyring
 from tests.support.oidc import PeopleProvider, people_provider
 from tests.support.processes import free_ports
 
@@ -221,6 +224,74 @@ def test_commands_that_change_profiles_at_once_lose_none(person: Person) -> None
         assert [*pool.map(lambda each: each.wait(60), commands)] == [0] * 6
     stored = json.loads(person.file.read_text())["profiles"]
     assert {f"many-{each}" for each in range(6)} <= stored.keys()
+
+
+@pytest.fixture
+def keyring(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keyring]:
+    """A keyring of the desktop on which the commands of ``person`` run."""
+    with unlocked_keyring(tmp_path / "desktop") as variables:
+        monkeypatch.setattr(person, "environ", {**person.environ, **variables})
+        yield Keyring(person.file, {**os.environ, **variables})
+
+
+IN_KEYRING = Profile(keyring=True)
+
+
+def test_tokens_are_in_the_keyring_of_a_desktop_and_renewed_there(person: Person, keyring: Keyring) -> None:
+    _log_in(person, "desk")
+    before = keyring.with_tokens("desk", IN_KEYRING)
+    assert (before.token[:3], before.refresh_token[:3]) == ("rs_", "rr_")
+    assert person.whoami("desk") == "user/ann@example.com"
+    assert "[stored]" in person.run("profile", "get", "desk").stdout
+    person.change("desk", expires=time.time() + 5)
+    commands = [person.begin("whoami", "--profile", "desk") for _ in range(3)]
+    assert [command.communicate(timeout=60)[1] for command in commands] == ["", "", ""]
+    after = keyring.with_tokens("desk", IN_KEYRING)
+    assert not {after.token, after.refresh_token} & {before.token, before.refresh_token, ""}
+    assert not [each for each in (*tokens_of(after), *tokens_of(before)) if each in person.file.read_text()]
+    assert person.run("logout", "desk", environ={"PLATFORM_ENDPOINT": person.address}).returncode == 0
+    assert keyring.with_tokens("desk", IN_KEYRING).token == ""
+    assert not person.profile("desk")["keyring"]
+    ended = person.run("whoami", "--token", after.token, environ={"PLATFORM_ENDPOINT": person.address})
+    assert ended.returncode == 1
+
+
+def tokens_of(profile: Profile) -> tuple[str, str]:
+    return profile.token, profile.refresh_token
+
+
+@pytest.mark.parametrize("words", ["profile delete kept", "profile update kept --token rk_new",
+                                   "login kept --token-stdin --no-keyring"])  # fmt: skip
+def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(person: Person, keyring: Keyring, words: str) -> None:
+    person.run("login", "kept", "--token-stdin", text="rk_planted")
+    assert keyring.with_tokens("kept", IN_KEYRING).token == "rk_planted"
+    assert person.run(*words.split(), text="rk_new").returncode == 0
+    assert keyring.with_tokens("kept", IN_KEYRING).token == ""
+    assert "rk_planted" not in person.file.read_text()
+
+
+def test_without_a_keyring_tokens_are_in_the_file(
+    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert person.run("login", "bare", "--token-stdin", "--keyring", text="rk_1").stderr.startswith(
+        "error: there is no keyring: it needs secret-tool"
+    )
+    with unlocked_keyring(tmp_path / "desktop") as variables, monkeypatch.context() as patch:
+        patch.setattr(person, "environ", {**person.environ, **variables})
+        assert person.run("login", "gone", "--token-stdin", text="rk_2").returncode == 0
+    with session_bus(tmp_path / "bus") as variables:
+        monkeypatch.setattr(person, "environ", {**person.environ, **variables})
+        stored = person.run("login", "bare", "--token-stdin", text="rk_3")
+        assert (stored.returncode, person.profile("bare")["token"]) == (0, "rk_3")
+        assert "the keyring cannot be asked (" in stored.stderr
+        assert f"The tokens are in {person.file} now" in stored.stderr
+        assert person.run("login", "bare", "--token-stdin", "--keyring", text="rk_4").returncode == 1
+        lost = person.whoami("gone")
+        assert lost.startswith("error: the keyring cannot be asked (")
+        assert "platform login gone --no-keyring" in lost
+        over = person.run("logout", "gone", environ={"PLATFORM_ENDPOINT": person.address})
+        assert (over.returncode, over.stdout) == (0, "logged out of the profile gone\n")
+        assert "the tokens of the profile gone stay in the keyring" in over.stderr
 
 
 def _log_in(person: Person, name: str) -> None:

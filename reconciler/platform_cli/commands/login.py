@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.commands.profile import forget
 from reconciler.platform_cli.documents import read_hidden
+from reconciler.platform_cli.keyring import KeyringError
 from reconciler.platform_cli.profiles import DEFAULT, Profile
 from reconciler.platform_cli.refreshing import with_token
 from reconciler.platform_cli.session import Session
@@ -31,10 +33,17 @@ _PAGE = "<!doctype html><meta charset=utf-8><title>platform</title><p>{}. You ca
 
 
 def log_in(
-    session: Session, ref: str | None, device: bool | None, token_stdin: bool | None, bootstrap: bool | None
+    session: Session,
+    ref: str | None,
+    device: bool | None,
+    token_stdin: bool | None,
+    keyring: bool | None,
+    bootstrap: bool | None,
 ) -> None:
     """Log in, and store the result as a profile; with --org, --gvc and --endpoint as its defaults."""
     name = ref or session.by_flag("profile") or DEFAULT
+    if keyring and not session.keyring.is_there():
+        raise UsageError("there is no keyring: it needs secret-tool (libsecret-tools) and DBUS_SESSION_BUS_ADDRESS")
     session.use_profile(name)
     endpoint = session.setting("endpoint")
     profile = Profile(org=session.setting("org"), gvc=session.setting("gvc"), endpoint=endpoint)
@@ -48,8 +57,23 @@ def log_in(
         profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
     if not profile.org:
         profile = replace(profile, org=_org(session, profile))
-    session.change_profiles(lambda found: found.having(name, profile))
+    in_file = _in_file(session, name, profile, keyring)
+    session.change_profiles(lambda found: found.having(name, in_file))
     session.output.line(f"logged in; the profile {name} is stored")
+
+
+def _in_file(session: Session, name: str, profile: Profile, wanted: bool | None) -> Profile:
+    """The profile as its file has it; its tokens go into the keyring if that is ``wanted``, or (None) can be."""
+    if wanted is False or not session.keyring.is_there():
+        forget(session, name)
+        return profile
+    try:
+        return session.keyring.put(name, profile)
+    except KeyringError as error:
+        if wanted:
+            raise
+        session.output.note(f"{error}. The tokens are in {session.profiles_file} now")
+        return profile
 
 
 def _org(session: Session, profile: Profile) -> str:
@@ -63,15 +87,18 @@ def log_out(session: Session, ref: str | None) -> None:
     name = ref or session.profile_name
     session.use_profile(name)
     profile = session.profile
-    if not profile.token:
+    if not profile.has_token:
         raise UsageError(f"the profile {name!r} has no token")
     try:
         session.client.request("DELETE", "/login")
+    except KeyringError as error:
+        session.output.note(f"the server did not end the login: {error}")
     except ApiError as error:
         # A key of a service account is no session, and an ended session is what was wanted.
         if error.status not in (400, 401):
             session.output.note(f"the server did not end the login: {error}")
-    bare = replace(profile, token="", refresh_token="", expires=0.0)
+    forget(session, name)
+    bare = replace(profile, token="", refresh_token="", expires=0.0, keyring=False)
     session.change_profiles(lambda found: found.having(name, bare))
     session.output.line(f"logged out of the profile {name}")
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.errors import UsageError
+from reconciler.platform_cli.keyring import KeyringError
 from reconciler.platform_cli.output import at
 from reconciler.platform_cli.profiles import Profile, Profiles
 from reconciler.platform_cli.session import Session
@@ -29,13 +30,15 @@ def get(session: Session, ref: tuple[str, ...]) -> None:
 def _shown(session: Session, name: str) -> dict[str, Any]:
     profile = find_profile(session, name)
     shown = {"name": name, **{each: getattr(profile, each) for each in SETTABLE}}
-    return {**shown, "token": _HIDDEN if profile.token else "", "default": name == session.profiles.current}
+    return {**shown, "token": _HIDDEN if profile.has_token else "", "default": name == session.profiles.current}
 
 
 def update(session: Session, ref: str) -> None:
     """Set the common options of this call as defaults of a profile, which is made if it does not exist."""
     changed: dict[str, Any] = {name: value for name in SETTABLE if (value := session.by_flag(name))}
-    login = {"refresh_token": "", "expires": 0.0} if "token" in changed else {}
+    login = {"refresh_token": "", "expires": 0.0, "keyring": False} if "token" in changed else {}
+    if login:
+        forget(session, ref)
     session.change_profiles(
         lambda found: found.having(ref, replace(found.profiles.get(ref, Profile()), **changed, **login))
     )
@@ -53,6 +56,7 @@ def delete(session: Session, ref: tuple[str, ...]) -> None:
     """Delete profiles with their tokens; silent on success."""
     for name in ref:
         find_profile(session, name)
+        forget(session, name)
     session.change_profiles(lambda found: reduce(Profiles.without, ref, found))
 
 
@@ -65,6 +69,15 @@ def token(session: Session, ref: str | None) -> None:
     if not found:
         raise UsageError(f"the profile {name!r} has no token: platform login")
     session.output.line(found)
+
+
+def forget(session: Session, name: str) -> None:
+    """Remove the tokens of a profile from the keyring, if it has them."""
+    if session.profiles.profiles.get(name, Profile()).keyring:
+        try:
+            session.keyring.remove(name)
+        except KeyringError as error:
+            session.output.note(f"the tokens of the profile {name} stay in the keyring: {error}")
 
 
 def find_profile(session: Session, name: str) -> Profile:
