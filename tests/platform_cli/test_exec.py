@@ -113,6 +113,17 @@ def test_a_mebibyte_passes_both_ways_unchanged(place: Place) -> None:
     assert (found.returncode, found.stdout == content, found.stderr == content) == (0, True, True)
 
 
+def test_a_mebibyte_passes_through_two_terminals_unchanged(place: Place) -> None:
+    """Every byte, also those that are Ctrl-C, Ctrl-D and the ends of lines on a terminal in its usual mode."""
+    content = os.urandom(MEBIBYTE)
+    program = f"stty raw -echo; printf ready; head -c {MEBIBYTE}"
+    with place.on_terminal("exec", "web", "--", "sh", "-c", program) as shell:
+        shell.until(lambda screen: screen == "ready", "the program")
+        assert shell.exchange(content, MEBIBYTE) == content
+        shell.ended()
+        assert (shell.process.returncode, shell.echoes()) == (0, True)
+
+
 @pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
 def test_exec_exits_with_the_code_of_the_program(place: Place, code: int) -> None:
     found = place.run(
