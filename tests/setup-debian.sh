@@ -49,8 +49,8 @@ tools)
     need catatonit command_exists catatonit
     need busybox-static busybox_is_static
     need docker-registry command_exists docker-registry
-    # Its command line logs in to registries; its daemon is not used.
-    need docker.io command_exists docker
+    # Its command line logs in to registries; its daemon pulls and pushes for root.
+    need docker.io command_exists dockerd
     # A keyring of a desktop, for the tokens of logins.
     need dbus command_exists dbus-daemon
     need gnome-keyring command_exists gnome-keyring-daemon

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
 from tests.support.programs import tool
+from tests.support.sandbox import eventually
 
 HELPER = Path(sys.executable).with_name("docker-credential-platform")
 SERVER = "registry.example.com:5000"
@@ -176,37 +178,85 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
     assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
 
 
+@contextmanager
+def docker_daemon(path: Path) -> Iterator[str]:
+    """Docker's daemon, without a network for containers: the address at which it listens."""
+    program = tool("dockerd", "docker.io")
+    if os.geteuid():
+        pytest.skip("the daemon of Docker needs root")
+    address = f"unix://{path}/d"
+    settings = (
+        "--data-root", f"{path}/data", "--exec-root", f"{path}/exec", "--pidfile", f"{path}/pid", "--host", address,
+        "--bridge", "none", "--ip-forward=false", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
+    )  # fmt: skip
+    with (path / "log").open("wb") as log, subprocess.Popen([program, *settings], stdout=log, stderr=log) as daemon:
+        try:
+            asking = [tool("docker", "docker.io"), "--host", address, "version"]
+            eventually(
+                lambda: subprocess.run(asking, capture_output=True, check=False).returncode == 0, "Docker answers"
+            )
+            yield address
+        finally:
+            daemon.terminate()
+
+
+class Docker:
+    """Docker's command line for the user of ``home``, prepared for the helper."""
+
+    def __init__(self, home: Home, registry: DockerRegistry, address: str) -> None:
+        self.logins = home.path / "config.json"
+        self.environ = {
+            **os.environ, "HOME": str(home.path), "XDG_CONFIG_HOME": str(home.path), "DOCKER_CONFIG": str(home.path),
+            "DOCKER_HOST": address, "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+        }  # fmt: skip
+        self._program = tool("docker", "docker.io")
+        prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry"]
+        subprocess.run([*prepare, registry.host], env=self.environ, capture_output=True, check=True)
+
+    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        """A command of Docker."""
+        return subprocess.run(
+            [self._program, *words], input=text, env=self.environ, capture_output=True, text=True, timeout=120,
+            check=False,
+        )  # fmt: skip
+
+
+LOGIN_WORDS = ("login", "--username", USER, "--password-stdin")
+
+
+def test_docker_pulls_and_pushes_with_the_helper(home: Home, registry: DockerRegistry, short_path: str) -> None:
+    with docker_daemon(Path(short_path)) as address:
+        docker, reference = Docker(home, registry, address), f"{registry.host}/team/app"
+        assert "no basic auth credentials" in docker.run("pull", f"{reference}:1").stderr
+        assert docker.run(*LOGIN_WORDS, registry.host, text=PASSWORD).returncode == 0
+        for words in (("pull", f"{reference}:1"), ("tag", f"{reference}:1", f"{reference}:3"),
+                      ("push", f"{reference}:3")):  # fmt: skip
+            done = docker.run(*words)
+            assert done.returncode == 0, done.stderr
+        assert docker.run("logout", registry.host).returncode == 0
+        refused = docker.run("push", f"{reference}:3")
+        assert refused.returncode != 0
+        assert PASSWORD not in docker.logins.read_text() + home.file.read_text()
+    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+
+
 def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: DockerRegistry) -> None:
     """Without Docker's daemon: its command line itself logs in, and reads and writes manifests of a registry."""
-    docker = tool("docker", "docker.io")
-    logins = home.path / "config.json"
-    environ = {
-        **os.environ, "HOME": str(home.path), "XDG_CONFIG_HOME": str(home.path), "DOCKER_CONFIG": str(home.path),
-        "DOCKER_HOST": f"unix://{home.path}/none", "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
-    }  # fmt: skip
-
-    def run(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [docker, *words], input=text, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
-
-    prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry", registry.host]
-    subprocess.run(prepare, env=environ, capture_output=True, check=True)
-    reference = f"{registry.host}/team/app"
+    docker, reference = Docker(home, registry, f"unix://{home.path}/none"), f"{registry.host}/team/app"
     read = ("manifest", "inspect", "--insecure")
-    login = ("login", "--username", USER, "--password-stdin", registry.host)
-    assert "no basic auth credentials" in run(*read, f"{reference}:1").stderr
-    assert run(*login, text="wrong").returncode == 1
-    assert run("logout", registry.host).returncode == 0
-    logged_in = run(*login, text=PASSWORD)
+    assert "no basic auth credentials" in docker.run(*read, f"{reference}:1").stderr
+    assert docker.run(*LOGIN_WORDS, registry.host, text="wrong").returncode == 1
+    assert docker.run("logout", registry.host).returncode == 0
+    logged_in = docker.run(*LOGIN_WORDS, registry.host, text=PASSWORD)
     assert (logged_in.returncode, logged_in.stdout) == (0, "Login Succeeded\n"), logged_in.stderr
     assert PASSWORD in home.file.read_text()
-    assert PASSWORD not in logins.read_text()
-    assert json.loads(run(*read, f"{reference}:1").stdout) == json.loads(image("one").manifest)
-    assert run("manifest", "create", "--insecure", f"{reference}:both", f"{reference}:1").returncode == 0
-    pushed = run("manifest", "push", "--insecure", f"{reference}:both")
+    assert PASSWORD not in docker.logins.read_text()
+    assert json.loads(docker.run(*read, f"{reference}:1").stdout) == json.loads(image("one").manifest)
+    assert docker.run("manifest", "create", "--insecure", f"{reference}:both", f"{reference}:1").returncode == 0
+    pushed = docker.run("manifest", "push", "--insecure", f"{reference}:both")
     assert pushed.returncode == 0, pushed.stderr
-    assert json.loads(run(*read, f"{reference}:both").stdout)["manifests"][0]["digest"] == image("one").digest
-    assert run("logout", registry.host).returncode == 0
-    assert run(*read, f"{reference}:1").returncode != 0
+    both = json.loads(docker.run(*read, f"{reference}:both").stdout)
+    assert both["manifests"][0]["digest"] == image("one").digest
+    assert docker.run("logout", registry.host).returncode == 0
+    assert docker.run(*read, f"{reference}:1").returncode != 0
     assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
