@@ -140,6 +140,17 @@ def test_later_changes_are_written_once_per_interval(world: World) -> None:
     assert value(world.files()["reconciler.yaml"])["notReady"] == 2
 
 
+def test_the_first_change_after_a_quiet_interval_is_written_at_once(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.pass_time(31)
+    world.seen("workload/shop/w0", Health.LOADING)
+    assert writer.next_due() == 0
+    assert writer.flush()
+    assert world.commits() == 2
+
+
 def test_force_does_not_wait_for_the_interval(world: World) -> None:
     world.shop()
     writer = world.writer()
