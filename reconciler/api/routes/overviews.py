@@ -1,6 +1,7 @@
 """Overviews for operators: what commands such as `reconciler get` show, as JSON and as the text that they print.
 
-They contain all resources, so that the caller needs the permission to view everything.
+They contain all resources, so that the caller needs the permission to view everything. Each operation imports what it
+shows with: megabytes that a server at rest does without.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
@@ -21,21 +23,12 @@ from reconciler.model.finding import Severity
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.operations.approval import MIN_PREFIX
 from reconciler.queries.existence import check_gvc, did_you_mean, find_source, source_of
-from reconciler.queries.history import EventReader, list_runs
-from reconciler.queries.resources import describe_resource, find_resources, list_sources
-from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
-from reconciler.queries.sources import describe_source
-from reconciler.queries.top import ReplicaReader
-from reconciler.records.tables.events import Event
-from reconciler.render.history import event_document, event_line, run_document, run_line
-from reconciler.render.layout import section_text
-from reconciler.render.plan.review import PlanReview, plan_document, plan_markdown, plan_text
-from reconciler.render.replicas import replica_document, replica_table
-from reconciler.render.resources import resource_sections, resource_table, resources_json, resources_yaml
-from reconciler.render.snapshots import snapshot_document, snapshot_table
-from reconciler.render.sources import source_sections
-from reconciler.review.plan import plan_source
-from reconciler.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from reconciler.queries.history import EventReader
+    from reconciler.records.tables.events import Event
+    from reconciler.render.plan.review import PlanReview
+    from reconciler.settings import SourceSettings
 
 CHANGES, ERRORS = "Plan-Changes", "Plan-Errors"
 """Headers of a plan: the number of its steps, and of the errors in the revision."""
@@ -47,6 +40,9 @@ _MEASURE_SECONDS = 0.5
 
 async def read_status(call: Call) -> Response:
     """The recorded resources, with the status of each and of the sources."""
+    from reconciler.queries.resources import find_resources, list_sources
+    from reconciler.render.resources import resource_table, resources_json, resources_yaml
+
     _require_everything(call)
     kind, gvc, name = call.query("kind"), call.query("gvc") or None, call.query("name") or None
     if kind and kind not in KINDS:
@@ -66,6 +62,12 @@ async def read_status(call: Call) -> Response:
 
 async def describe(call: Call) -> Response:
     """All that is known about a resource or a source, as text."""
+    from reconciler.queries.resources import describe_resource
+    from reconciler.queries.sources import describe_source
+    from reconciler.render.layout import section_text
+    from reconciler.render.resources import resource_sections
+    from reconciler.render.sources import source_sections
+
     _require_everything(call)
     target, settings = _target(call), call.api.settings
     if target is None:
@@ -84,6 +86,8 @@ async def describe(call: Call) -> Response:
 
 async def read_events(call: Call) -> Response:
     """The last events, oldest first, and then new ones as they come if the client follows them."""
+    from reconciler.queries.history import EventReader
+
     _require_everything(call)
     reader = EventReader(call.api.settings, call.reader.records, _target(call))
     found = reader.newest(call.count("last", 100, _MOST_EVENTS)) if call.query("last") != "0" else []
@@ -104,6 +108,8 @@ async def _follow(reader: EventReader, found: Sequence[Event], media: str) -> As
 
 
 def _event_lines(events: Sequence[Event], media: str) -> bytes:
+    from reconciler.render.history import event_document, event_line
+
     if media == TEXT:
         return "".join(f"{event_line(each, colour=False)}\n" for each in events).encode()
     return b"".join(msgspec.json.encode(event_document(each)) + b"\n" for each in events)
@@ -111,6 +117,9 @@ def _event_lines(events: Sequence[Event], media: str) -> bytes:
 
 async def read_all_runs(call: Call) -> Response:
     """The last runs of all sources, or of one, that changed something or failed, newest first."""
+    from reconciler.queries.history import list_runs
+    from reconciler.render.history import run_document, run_line
+
     _require_everything(call)
     runs = list_runs(call.api.settings, call.reader.records, call.query("source"), call.count("last", 30, _MOST_RUNS))
     if call.accepted(JSON, TEXT) == TEXT:
@@ -120,6 +129,9 @@ async def read_all_runs(call: Call) -> Response:
 
 async def read_top(call: Call) -> Response:
     """The replicas on this host, with the processor time that they use during a moment, and their memory."""
+    from reconciler.queries.top import ReplicaReader
+    from reconciler.render.replicas import replica_document, replica_table
+
     _require_everything(call)
     gvc = call.query("gvc") or None
     reader = ReplicaReader(call.api.settings, gvc)
@@ -136,6 +148,9 @@ async def read_top(call: Call) -> Response:
 
 async def read_snapshots(call: Call) -> Response:
     """The snapshots of a volume set or of all, or the final snapshots of deleted volumes on this host."""
+    from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
+    from reconciler.render.snapshots import snapshot_document, snapshot_table
+
     _require_everything(call)
     target = _target(call)
     if isinstance(target, str):
@@ -171,6 +186,8 @@ async def read_plan_of_digest(call: Call) -> Response:
 
 
 def _plan_of_digest(call: Call, digest: str) -> Response:
+    from reconciler.review.plan import plan_source
+
     for source in call.api.settings.sources:
         with contextlib.suppress(SourceError):
             review = plan_source(call.api.settings, source, call.reader.records, "", blame=None, first=False)
@@ -181,6 +198,8 @@ def _plan_of_digest(call: Call, digest: str) -> Response:
 
 
 def _plan(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
+    from reconciler.review.plan import plan_source
+
     try:
         review = plan_source(call.api.settings, source, call.reader.records, revision, blame=blame, first=False)
     except SourceNotFound as error:
@@ -189,6 +208,8 @@ def _plan(call: Call, source: SourceSettings, revision: str, blame: bool | None)
 
 
 def _plan_response(call: Call, review: PlanReview) -> Response:
+    from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
+
     changes = len(review.plan.steps) if review.plan is not None else 0
     headers = {CHANGES: str(changes), ERRORS: str(sum(each.severity is Severity.ERROR for each in review.findings))}
     match call.accepted(JSON, TEXT, MARKDOWN):
