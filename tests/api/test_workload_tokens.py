@@ -114,5 +114,6 @@ def test_a_changed_token_and_one_of_a_deleted_workload_are_unknown(site: HostSit
 
 def refusal(site: HostSite, token: str) -> int:
     """The status of a request of this process with ``token``."""
-    url = f"http://{site.settings['api']['address']}/org/acme"
-    return httpx2.get(url, headers={"Authorization": token}).status_code
+    api = site.settings["api"]
+    url = f"http{'s' if 'tls' in api else ''}://localhost:{api['address'].rpartition(':')[2]}/org/acme"
+    return httpx2.get(url, headers={"Authorization": token}, verify=False).status_code

@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_workload_tokens import CLIENT, NAMED, PLAIN, POLICY, ask, refusal, token_of
+from tests.support.certificates import issue
 from tests.support.host_sandbox import HostSite, fetch, host_site, served
-from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service
+from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service, python_image
+from tests.support.processes import free_ports
 from tests.support.sandbox import eventually
 
 pytestmark = pytest.mark.slow
@@ -178,3 +181,46 @@ def answers(address: str) -> bool:
     with contextlib.suppress(OSError):
         return "root" in fetch(address, "/passwd")
     return False
+
+
+ASKING_IMAGE = "localhost/reconciler-test-python:1"
+ASKS = CLIENT.replace('"127.0.0.1"', '""')
+"""Asks the API for the path of each request; it believes any certificate."""
+
+
+def test_a_token_is_valid_in_the_containers_of_its_workload_alone(tmp_path: Path, service: PodmanService) -> None:
+    [port], issued = free_ports(1), issue("localhost")
+    (tmp_path / "api.crt").write_bytes(issued.chain_pem)
+    (tmp_path / "api.key").write_bytes(issued.key_pem)
+    tls = {"certificate": str(tmp_path / "api.crt"), "key": str(tmp_path / "api.key")}
+    places = {"here": {"engine": "host", "runtime": "podman"}}
+    api = {"address": f"0.0.0.0:{port}", "tls": tls, "url": f"https://{own_address()}:{port}"}
+    files = {"shop/named.yaml": asking("named"), "shop/plain.yaml": asking("plain"), "shop/reader.yaml": POLICY}
+    service.load(python_image(ASKING_IMAGE))
+    podman = {"socket": str(service.socket)}
+    with host_site(tmp_path, files, locations=places, podman=podman, api=api) as site, site.daemon():
+        for name in ("named", "plain"):
+            wait(partial(site.healthy, f"workload/shop/{name}@here"), f"{name} serves")
+        assert [ask(site, "named", path) for path in (PLAIN, NAMED, "/org/acme")] == [200, 403, 200]
+        assert [ask(site, "plain", path) for path in (PLAIN, "/org/acme")] == [403, 200]
+        assert ask(site, "plain", PLAIN, token_of(site, "named")) == 403
+        assert refusal(site, token_of(site, "named")) == 403
+
+
+def own_address() -> str:
+    """An address of this host that its containers reach: the one with which it would go elsewhere."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this host has no network")
+        return str(probe.getsockname()[0])
+
+
+def asking(name: str) -> str:
+    """A workload that asks the API; ``named`` has an identity."""
+    more = {"identityLink": "//identity/reader"} if name == "named" else {}
+    firewall = {"external": {"outboundAllowCIDR": ["0.0.0.0/0"]}}
+    prepare = "import ssl; ssl._create_default_https_context = ssl._create_unverified_context"
+    plain = served(name, replicas=1, args=["-c", prepare + ASKS], firewallConfig=firewall, **more)
+    return plain.replace('"image": "none"', f'"image": "{ASKING_IMAGE}"')
