@@ -54,7 +54,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = do_PUT = _answer  # noqa: N815 - names of the library
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - names of the library
 
     def log_message(self, *_: object) -> None:
         """Nothing: the test shows what was asked."""

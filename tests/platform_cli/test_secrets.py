@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.authentication import BOOTSTRAP_FILE
-from reconciler.platform_cli.main import COMPLETE_VARIABLE
+from reconciler.platform_cli.main import COMPLETE_VARIABLE, all_rows
+from reconciler.platform_cli.table import Row
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.terminal import terminal
@@ -175,3 +177,53 @@ def test_completion_stores_nothing(shop: Desk) -> None:
     assert "ci" in done.stdout
     assert VALUE not in done.stdout + done.stderr
     assert {path for path in shop.home.rglob("*") if path.is_file()} == before
+
+
+def test_no_command_shows_its_credential(shop: Desk) -> None:
+    """Each command once, with a server that sends the credential back, and with one that refuses."""
+    token = f"rk_{secrets.token_hex(8)}"
+    (shop.home / "object.yaml").write_text("kind: group\nname: x\n")
+    tokens = dict.fromkeys(("token", "access_token", "refresh_token"), token)
+    for status in (200, 403):
+        server = Scripted(answer(status, {"name": "x", "items": [], "message": "no", "links": [], **tokens}))
+        environ = {"PLATFORM_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "PLATFORM_TOKEN": token}
+        for row in all_rows():
+            words = [*row.words, *sample(row)]
+            done = shop.run(*words, "--debug", text=f"{token}\n", environ=environ)
+            assert row.instead or server.asked or row.words[0] in LOCAL, (words, done)
+            server.asked.clear()
+            # Results show what the server sends.
+            assert token not in done.stderr + (done.stdout if status == 403 else ""), (words, done)
+
+
+LOCAL = ("convert", "logout", "misc", "profile")
+"""Commands that ask no server, or none without a profile."""
+_MEMBER = ["--email", "x"]
+EXTRA = {
+    "add-binding": _MEMBER, "add-member": _MEMBER, "remove-binding": _MEMBER, "remove-member": _MEMBER,
+    "cloudaccount create-aws": ["--role-arn", "x"], "cloudaccount create-gcp": ["--project-id", "x"],
+    "cloudaccount create-azure": ["--secret", "x", "--url", "x", "--code", "-"], "policy create": ["--all"],
+    "install-completion": ["--print", "--shell", "bash"], "login": ["--bootstrap"], "tag": ["--tag", "x=y"],
+}  # fmt: skip
+"""Options of which a command needs some."""
+
+
+def sample(row: Row) -> list[str]:
+    """The least that a command takes."""
+    options = [
+        word
+        for option in row.options
+        if option.required
+        for word in (option.names.split("/")[-1], option.choices[0] if option.choices else sample_value(option.metavar))
+    ]
+    return (
+        ["x" for _ in re.findall("<", row.argument)]
+        + options
+        + EXTRA.get(row.words[-1], EXTRA.get(" ".join(row.words), []))
+    )
+
+
+def sample_value(metavar: str) -> str:
+    if metavar == "FILE":
+        return "object.yaml"
+    return "x=y" if "=" in metavar else "1"
