@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from reconciler.documents.reader import read
-from reconciler.documents.writer import written
+from reconciler.documents.writer import scalar, written
 
 _WIDTH = 4096
 _INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
@@ -121,10 +122,21 @@ def _edited(body: str, was: Wanted, wanted: Wanted) -> str:
     if not isinstance(document, CommentedMap):
         raise ValueError("the document is no mapping")
     unchanged = _dumped(style, document)
-    _merge(document, was, wanted)
+    _merge(document, was, _quoted(wanted))
     edited = _dumped(style, document)
     merged = _on_original(body, unchanged, edited)
     return merged if _plain_value(merged) == _plain_value(edited) else edited
+
+
+def _quoted(value: Any) -> Any:
+    """``value`` with quotes for each text that some reader of YAML takes for something else, such as ``on``."""
+    if isinstance(value, Mapping):
+        return {_quoted(name): _quoted(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [*map(_quoted, value)]
+    if isinstance(value, str) and "\n" not in value and scalar(value) != value:
+        return DoubleQuotedScalarString(value)
+    return value
 
 
 def _style(body: str) -> YAML:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.documents.reader import read
 from reconciler.operations.manifest_text import merge_patch, remove_document, replace_document, split_documents
 
 TEXT = """\
@@ -96,6 +97,23 @@ def test_members_of_a_list_are_found_by_name() -> None:
     assert sorted(found["spec"]["containers"][0]["env"], key=lambda each: each["name"]) == env
     assert "# the first letter" in after
     assert "cpu" not in after
+
+
+@pytest.mark.parametrize(
+    "text", ["on", "y", "No", "0o7", "1_000", "12:30:45", "~", "1.0", "", "0x1f", "=", "2026-11-23"]
+)
+def test_a_text_that_some_reader_takes_for_something_else_gets_quotes(text: str) -> None:
+    patch = {
+        "description": text, "tags": {text: text},
+        "spec": {"containers": [{"name": "main", "args": [text], "env": [{"name": "C", "value": text}]}]},
+    }  # fmt: skip
+    after = replace_document(TEXT, 0, MEANING, merge_patch(MEANING, patch))
+    reading = read(after.encode(), text_fields=frozenset())
+    assert not reading.faults, after
+    value = reading.documents[0].value
+    [container] = value["spec"]["containers"]
+    found = (value["description"], value["tags"][text], container["args"], container["env"][0]["value"])
+    assert found == (text, text, [text], text)
 
 
 def test_another_document_stays_as_it_is() -> None:
