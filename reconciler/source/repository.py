@@ -19,7 +19,7 @@ from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifes
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import lookup_name, open_git
-from reconciler.source.tree_diff import Entry, Walk, parse_tree
+from reconciler.source.tree_diff import Entry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
-
-CACHED_TREES = 8
-"""The number of cached trees: the roots of the last commits, and recently read trees in them."""
 
 
 class Repository:
@@ -52,7 +49,7 @@ class Repository:
         self._last: tuple[str, Revision] | None = None
         self._selections: dict[str, FileFilter] = {}
         self._manifest = ""
-        self._trees: dict[bytes, bytes] = {}
+        self._trees = TreeReader(self._read_tree)
         self._contained: dict[tuple[str, str], bool] = {}
         self._signatures = _signatures(settings)
 
@@ -117,7 +114,7 @@ class Repository:
         if objects are missing, damaged or beyond the limits of Walk.
         """
         takes = self._selection(after or before).matches
-        return classify(Walk(self._tree).differences(_raw(before), _raw(after)), takes)
+        return classify(Walk(self._trees).differences(_raw(before), _raw(after)), takes)
 
     def changes(self, before: str, after: str) -> Iterator[FileChange]:
         """The changes of ``compare``."""
@@ -128,7 +125,7 @@ class Repository:
         takes = self._selection(tree).matches
         if self._manifest and takes(self._manifest) and self._has_file(tree, self._manifest):
             return True
-        everything = Walk(self._tree).differences(b"", _raw(tree))
+        everything = Walk(self._trees).differences(b"", _raw(tree))
         found = next((each for each in everything if is_manifest(each, takes)), None)
         self._manifest = found.path.decode() if found is not None else ""
         return found is not None
@@ -145,11 +142,11 @@ class Repository:
         """
         id_ = _raw(tree)
         for name in path.encode().split(b"/") if path else ():
-            below = parse_tree(self._tree(id_)).get(name + b"/")
+            below = parse_tree(self._trees.content(id_)).get(name + b"/")
             if below is None:
                 return {}
             id_ = below.id
-        return parse_tree(self._tree(id_))
+        return parse_tree(self._trees.content(id_))
 
     def size(self, blob: str) -> int:
         """Size of ``blob`` in bytes, without loading it. Raises SourceError if it is missing."""
@@ -165,9 +162,9 @@ class Repository:
         *folders, name = path.encode().split(b"/")
         try:
             for folder in folders:
-                _, _, after = self._tree(id_).partition(b"40000 " + folder + b"\0")
+                _, _, after = self._trees.content(id_).partition(b"40000 " + folder + b"\0")
                 id_ = after[: len(id_)]
-            found = b"100644 " + name + b"\0" in self._tree(id_)
+            found = b"100644 " + name + b"\0" in self._trees.content(id_)
         except (SourceError, ValueError):
             return False
         return found
@@ -186,18 +183,12 @@ class Repository:
         if not self.gitdir.is_dir():
             raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} no longer exists")
 
-    def _tree(self, raw: bytes) -> bytes:
-        """The bytes of a tree; the last few are cached, since each commit's root is read again and again."""
-        content = self._trees.pop(raw, None)
-        if content is None:
-            kind, read = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
-            if kind != ObjectType.TREE:
-                raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
-            content = bytes(read)
-        self._trees[raw] = content
-        if len(self._trees) > CACHED_TREES:
-            del self._trees[next(iter(self._trees))]
-        return content
+    def _read_tree(self, raw: bytes) -> bytes:
+        """The bytes of a tree."""
+        kind, read = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
+        if kind != ObjectType.TREE:
+            raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
+        return bytes(read)
 
     def _find(self, wanted: Expression, written: str) -> str:
         """Id of the object for ``wanted``; refs are looked up directly, since a poll does only this."""
@@ -245,7 +236,7 @@ class Repository:
         for name in self.settings.path.split("/"):
             if name in ("", "."):
                 continue
-            entry = parse_tree(self._tree(tree)).get(name.encode() + b"/")
+            entry = parse_tree(self._trees.content(tree)).get(name.encode() + b"/")
             if entry is None:
                 raise SourceNotFound(
                     f"source {self.settings.name}: {ref} has no directory {self.settings.path!r}; "
@@ -255,7 +246,7 @@ class Repository:
         return tree
 
     def _ignore_blob(self, tree: str) -> str:
-        content = self._tree(_raw(tree)) if tree else b""
+        content = self._trees.content(_raw(tree))
         name = IGNORE_FILE.encode()
         entry = parse_tree(content).get(name) if name in content else None
         if entry is None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +15,9 @@ from reconciler.errors import SourceError
 DEEPEST = 64
 MOST_ENTRIES = 2_200_000
 """Enough for two revisions of a million files that all differ, with their directories."""
+
+CACHED_TREES, CACHED_BYTES = 8, 16 << 20
+"""The limits of the cache of trees: the roots of the last commits, and recently read trees in them."""
 
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _ENTRY = re.compile(rb"([0-7]+) ([^\0/]+)\0(.{20})", re.DOTALL)
@@ -51,31 +57,127 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 def parse_tree(content: bytes) -> dict[bytes, Entry]:
     """The entries of a tree object by name, directories with a trailing slash. Raises SourceError if malformed."""
-    return _by_name(_ENTRY.findall(b"".join(_pieces(content))))
+    _ends(content)
+    return _by_name(_ENTRY.findall(content))
 
 
-def _pieces(content: bytes) -> list[bytes]:
-    """The entries of a tree object as bytes, 32 at a time, so that equal pieces need no parsing."""
-    pieces: list[bytes] = _PIECE.findall(content)
+def _ends(content: bytes) -> list[int]:
+    """Where every 32nd entry ends, and the last one. Raises SourceError if ``content`` is malformed."""
+    ends = list(accumulate(map(len, _PIECE.findall(content))))
     # A tree that is only partly readable must not pass for a smaller one.
-    if sum(map(len, pieces)) != len(content):
+    if (ends[-1] if ends else 0) != len(content):
         raise SourceError("a tree object is malformed; run git fsck on the repository")
-    return pieces
+    return ends
 
 
 def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, Entry]:
     return {name + b"/" if mode == _TREE else name: Entry(mode, id_) for mode, name, id_ in entries}
 
 
+class Tree(NamedTuple):
+    """The bytes of a tree object, and where some of its entries end: in order, the last one included."""
+
+    content: bytes
+    ends: list[int]
+
+
+class Change(NamedTuple):
+    """The entries of two trees around what differs, and the ``ends`` of the newer one."""
+
+    left: bytes
+    right: bytes
+    ends: list[int]
+
+
+class TreeReader:
+    """Reads trees by ``read``, which returns a tree object's bytes for its raw id, and caches the last ones.
+
+    An empty id means an empty tree.
+    """
+
+    def __init__(self, read: Callable[[bytes], bytes]) -> None:
+        self._read = read
+        self._cache: dict[bytes, bytes] = {}
+        self._ends: dict[bytes, list[int]] = {}
+
+    def content(self, id_: bytes) -> bytes:
+        """The bytes of a tree, malformed ones too."""
+        if not id_:
+            return b""
+        found = self._cache.pop(id_, None)
+        self._cache[id_] = content = self._read(id_) if found is None else found
+        size = sum(map(len, self._cache.values()))
+        while len(self._cache) > CACHED_TREES or (size > CACHED_BYTES and len(self._cache) > 1):
+            oldest = next(iter(self._cache))
+            size -= len(self._cache.pop(oldest))
+            self._ends.pop(oldest, None)
+        return content
+
+    def changed(self, before: bytes, after: bytes) -> tuple[bytes, bytes]:
+        """The entries of both trees around what differs. Raises SourceError if one is malformed.
+
+        Parses only these: a folder is as wide as its users make it, and a commit changes few of its files.
+        """
+        content = self.content(before)
+        ends = self._ends.get(before)
+        old = Tree(content, _ends(content) if ends is None else ends)
+        change = _compare(old, self.content(after))
+        if after:
+            self._ends[after] = change.ends
+        return change.left, change.right
+
+
+def _compare(old: Tree, content: bytes) -> Change:
+    """What differs between ``old`` and the tree with the bytes ``content``."""
+    prefix, suffix = _equal_ends(old.content, content)
+    grown = len(content) - len(old.content)
+    shared = bisect_right(old.ends, prefix)
+    first = old.ends[shared - 1] if shared else 0
+    later = bisect_left(old.ends, len(old.content) - suffix, lo=shared)
+    last = old.ends[later] if later < len(old.ends) else len(old.content)
+    try:
+        between = _ends(content[first : last + grown])
+    except SourceError:
+        # Here ends an entry of the old tree, and none of the new one, though all bytes from here on are equal.
+        later, last = len(old.ends), len(old.content)
+        between = _ends(content[first:])
+    ends = [*old.ends[:shared], *(first + end for end in between), *(end + grown for end in old.ends[later + 1 :])]
+    return Change(old.content[first:last], content[first : last + grown], ends)
+
+
+def _equal_ends(one: bytes, other: bytes) -> tuple[int, int]:
+    """The lengths of the longest prefix that both have, and of the longest suffix of what remains."""
+    shorter = min(len(one), len(other))
+    prefix = _most(shorter, lambda low, high: one[low:high] == other[low:high])
+    ends = len(one), len(other)
+    suffix = _most(
+        shorter - prefix,
+        lambda low, high: one[ends[0] - high : ends[0] - low] == other[ends[1] - high : ends[1] - low],
+    )
+    return prefix, suffix
+
+
+def _most(limit: int, equal: Callable[[int, int], bool]) -> int:
+    """The largest number up to ``limit`` below which all is ``equal``; asks for each range once."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 class Walk:
-    """One comparison. ``read`` returns a tree object's bytes for its raw id; an empty id means an empty tree.
+    """One comparison of the trees of ``reader``, by raw ids; an empty id means an empty tree.
 
     Limited to 64 levels of directories and 2,200,000 entries, since a few hundred bytes of Git objects can describe
     billions of files. Raises SourceError beyond these limits.
     """
 
-    def __init__(self, read: Callable[[bytes], bytes]) -> None:
-        self._read = read
+    def __init__(self, reader: TreeReader) -> None:
+        self._reader = reader
         self._visited = 0
 
     def differences(self, before: bytes, after: bytes) -> Iterator[Difference]:
@@ -84,9 +186,7 @@ class Walk:
             yield from self._below(before, after, b"")
 
     def _below(self, before: bytes, after: bytes, prefix: bytes) -> Iterator[Difference]:
-        old_pieces, new_pieces = self._tree_pieces(before), self._tree_pieces(after)
-        old = set(_ENTRY.findall(b"".join(old_pieces - new_pieces)))
-        new = set(_ENTRY.findall(b"".join(new_pieces - old_pieces)))
+        old, new = (set(_ENTRY.findall(entries)) for entries in self._reader.changed(before, after))
         left, right = _by_name(old - new), _by_name(new - old)
         self._count(len(left) + len(right), prefix)
         for name in sorted(left.keys() | right.keys()):
@@ -96,9 +196,6 @@ class Walk:
                     yield Difference(prefix + name, one, other)
             elif not name.startswith(b"."):
                 yield from self._below(one.id if one else b"", other.id if other else b"", prefix + name)
-
-    def _tree_pieces(self, id_: bytes) -> set[bytes]:
-        return set(_pieces(self._read(id_))) if id_ else set()
 
     def _count(self, entries: int, prefix: bytes) -> None:
         self._visited += entries

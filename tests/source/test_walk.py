@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from reconciler.model.revision import FileChange
 from reconciler.source import tree_diff
 from reconciler.source.file_filter import FileFilter
 from reconciler.source.source import Source
-from reconciler.source.tree_diff import Walk
+from reconciler.source.tree_diff import Entry, TreeReader, Walk
 from tests.source.conftest import Opener
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo, Submodule, Symlink, git
@@ -213,9 +214,9 @@ def test_the_cost_of_a_comparison_follows_the_change_and_not_the_repository(tmp_
         command = ["git", "cat-file", "tree", raw.hex()]
         return subprocess.run(command, cwd=repo.path, capture_output=True, check=True).stdout
 
-    assert [found.path for found in Walk(reading).differences(before, after)] == [b"7/3.yaml"]
+    assert [found.path for found in Walk(TreeReader(reading)).differences(before, after)] == [b"7/3.yaml"]
     assert len(read) == 4
-    assert list(Walk(reading).differences(after, after)) == []
+    assert list(Walk(TreeReader(reading)).differences(after, after)) == []
     assert len(read) == 4
 
 
@@ -241,4 +242,61 @@ def test_a_tree_that_cannot_be_read_whole_is_an_error_and_not_a_smaller_tree() -
     whole = b"100644 a.yaml\0" + b"1" * 20
     for content in (whole + b"rest", whole[:-1], b"100644 a/b.yaml\0" + b"1" * 20):
         with pytest.raises(SourceError, match="malformed"):
-            list(Walk(lambda _, content=content: content).differences(b"", b"1" * 20))  # type: ignore[misc]
+            list(Walk(TreeReader({b"1" * 20: content}.__getitem__)).differences(b"", b"1" * 20))
+
+
+IDS = (b"1" * 20, b"2" * 20, b"100644 a.yaml\x00123456", b"\x00100644 b.yaml\x0012345", b"40000 c\x00100644 d.yam")
+"""Ids of objects: those of submodules may be any bytes, also such that look like entries."""
+NAMES = st.text("abc", min_size=1, max_size=3).map(lambda name: name.encode() + b".yaml")
+VERSIONS = st.lists(st.dictionaries(NAMES, st.sampled_from(IDS), max_size=60), min_size=2, max_size=5)
+
+
+def _encode(entries: dict[bytes, bytes]) -> bytes:
+    return b"".join(b"160000 " + name + b"\0" + id_ for name, id_ in sorted(entries.items()))
+
+
+@given(VERSIONS)
+@settings(max_examples=examples(200), deadline=None)
+def test_versions_of_a_tree_differ_as_their_entries_do(versions: list[dict[bytes, bytes]]) -> None:
+    contents = {bytes([number]) * 20: _encode(version) for number, version in enumerate(versions)}
+    reader = TreeReader(contents.__getitem__)
+    for (before, after), (old, new) in zip(pairwise(contents), pairwise(versions), strict=True):
+        found = {each.path: (each.before, each.after) for each in Walk(reader).differences(before, after)}
+        changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+        entries = [{name: Entry(b"160000", id_) for name, id_ in version.items()} for version in (old, new)]
+        assert found == {name: (entries[0].get(name), entries[1].get(name)) for name in changed}
+
+
+def test_an_entry_that_ends_inside_of_another_one_is_no_entry() -> None:
+    tail = b"160000 aaaaaaaaaaaaa1 b.yaml\0" + b"2" * 20
+    same = b"".join(b"160000 %03d.yaml\0" % number + b"1" * 20 for number in range(31))
+    old, new = same + b"160000 v.yaml\0" + b"1" * 20 + tail, same + b"160000 w.yaml\0" + tail
+    reader = TreeReader({b"1" * 20: old, b"2" * 20: new}.__getitem__)
+    found = {each.path: each.after for each in Walk(reader).differences(b"1" * 20, b"2" * 20)}
+    assert found == {
+        b"aaaaaaaaaaaaa1 b.yaml": None, b"v.yaml": None,
+        b"b.yaml": Entry(b"1", b"2" * 20), b"w.yaml": Entry(b"160000", tail[:20]),
+    }  # fmt: skip
+
+
+def test_a_tree_is_malformed_also_where_another_is_known() -> None:
+    entries = [b"100644 %03d.yaml\0" % number + b"1" * 20 for number in range(200)]
+    damaged = [*entries[:100], entries[100][7:], *entries[101:]]
+    contents = {b"1" * 20: b"".join(entries), b"2" * 20: b"".join(damaged)}
+    reader = TreeReader(contents.__getitem__)
+    list(Walk(reader).differences(b"", b"1" * 20))
+    with pytest.raises(SourceError, match="malformed"):
+        list(Walk(reader).differences(b"1" * 20, b"2" * 20))
+
+
+def test_the_cache_of_trees_is_limited_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_diff, "CACHED_BYTES", 20_000)
+    entries = [b"100644 %03d.yaml\0" % number + b"1" * 20 for number in range(200)]
+    contents = {bytes([number]) * 20: b"".join(entries[number:]) for number in range(9)}
+    read: list[bytes] = []
+    reader = TreeReader(lambda id_: read.append(id_) or contents[id_])  # type: ignore[func-returns-value]
+    for before, after in pairwise(contents):
+        list(Walk(reader).differences(before, after))
+    assert read == [*contents]
+    reader.content(bytes(20))
+    assert len(read) == len(contents) + 1
