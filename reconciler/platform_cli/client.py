@@ -245,10 +245,11 @@ def _advice(profile: str) -> str:
 
 
 def _findings(details: Any) -> str:
-    """The findings of a refused change, a line each with its rule; "" if ``details`` has none."""
+    """The findings of a refused change, a line each with its rule and advice; "" if ``details`` has none."""
     found = details if isinstance(details, list) else []
     return "\n".join(
         f"  {each['path']}:{each['line']}:{each['column']}: {each['message']} [{each['rule']}]"
+        + (f"\n    {each['suggestion']}" if each.get("suggestion") else "")
         for each in found
         if isinstance(each, dict) and {"path", "line", "column", "message", "rule"} <= each.keys()
     )

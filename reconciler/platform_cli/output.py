@@ -16,7 +16,7 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.printable import printable, printable_json
+from reconciler.printable import printable, printable_json, printable_lines
 from reconciler.times import age, parse_time
 
 SERVER_OWNED = frozenset(
@@ -100,8 +100,8 @@ class Output:
         self._echo([text])
 
     def note(self, text: str) -> None:
-        """Print a remark that is no result, on stderr."""
-        click.echo(printable(text), err=True)
+        """Print a remark that is no result, on stderr; its lines stay lines."""
+        click.echo(printable_lines(text), err=True)
 
     def table(self, pages: Iterable[list[Any]], columns: Columns) -> Iterator[str]:
         """The lines of a table; its columns are as wide as the first page needs, and never narrower later."""

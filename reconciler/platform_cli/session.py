@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from reconciler.platform_cli.output import Output
 
 MAX = 50
+REVIEW_BRANCH = "reconciler/change-"
+"""How the branch of a change begins that becomes one only after a review."""
 
 
 class Session:
@@ -28,6 +30,7 @@ class Session:
     def __init__(self, options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> None:
         self._options = options
         self._token: str | None = None
+        self.reviews = 0
         self.environ = environ
 
     @cached_property
@@ -173,7 +176,13 @@ class Session:
 
     def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
         """A change of a resource, which may be repeated without harm. Raises ApiError."""
-        return self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+        answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+        change = (answer.body or {}).get("change") or {}
+        if str(change.get("branch", "")).startswith(REVIEW_BRANCH):
+            self.reviews += 1
+            link = f"; open it: {change['review']}" if change.get("review") else ""
+            self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
+        return answer
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""

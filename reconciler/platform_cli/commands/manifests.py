@@ -58,6 +58,8 @@ def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool
                 raise
             session.output.note(f"error: {each.place}: {each.title}: {error}")
             failed += 1
+    if ready and session.reviews:
+        raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
     if ready and applied:
         _wait_until_ready(session, applied)
     _raise_for(failed)
@@ -89,8 +91,8 @@ def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
     manifests, failed = _manifests(session, file, k8s=bool(k8s))
     for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind), reverse=True):
         try:
-            session.change("DELETE", each.path)
-            session.output.line(f"{each.title} deleted")
+            change = (session.change("DELETE", each.path).body or {}).get("change")
+            session.output.line(f"{each.title} deleted" + (f": {described(change)}" if change else ""))
         except ApiError as error:
             if missing(error):
                 continue

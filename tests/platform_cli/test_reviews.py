@@ -1,0 +1,54 @@
+"""Changes that wait for a review: each command says so, and none claims more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.operations import manifest_commits
+from reconciler.platform_cli.main import run
+from reconciler.platform_cli.session import REVIEW_BRANCH
+from tests.platform_cli.kit import desk
+from tests.platform_cli.test_client import Scripted, answer
+
+GROUP = "kind: group\nname: ops\n"
+NOTE = rf"nothing changes before a review of the branch ({REVIEW_BRANCH}[0-9a-f]{{16}})\n"
+
+
+def test_the_branch_of_a_review_begins_as_the_daemon_names_it() -> None:
+    assert REVIEW_BRANCH == manifest_commits.REVIEW_BRANCH
+
+
+def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> None:
+    with desk(
+        tmp_path, {"groups.yaml": GROUP, "other.yaml": "kind: group\nname: other\n"}, api={"writes": "branch"}
+    ) as shop:
+        (shop.home / "new.yaml").write_text("kind: group\nname: new\n")
+        (shop.home / "group.yaml").write_text(GROUP)
+        newest = shop.site.repo.git("rev-parse", "main")
+        for words, code, out in (
+            ("group tag ops --tag a=b", 0, "group ops changed\n"), ("group delete ops", 0, ""),
+            ("apply -f new.yaml", 0, r"group new created: commit \w+ on {}, plan \w+\n"),
+            ("delete -f group.yaml", 0, r"group ops deleted: commit \w+ on {}, plan \w+\n"),
+            ("apply -f new.yaml --ready", 1, r"group new created: .*\n"),
+        ):  # fmt: skip
+            done = shop.run(*words.split())
+            noted = re.match(NOTE, done.stderr)
+            assert noted, done
+            assert (done.returncode, bool(re.fullmatch(out.format(noted[1]), done.stdout))) == (code, True), done
+            assert noted[1] in shop.site.repo.git("branch", "--list", f"{REVIEW_BRANCH}*")
+        assert "error: what waits for a review does not become ready" in done.stderr
+        assert shop.site.repo.git("rev-parse", "main") == newest
+
+
+def test_the_link_of_the_forge_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    change = {"branch": f"{REVIEW_BRANCH}1", "review": "https://forge.example.com/new?b=1", "commit": "c"}
+    server = Scripted(answer(body={"name": "ops", "change": change}))
+    words = f"group tag ops --tag a=b --org acme --endpoint http://127.0.0.1:{server.server_port}"
+    assert run(words.split()) == 0
+    assert capsys.readouterr().err.endswith("; open it: https://forge.example.com/new?b=1\n")
