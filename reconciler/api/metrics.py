@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
+from reconciler.daemon.measurements import Measurements
 from reconciler.engines.host.snapshot import ReplicaRow, State
 from reconciler.records.store import Records
 from reconciler.records.tables.runs import Run
@@ -31,6 +32,7 @@ class Scrape(NamedTuple):
     now: float
     host_locations: tuple[str, ...] = ()
     replicas: Sequence[ReplicaRow] = ()
+    measured: Measurements = Measurements()
 
 
 class Sample(NamedTuple):
@@ -136,6 +138,26 @@ def _replicas(scrape: Scrape) -> Iterator[Sample]:
         yield from (Sample((location, str(state)), found[location, state]) for state in State)
 
 
+def _calls(scrape: Scrape) -> Iterator[Sample]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for each in scrape.measured.calls:
+        found[each.location, each.operation] += each.number
+    return (Sample(labels, count) for labels, count in found.items())
+
+
+def _call_errors(scrape: Scrape) -> Iterator[Sample]:
+    failed = (each for each in scrape.measured.calls if each.reason)
+    return (Sample((each.location, each.operation, each.reason), each.number) for each in failed)
+
+
+def _read_times(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((name,), at) for name, at in scrape.measured.read.items() if name in scrape.sources)
+
+
+def _written_times(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((name,), at) for name, at in scrape.measured.written.items() if name in scrape.sources)
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -148,6 +170,14 @@ METRICS: tuple[Metric, ...] = (
            ("source", "reason"), _results),
     Metric("reconciler_source_commit_timestamp_seconds", "The time of the commit that was read last.",
            _SOURCE, _commits),
+    Metric("reconciler_source_read_timestamp_seconds", "When the source was last read, since the daemon began.",
+           _SOURCE, _read_times),
+    Metric("reconciler_status_written_timestamp_seconds",
+           "When the status was last written to its branch, since the daemon began.", _SOURCE, _written_times),
+    Metric("reconciler_engine_calls_total", "Calls of engines by operation; they start at 0 with new settings.",
+           ("location", "kind"), _calls),
+    Metric("reconciler_engine_errors_total", "Those of them that failed, by reason.",
+           ("location", "kind", "reason"), _call_errors),
     Metric("reconciler_resources", "Resources by kind, and by health as the reason.",
            ("source", "kind", "reason"), _resources),
     Metric("reconciler_drifts", "Resources at locations that differ from what was applied.", _SOURCE, _drifts),

@@ -21,6 +21,7 @@ from reconciler.api.connections import Connection, Connections
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start
+from reconciler.daemon.measurements import Measurements, decode_beat
 from reconciler.errors import ReconcilerError, RecordsError
 from reconciler.logs import log
 from reconciler.settings import TlsSettings
@@ -48,13 +49,9 @@ async def serve() -> None:
     # It writes a line of plain text for each malformed request, as many as a client likes.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     beat = loop.time()
-    api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS)
-    # The pong of a client waits behind its messages while a program does not read, so its absence ends nothing.
-    config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
-                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                    ws_max_size=MOST_BODY, ws_per_message_deflate=False, ws_ping_timeout=None)  # fmt: skip
-    config.load()
-    state = Connections()
+    measured = Measurements()
+    api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
+    config, state = _configured(api), Connections()
     servers = [await _listen(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]
     if start.tcp >= 0:
@@ -64,8 +61,9 @@ async def serve() -> None:
         if context is not None and tls is not None:
             upkeep.append(asyncio.create_task(_renew(context, tls), name="certificates"))
     try:
-        while await messages.readline():
-            beat = loop.time()
+        # A line without its end is what a killed daemon left.
+        while (line := await messages.readline()).endswith(b"\n"):
+            beat, measured = loop.time(), decode_beat(line)
             with suppress(RecordsError):  # they stay counted; a full disk is reported by whatever else needs it
                 api.refusals.flush()
     finally:
@@ -76,6 +74,15 @@ async def serve() -> None:
         api.changes.close()
         await _drain(state)
         api.close()
+
+
+def _configured(api: Api) -> Config:
+    # The pong of a client waits behind its messages while a program does not read, so its absence ends nothing.
+    config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
+                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                    ws_max_size=MOST_BODY, ws_per_message_deflate=False, ws_ping_timeout=None)  # fmt: skip
+    config.load()
+    return config
 
 
 async def _listen(

@@ -21,6 +21,7 @@ from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
 from reconciler.clock import Clock
+from reconciler.daemon.measurements import Measurements
 from reconciler.daemon.wake import wake
 from reconciler.errors import RecordsError
 from reconciler.queries.top import ReplicaReader
@@ -35,12 +36,19 @@ STREAMS, STREAMS_OF_CALLER = 16, 4
 
 
 class Api:
-    """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's event loop turns."""
+    """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's loop turns."""
 
-    def __init__(self, settings: Settings, clock: Clock, is_alive: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        is_alive: Callable[[], bool],
+        measured: Callable[[], Measurements] = Measurements,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.is_alive = is_alive
+        self.measured = measured
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
         self.store = AccessStore.open(settings.state, clock.now)

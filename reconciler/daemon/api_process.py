@@ -12,11 +12,13 @@ import os
 import socket
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from reconciler.daemon.measurements import Measurements, encode_beat
 from reconciler.daemon.wake import address_of
 from reconciler.logs import log
 from reconciler.private_files import remove_own
@@ -26,8 +28,7 @@ from reconciler.tasks import cancel_and_wait
 SOCKET = "api.sock"
 """The socket in the state directory; the kernel names the user at its other end."""
 BEAT_SECONDS = 5.0
-"""Seconds between two messages to the process: each is a proof that the daemon's event loop turns."""
-BEAT = b"beat\n"
+"""Seconds between two messages to the process: each has measurements, and proves that the daemon's event loop turns."""
 RETRY = 10.0
 """Seconds until the next attempt to listen at an address that another program uses."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -64,10 +65,12 @@ class ApiProcess:
     def __init__(self, state: Path) -> None:
         self._state = state
         self._settings: Settings | None = None
+        self._measure: Callable[[], Measurements] = Measurements
         self._running: asyncio.Task[None] | None = None
 
-    async def open(self, settings: Settings) -> None:
-        """Serve ``settings``; a change of them restarts the process."""
+    async def open(self, settings: Settings, measure: Callable[[], Measurements]) -> None:
+        """Serve ``settings``, with what ``measure`` returns; a change of settings restarts the process."""
+        self._measure = measure
         if settings == self._settings:
             return
         await self.close()
@@ -91,7 +94,8 @@ class ApiProcess:
             if address:
                 sockets.append(listening.enter_context(await _until_open(lambda: _listen_tcp(address))))
             log().info("api", address=address or str(self._state / SOCKET), message="the API is served")
-            await _keep_running(ApiStart(settings, unix.fileno(), sockets[1].fileno() if address else -1), sockets)
+            start = ApiStart(settings, unix.fileno(), sockets[1].fileno() if address else -1)
+            await _keep_running(start, sockets, lambda: encode_beat(self._measure()))
 
     def _listen_unix(self, group: str) -> socket.socket:
         path = self._state / SOCKET
@@ -152,7 +156,7 @@ def _listen_tcp(address: str) -> socket.socket:
     return socket.create_server(place[:2], family=family, backlog=BACKLOG)
 
 
-async def _keep_running(start: ApiStart, sockets: list[socket.socket]) -> None:
+async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Callable[[], bytes]) -> None:
     """Start the process, and again whenever it ends, after growing pauses."""
     pause = _FIRST_PAUSE
     loop = asyncio.get_running_loop()
@@ -166,7 +170,7 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket]) -> None:
             pass_fds=[each.fileno() for each in sockets],
         )
         try:
-            await _accompany(running, start)
+            await _accompany(running, start, beat)
         finally:
             await _end(running)
         pause = _FIRST_PAUSE if loop.time() - began > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
@@ -176,7 +180,7 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket]) -> None:
         await asyncio.sleep(pause)
 
 
-async def _accompany(running: asyncio.subprocess.Process, start: ApiStart) -> None:
+async def _accompany(running: asyncio.subprocess.Process, start: ApiStart, beat: Callable[[], bytes]) -> None:
     """Send the process its settings, then beats, until it ends."""
     assert running.stdin is not None
     ended = asyncio.create_task(running.wait())
@@ -184,7 +188,7 @@ async def _accompany(running: asyncio.subprocess.Process, start: ApiStart) -> No
         with contextlib.suppress(ConnectionError):
             running.stdin.write(encode_start(start))
             while not ended.done():
-                running.stdin.write(BEAT)
+                running.stdin.write(beat())
                 await running.stdin.drain()
                 await asyncio.wait({ended}, timeout=BEAT_SECONDS)
         await ended

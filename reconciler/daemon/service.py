@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from reconciler.daemon.allocator import fix_mmap_threshold
 from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
+from reconciler.daemon.measurements import measure
 from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
@@ -64,7 +66,7 @@ class Service:
         try:
             while True:
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
-                await self._api.open(self._daemon.runner.settings)
+                await self._api.open(self._daemon.runner.settings, partial(measure, self._daemon.runner))
                 watching = asyncio.create_task(_watch(self._daemon))
                 await self._daemon.run(reason)
                 self._daemon.stop.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.drift.observations import ObservationRecorder
+from reconciler.engines.calls import EngineCall
 from reconciler.engines.protocol import Engine, Observation
 from reconciler.engines.registry import engines_for
 from reconciler.errors import EngineError, RecordsError, RefusedError
@@ -50,12 +52,14 @@ class DriftScan(msgspec.Struct, frozen=True):
     seen: frozenset[str]
     unreachable: dict[str, str]
     answers: dict[str, list[Observation]] = {}
+    calls: tuple[EngineCall, ...] = ()
 
 
 async def scan(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> DriftScan:
     """Observe every location whose resources can drift; changes nothing. Raises RecordsError."""
     places = [place for place, engine in engines.items() if engine.can_drift]
-    answers = await asyncio.gather(*(_observed(engines[place]) for place in places))
+    calls: list[EngineCall] = []
+    answers = await asyncio.gather(*(_observed(place, engines[place], calls) for place in places))
     found: list[tuple[Drift, str]] = []
     unseen, shown = {}, {}
     for place, answer in zip(places, answers, strict=True):
@@ -70,7 +74,7 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
         except Exception as error:  # noqa: BLE001 - nothing is concluded about this location; the others are compared
             bug = internal_error(error, f"drift at {place}")
             unseen[place] = f"{bug.reason}: {bug}"
-    return DriftScan(sorted(found), frozenset(shown), unseen, shown)
+    return DriftScan(sorted(found), frozenset(shown), unseen, shown, tuple(calls))
 
 
 async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
@@ -94,19 +98,24 @@ def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRo
     return DriftRow(str(drift.key), drift.location, source, since, encode(drift), in_conflict)
 
 
-async def _observed(engine: Engine) -> list[Observation] | str:
+async def _observed(place: str, engine: Engine, calls: list[EngineCall]) -> list[Observation] | str:
     """The observed resources, or the reason of a failure, after which the location counts as unknown."""
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_SECONDS):
-            return await engine.observe()
+            seen = await engine.observe()
+        calls.append(EngineCall(place, "observe"))
+        return seen
     except EngineError as error:
+        calls.append(EngineCall(place, "observe", str(error.reason)))
         return f"{error.reason}: {error}"
     except TimeoutError:
+        calls.append(EngineCall(place, "observe", str(Reason.LOCATION_UNREACHABLE)))
         return f"no answer in {OBSERVE_TIMEOUT_SECONDS:.0f} s"
     except RecordsError:
         raise
     except Exception as error:  # noqa: BLE001 - an engine's bug must not take the daemon down
         bug = internal_error(error, f"engine {engine.name}")
+        calls.append(EngineCall(place, "observe", str(bug.reason)))
         return f"{bug.reason}: {bug}"
 
 
@@ -173,11 +182,13 @@ class DriftMonitor:
         """Locations that the last scan could not observe, each with the reason."""
         self.health_changed = False
         """Whether the last scan found any change of health."""
+        self.calls: Counter[EngineCall] = Counter()
         self._notes = ObservationRecorder(records, settings)
 
     async def check(self) -> set[str]:
         """Scan all locations and record the drifts; returns the names of the sources that have something to heal."""
         found = await scan(self._settings, self._records, self.engines)
+        self.calls.update(found.calls)
         self._append_location_events(found)
         self.unreachable = found.unreachable
         self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, self.engines)

@@ -38,6 +38,8 @@ class SourceConditions:
         self._records = records
         self._settings = settings
         self._clock = clock
+        self.read_at: dict[str, float] = {}
+        """When each source was last read (seconds since the epoch)."""
         self._skipped_files: dict[str, str] = {}
         self._bugs: set[tuple[str, str]] = set()
 
@@ -84,6 +86,8 @@ class SourceConditions:
 
         An unreadable source, a bug that ended its run, and the recovery from either become events.
         """
+        if REACHABLE in wanted:
+            self.read_at[name] = self._clock.now()
         known = self._of(name)
         fresh = [each for each in wanted if known.get(each.type) != each]
         stale = known.get(ConditionType.SOURCE_STALE)

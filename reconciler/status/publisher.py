@@ -49,6 +49,8 @@ class StatusPublisher:
         self._first = True
         self._published: Overview | None = None
         self._tried: float | None = None
+        self.written_at: float | None = None
+        """When the status was last written (seconds since the epoch), None if it was not since the start."""
 
     def next_due(self) -> float | None:
         """Seconds until ``flush`` has something to do (0: now), None if everything is written."""
@@ -173,6 +175,7 @@ class StatusPublisher:
         return f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
 
     def _arrived(self) -> None:
+        self.written_at = self._clock.now()
         message = "the status branch is up to date"
         self._set(condition(ConditionType.STATUS_PUSHED, True, Reason.PUSHED, message))
         known = self._records.conditions.get(self._source.name)

@@ -156,6 +156,7 @@ def test_neither_metrics_nor_the_log_of_the_daemon_have_the_value(tmp_path: Path
         faulty = PLANTED.replace(f"{{password: {CANARY}}}", f"{{password: [{CANARY}]}}")
         site.repo.commit({"planted.yaml": faulty})
         eventually(lambda: running.logged("reconciled", outcome="refused"))
+        eventually(lambda: (read := ask(site, "/metrics")) is not None and "_engine_calls_total{" in read.text)
         page = ask(site, "/metrics")
         assert page is not None
         assert page.status_code == 200

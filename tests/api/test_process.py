@@ -67,6 +67,14 @@ def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[Site, Any]) 
     eventually(lambda: not Path(f"/proc/{second}").exists(), "the process ends with a killed daemon")
 
 
+def test_metrics_have_what_only_the_daemon_knows(served: tuple[Site, Any]) -> None:
+    site, _ = served
+    wanted = 'reconciler_source_read_timestamp_seconds{source="main"}'
+    eventually(lambda: (read := ask(site, "/metrics")) and wanted in read.text)
+    eventually(lambda: (read := ask(site, "/metrics")) and 'engine_calls_total{kind="create",' in read.text)
+    eventually(lambda: (read := ask(site, "/metrics")) and "status_written_timestamp_seconds{" in read.text)
+
+
 def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> None:
     site, running = served
     host, _, port = site.settings["api"]["address"].rpartition(":")

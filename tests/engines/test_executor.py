@@ -126,6 +126,18 @@ def test_transient_failures_are_retried_with_backoff(stage: Stage) -> None:
     assert stage.records.failures.all() == []
 
 
+def test_each_call_of_an_engine_is_counted_with_its_result(stage: Stage) -> None:
+    stage.here.fail, stage.here.bug = {A: 2}, {C}
+    executor = stage.executor()
+    forget_logged()
+    asyncio.run(executor.run(plan(step(A), step(B), step(C)), 1, lambda: False))
+    assert executor.calls == {
+        ("here", "create", ""): 2,
+        ("here", "create", "ExecFailed"): 2,
+        ("here", "create", "InternalError"): 1,
+    }
+
+
 def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(stage: Stage) -> None:
     stage.here.fail = {A: 1000}
     bounds = []

@@ -43,7 +43,8 @@ async def read_metrics(call: Call) -> Response:
     found = await asyncio.to_thread(replicas.read)
     with call.reader.snapshot():
         names = tuple(each.name for each in api.settings.sources)
-        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, found)
+        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, found,
+                        api.measured())  # fmt: skip
         page = metrics_page(scrape)
     return Response(page, headers={"Content-Type": CONTENT_TYPE})
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
+from reconciler.engines.calls import EngineCall
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
-from reconciler.engines.protocol import Engine, Outcome
+from reconciler.engines.protocol import Engine, Outcome, Result
 from reconciler.errors import EngineError, RecordsError
 from reconciler.planning.plan import Step
 
@@ -23,12 +25,20 @@ class Attempts:
         self._clock = clock
         self._retry = retry
         self._rng = rng
+        self.calls: Counter[EngineCall] = Counter()
 
     def try_immediately(self, engine: Engine, step: Step) -> Outcome | EngineError:
         """The first try by an immediate engine, without a task; an error that a retry may fix is returned.
 
         Raises RecordsError, which ends the run.
         """
+        ended = self._perform_immediately(engine, step)
+        self._count(step, ended)
+        if isinstance(ended, EngineError) and not ended.retry:
+            return messages.failed_outcome(step.id, ended)
+        return ended
+
+    def _perform_immediately(self, engine: Engine, step: Step) -> Outcome | EngineError:
         performing = engine.perform(step)
         try:
             performing.send(None)
@@ -36,7 +46,7 @@ class Attempts:
             outcome: Outcome = end.value
             return outcome
         except EngineError as error:
-            return error if error.retry else messages.failed_outcome(step.id, error)
+            return error
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
@@ -55,6 +65,7 @@ class Attempts:
         while True:
             if error is None:
                 ended = await self._try(engine, step)
+                self._count(step, ended)
                 if isinstance(ended, Outcome):
                     return ended
                 error = ended
@@ -75,6 +86,10 @@ class Attempts:
             raise
         except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
             return self._bug(engine, step, error)
+
+    def _count(self, step: Step, ended: Outcome | EngineError) -> None:
+        failed = isinstance(ended, EngineError) or ended.result is Result.FAILED
+        self.calls[EngineCall(step.location, str(step.action), str(ended.reason) if failed else "")] += 1
 
     async def _pause(self, seconds: float, leaving: Callable[[], bool]) -> None:
         until = self._clock.monotonic() + seconds

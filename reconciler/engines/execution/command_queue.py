@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from reconciler.bugs import internal_error
+from reconciler.engines.calls import EngineCall
 from reconciler.engines.command_types import result_message, without_secrets
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError, InternalError, RecordsError
@@ -44,6 +46,7 @@ class CommandQueue:
     def __init__(self, records: Records, engines: Mapping[str, Engine]) -> None:
         self._records = records
         self._engines = engines
+        self.calls: Counter[EngineCall] = Counter()
         self._tasks: dict[str, tuple[StoredCommand, Work]] = {}
 
     async def advance(self, on_end: Callable[[], None] | None = None) -> None:
@@ -62,7 +65,10 @@ class CommandQueue:
             if command.id in self._tasks or target in busy or not self._is_due(command):
                 continue
             if engine is None:
-                self._fail(command, EngineError(f"this host does not bind {command.location}", reason=Reason.NOT_FOUND))
+                # No call of an engine, and its location is no label.
+                self._finish_failed(
+                    command, EngineError(f"this host does not bind {command.location}", reason=Reason.NOT_FOUND)
+                )
             elif engine.immediate:
                 await self._perform(command, engine)
             else:
@@ -121,13 +127,18 @@ class CommandQueue:
             self._fail(command, error)
 
     def _complete(self, command: StoredCommand, result: Mapping[str, Any]) -> None:
+        self.calls[EngineCall(command.location, "command")] += 1
         message = result_message(command.type, command.spec, result)
         self._finish(command, CommandStage.COMPLETED, message)
 
     def _fail(self, command: StoredCommand, error: BaseException) -> None:
         known: EngineError | InternalError
         known = error if isinstance(error, EngineError) else internal_error(error, f"command {command.type}")
-        self._finish(command, CommandStage.FAILED, f"{known.reason}: {known}")
+        self.calls[EngineCall(command.location, "command", str(known.reason))] += 1
+        self._finish_failed(command, known)
+
+    def _finish_failed(self, command: StoredCommand, error: EngineError | InternalError) -> None:
+        self._finish(command, CommandStage.FAILED, f"{error.reason}: {error}")
 
     def _finish(self, command: StoredCommand, stage: CommandStage, message: str) -> None:
         reason = _REASONS[stage]

@@ -40,6 +40,8 @@ class Executor:
         rng: random.Random,
     ) -> None:
         recorder, attempts = Recorder(records, clock, retry, rng), Attempts(clock, retry, rng)
+        self.calls = attempts.calls
+        """Calls of engines since this was made."""
         self._context = ExecutionContext(engines, recorder, attempts, parallel)
 
     async def run(self, plan: Plan, run: int, preempted: Callable[[], bool]) -> list[Outcome]:
