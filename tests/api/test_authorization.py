@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import httpx2
@@ -17,8 +18,12 @@ import pytest
 from reconciler.api.app import OPERATIONS, make_app
 from reconciler.api.table import ANY, OVERVIEW, PUBLIC, Operation
 from reconciler.engines.command_types import COMMANDS
-from reconciler.model.key import GVC_SCOPED, Kind
+from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
+from reconciler.planning.drift import Drift, DriftKind, encode
+from reconciler.records.store import FILE, Records
+from reconciler.records.tables.commands import NewCommand
+from reconciler.records.tables.drift import DriftRow
 from tests.support.api import ApiSite, api_site
 from tests.support.kinds import KINDS
 from tests.support.sandbox import GVC
@@ -167,6 +172,11 @@ def answers(site: ApiSite, asked: list[Question]) -> list[httpx2.Response]:
     return asyncio.run(ask())
 
 
+def key_of(kind: Kind) -> Key:
+    """The resource of ``kind`` that accounts of this kind have permissions on."""
+    return Key(kind, "shop" if kind in GVC_SCOPED else "", NAMES[kind])
+
+
 def refused(response: httpx2.Response) -> bool:
     """Whether it was refused for want of a permission, rather than for what the settings forbid."""
     return response.status_code == 403 and "has no permission" in response.json()["message"]
@@ -214,6 +224,62 @@ def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
         if not refused(response)
     ]
     assert not allowed, msgspec.json.encode(allowed[:20]).decode()
+
+
+def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
+    types = [(kind, each) for kind, known in COMMANDS.items() for each in known]
+    with closing(Records.open(site.state / FILE)) as records:
+        ids = {
+            (kind, each): records.commands.add(NewCommand(key_of(kind), "here", each, {}, "test"))
+            for kind, each in types
+        }
+    # A command that one account has cancelled is still there for the next one to be refused or not.
+    asked = [
+        Question(account, "DELETE", f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, each]}", None,
+                 {"view", f"exec.{each}"} <= account.granted)
+        for account, _ in accounts() for kind, each in types if kind is account.kind
+    ]  # fmt: skip
+    found = answers(site, asked)
+    assert {response.status_code for response in found} == {200, 403}
+    assert [each for each, response in zip(asked, found, strict=True) if refused(response) is each.allowed] == []
+
+
+def test_the_org_is_read_by_who_may_view_it(site: ApiSite) -> None:
+    asked = [
+        Question(each, "GET", ORG, None, each.kind is Kind.ORG and "view" in each.granted) for each, _ in accounts()
+    ]
+    for each, response in zip(asked, answers(site, asked), strict=True):
+        assert response.status_code == (200 if each.allowed else 403), each
+
+
+def test_drift_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+    drifts = [Drift(key_of(kind), "here", DriftKind.MISSING) for kind in Kind]
+    with closing(Records.open(site.state / FILE)) as records:
+        records.drifts.put_many(DriftRow(str(each.key), "here", "main", 0.0, encode(each)) for each in drifts)
+    try:
+        asked = [Question(each, "GET", f"{ORG}/-drift", None, "view" in each.granted) for each, _ in accounts()]
+        for each, response in zip(asked, answers(site, asked), strict=True):
+            assert response.status_code == 200, response.text
+            shown = [item["key"] for item in response.json()["items"]]
+            assert shown == ([str(key_of(each.account.kind))] if each.allowed else []), each
+    finally:
+        with closing(Records.open(site.state / FILE)) as records:
+            for drift in drifts:
+                records.drifts.remove(drift.key, "here")
+
+
+def test_a_watch_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+    asked = [
+        Question(account, "GET", f"{path}/-watch?after=0&timeoutSeconds=0", None, "view" in account.granted)
+        for account, _ in accounts()
+        if account.kind is not Kind.ORG
+        for _, path, _ in list(lists_of(account.kind))[:1]
+    ]
+    for each, response in zip(asked, answers(site, asked), strict=True):
+        assert response.status_code == 200, response.text
+        events = [dict(line.split(": ", 1) for line in part.split("\n")) for part in response.text.split("\n\n")[:-1]]
+        names = [msgspec.json.decode(event["data"])["name"] for event in events if event["event"] != "bookmark"]
+        assert names == ([NAMES[each.account.kind]] if each.allowed else []), each
 
 
 def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
