@@ -55,6 +55,9 @@ tools)
     need dbus command_exists dbus-daemon
     need gnome-keyring command_exists gnome-keyring-daemon
     need libsecret-tools command_exists secret-tool
+    # Shells whose Tab key is tried.
+    need zsh command_exists zsh
+    need fish command_exists fish
     need rclone command_exists rclone
     need restic command_exists restic
     need haproxy command_exists haproxy

@@ -18,7 +18,7 @@ from reconciler.platform_cli.profiles import Profile
 
 _TOOL = "secret-tool"
 _BUS = "DBUS_SESSION_BUS_ADDRESS"
-_SECONDS = 120.0
+UNLOCK_SECONDS = 120.0
 """How long a person has to unlock the keyring."""
 
 
@@ -34,11 +34,15 @@ class Tokens(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Keyring:
-    """The tokens of the profiles in the file ``path``, in the keyring of this user. Methods raise KeyringError."""
+    """The tokens of the profiles in the file ``path``, in the keyring of this user, which answers within ``seconds``.
 
-    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+    Methods raise KeyringError.
+    """
+
+    def __init__(self, path: Path, environ: Mapping[str, str], seconds: float = UNLOCK_SECONDS) -> None:
         self._path = path
         self._environ = environ
+        self._seconds = seconds
 
     def is_there(self) -> bool:
         """Whether this session has a bus, on which a keyring can be, and the program that asks it."""
@@ -69,7 +73,7 @@ class Keyring:
         words = [_TOOL, action, *options, "service", "platform", "profile", name, "file", str(self._path)]
         try:
             done = subprocess.run(
-                words, input=tokens, capture_output=True, timeout=_SECONDS, check=False, env=dict(self._environ)
+                words, input=tokens, capture_output=True, timeout=self._seconds, check=False, env=dict(self._environ)
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise KeyringError(_without(name, str(error))) from None

@@ -27,6 +27,9 @@ from reconciler.printable import guard, printable_lines
 
 COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
 """The variable by which the script of completion asks."""
+_OF_PROFILES = ("profile", "login", "logout")
+_NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
+"""Options whose values are names of the kind that they are called after."""
 _REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
 
 
@@ -126,17 +129,24 @@ def _common(row: Row) -> Iterator[Option]:
 
 def _argument(row: Row) -> Iterator[click.Parameter]:
     for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
-        complete = None if at else _complete(row)
+        complete = None if at else _complete(_referred(row))
         yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, shell_complete=complete)
 
 
-def _complete(row: Row) -> Any:
-    """What completes a reference: the names of the kind, from the server."""
+def _referred(row: Row) -> str:
+    """The kind of the references that a command takes."""
+    return "profile" if row.words[0] in _OF_PROFILES else next(iter(row.passed), "")
+
+
+def _complete(kind: str) -> Any:
+    """What completes a name of ``kind``: names from the server, or of profiles; None if neither has any."""
+    if not kind:
+        return None
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
         from reconciler.platform_cli.completion import complete_names
 
-        return complete_names(row, ctx.params, incomplete)
+        return complete_names(kind, _with_those_before(ctx, ctx.params), incomplete)
 
     return complete
 
@@ -153,6 +163,7 @@ def _option(option: Option) -> click.Option:
         multiple=option.multiple,
         default=None if option.multiple else option.default,
         metavar=option.metavar or None,
+        shell_complete=_complete(_parameter(option) if _parameter(option) in _NAMED else ""),
         type=click.Choice(option.choices) if option.choices else click.STRING,
         help=option.help,
     )
@@ -166,11 +177,7 @@ def _run(row: Row, **values: Any) -> int | None:
     if row.instead:
         raise RefusedError(f"`{ctx.command_path}` is not available: {row.instead}")
     own, common = {_parameter(each) for each in row.options}, {_parameter(each) for each in COMMON}
-    # A common option may stand before the command too; the one behind it wins.
-    before = ctx.find_root().params
-    session = Session({
-        name: before.get(name) if values.get(name) is None else values[name] for name in common - own
-    })  # fmt: skip
+    session = Session(_with_those_before(ctx, {name: values.get(name) for name in common - own}))
     module, _, name = row.run.partition(":")
     function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
     try:
@@ -180,6 +187,12 @@ def _run(row: Row, **values: Any) -> int | None:
         return code
     finally:
         session.close()
+
+
+def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Common options with those that stand before the command; one behind it wins."""
+    before = ctx.find_root().params
+    return {name: before.get(name) if value is None else value for name, value in values.items()}
 
 
 def _parameter(option: Option) -> str:

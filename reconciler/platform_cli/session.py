@@ -25,10 +25,16 @@ REVIEW_BRANCH = "reconciler/change-"
 
 
 class Session:
-    """The common ``options`` of a call, those that are missing or None being unset, and what follows from them."""
+    """The common ``options`` of a call, those that are missing or None being unset, and what follows from them.
 
-    def __init__(self, options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> None:
+    With ``seconds`` a keyring has so long to answer, and a credential that is about to end is not renewed.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, seconds: float = 0.0
+    ) -> None:
         self._options = options
+        self._seconds = seconds
         self._token: str | None = None
         self.reviews = 0
         self.environ = environ
@@ -122,7 +128,7 @@ class Session:
         profile = self.profile
         if profile.keyring:
             profile = self.keyring.with_tokens(self.profile_name, profile)
-        if profile.refresh_token:
+        if profile.refresh_token and not self._seconds:
             from reconciler.platform_cli.refreshing import is_ending, renew
 
             if is_ending(profile):
@@ -132,9 +138,9 @@ class Session:
     @cached_property
     def keyring(self) -> Keyring:
         """Where the tokens of profiles are that are not in the file."""
-        from reconciler.platform_cli.keyring import Keyring
+        from reconciler.platform_cli.keyring import UNLOCK_SECONDS, Keyring
 
-        return Keyring(self.profiles_file, self.environ)
+        return Keyring(self.profiles_file, self.environ, self._seconds or UNLOCK_SECONDS)
 
     def _endpoint(self) -> Endpoint:
         """Where the API is, without a credential. Raises UsageError."""

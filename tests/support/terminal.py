@@ -73,7 +73,7 @@ class Terminal:
         """Whether the terminal itself shows what is typed, as it does between two commands."""
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
-    def until(self, good: Callable[[str], bool], what: str, patience: float = 30.0) -> str:
+    def until(self, good: Callable[[str], object], what: str, patience: float = 30.0) -> str:
         """The screen as soon as it is ``good``."""
         deadline = time.monotonic() + patience
         while not good(self.screen):

@@ -1,0 +1,128 @@
+"""The Tab key: in real shells, with names of a real daemon, and in silence where there are none."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.platform_cli import completion
+from reconciler.platform_cli.completion import complete_names
+from reconciler.platform_cli.main import COMPLETE_VARIABLE
+from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.test_client import Scripted, answer
+from tests.support.desk import workload
+from tests.support.programs import tool
+from tests.support.terminal import terminal
+
+BIN = Path(sys.executable).parent
+GVC = "kind: gvc\nname: {}\nspec: {{staticPlacement: {{locationLinks: [//location/here]}}}}\n"
+FILES = {"shop/gvc.yaml": GVC.format("shop"), "shop/api.yaml": workload(), "ops/gvc.yaml": GVC.format("ops")}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk(tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}) as made:
+        made.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
+        made.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
+        yield made
+
+
+def completed(shop: Desk, words: str, **environ: str) -> list[str]:
+    """What completes the last of ``words``."""
+    asked = {
+        "COMP_WORDS": f"platform {words}",
+        "COMP_CWORD": str(words.count(" ") + 1),
+        COMPLETE_VARIABLE: "bash_complete",
+    }
+    done = subprocess.run(
+        [BIN / "platform"], env={**os.environ, **shop.environ, **asked, COMPLETE_VARIABLE: "bash_complete", **environ},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_words_options_and_names_are_completed(shop: Desk) -> None:
+    assert completed(shop, "workl") == ["workload"]
+    assert completed(shop, "workload get-rep") == ["get-replicas"]
+    assert completed(shop, "workload get --outp") == ["--output"]
+    assert completed(shop, "workload get -o json-") == ["json-slim"]
+    assert completed(shop, "w get a", PLATFORM_GVC="shop") == ["api"]
+    assert completed(shop, "workload get --gvc shop a") == completed(shop, "--gvc shop workload delete a") == ["api"]
+    assert completed(shop, "--profile work workload edit a") == ["api"]
+    assert completed(shop, "workload get --gvc ") == completed(shop, "gvc get ") == ["ops", "shop"]
+    assert completed(shop, "workload get --profile w") == completed(shop, "logout w") == ["work"]
+
+
+def test_nothing_is_printed_where_no_names_come(shop: Desk, tmp_path: Path) -> None:
+    words = "workload get --gvc shop a"
+    assert completed(shop, words, PLATFORM_ENDPOINT=f"unix://{tmp_path}/none") == []
+    assert completed(shop, words, PLATFORM_ENDPOINT="nonsense") == []
+    assert completed(shop, words, PLATFORM_TOKEN="rk_unknown", ALL_PROXY="socks5://x") == []
+    assert completed(shop, "workload get a", PLATFORM_PROFILE="nix") == []
+    (tmp_path / "platform").mkdir()
+    (tmp_path / "platform" / "profiles.json").write_text("{")
+    for each in (words, "profile get w"):
+        assert completed(shop, each, XDG_CONFIG_HOME=str(tmp_path)) == []
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "org": "acme", "token": "rk_x"}
+        monkeypatch.setattr(completion, "SECONDS", 0.05)
+        began = time.monotonic()
+        assert complete_names("gvc", options, "") == []
+        assert time.monotonic() - began < 5.0
+
+
+def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Scripted(answer(body={"items": [{"name": "shop"}]}))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "platform").mkdir()
+    (tmp_path / "platform" / "profiles.json").write_text(
+        '{"profiles": {"default": {"token": "rs_old", "refreshToken": "rr_old", "expires": 1.0}}}'
+    )
+    options = {"endpoint": f"http://127.0.0.1:{server.server_port}", "org": "acme"}
+    assert complete_names("gvc", options, "s") == ["shop"]
+    assert [(words.partition("?")[0], headers["authorization"]) for words, headers in server.asked] == [
+        ("GET /org/acme/gvc", "Bearer rs_old")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shell", "options", "load"),
+    [
+        ("bash", ["--norc"], "source {}"),
+        ("zsh", ["-f"], "autoload -U compinit && compinit -u -D && source {} && compdef _platform_completion platform"),
+    ],
+)
+def test_a_shell_completes_with_the_tab_key(
+    shop: Desk, tmp_path: Path, shell: str, options: list[str], load: str
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(shop.run("misc", "install-completion", "--print", "--shell", shell).stdout)
+    environ = {**shop.environ, "ZDOTDIR": str(tmp_path)}
+    with terminal([tool(shell, shell), *options, "-i"], environ, 200, controlling=True) as shown:
+        shown.type(f'{load.format(script)}; echo loa""ded\r'.encode())
+        shown.until(lambda screen: "\nloaded" in screen, "the script is loaded")
+        shown.type(b"platform workload get --gvc s\ta\t")
+        shown.until(lambda screen: re.search(r"get --gvc shop\W+api\b", screen), "the names")
+
+
+def test_fish_completes(shop: Desk, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(shop.run("misc", "install-completion", "--print", "--shell", "fish").stdout)
+    asked = f"source {script}; complete --do-complete 'platform workload get --gvc shop a'"
+    done = subprocess.run(
+        [tool("fish", "fish"), "--no-config", "--command", asked], env={**os.environ, **shop.environ},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "api\n"
