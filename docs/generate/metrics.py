@@ -20,8 +20,9 @@ scrape_configs:
     static_configs: [{targets: ["ops.example.com:8443"]}]
 ```
 
-No label names a resource, so the number of series does not grow with the number of resources. The values come from the
-records, in which counts of resources are kept: a scrape reads no manifest.
+The label `resource` is on metrics of the resources in the setting [`api.metrics.resources`](settings.md) alone, so the
+number of series does not grow with the number of resources. The values come from the records, in which counts of
+resources are kept: a scrape reads no manifest.
 
 [Alert rules](monitoring/alerts.yaml) for Prometheus use them, and so does a
 [dashboard](monitoring/dashboard.json) that Grafana imports.

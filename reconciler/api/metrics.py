@@ -1,6 +1,7 @@
 """The metrics of the daemon, from its records: the table of all metrics, and the page that Prometheus reads.
 
-Labels are sources, locations, kinds and reasons, never resources: those would make a series for each.
+Labels are sources, locations, kinds and reasons. Resources would make a series for each, so that only those in the
+setting `api.metrics.resources` are a label.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Scrape(NamedTuple):
     host_locations: tuple[str, ...] = ()
     replicas: Sequence[ReplicaRow] = ()
     measured: Measurements = Measurements()
+    resources: tuple[str, ...] = ()
 
 
 class Sample(NamedTuple):
@@ -158,6 +160,23 @@ def _written_times(scrape: Scrape) -> Iterator[Sample]:
     return (Sample((name,), at) for name, at in scrape.measured.written.items() if name in scrape.sources)
 
 
+def _healths(scrape: Scrape) -> Iterator[Sample]:
+    for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
+        yield from (Sample((key, each.location, str(each.health)), 1) for each in records)
+
+
+def _drifted(scrape: Scrape) -> Iterator[Sample]:
+    if scrape.resources:
+        differing = {(row.key, row.location) for row in scrape.records.drifts.all()}
+        for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
+            yield from (Sample((key, each.location), (key, each.location) in differing) for each in records)
+
+
+def _resource_replicas(scrape: Scrape) -> Iterator[Sample]:
+    found = Counter((str(each.replica.key), each.location, str(each.state)) for each in scrape.replicas)
+    return (Sample(labels, number) for labels, number in found.items() if labels[0] in scrape.resources)
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -184,6 +203,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("reconciler_approvals_waiting", "Groups of steps that wait for an approval.", _SOURCE, _approvals),
     Metric("reconciler_replicas", "Replicas on this host, by state as the reason.",
            ("location", "reason"), _replicas),
+    Metric("reconciler_resource_health", "1, with the health of the resource as the reason.",
+           ("resource", "location", "reason"), _healths),
+    Metric("reconciler_resource_drifted", "1 if the resource at the location differs from what was applied.",
+           ("resource", "location"), _drifted),
+    Metric("reconciler_resource_replicas", "Replicas of the workload on this host, by state as the reason.",
+           ("resource", "location", "reason"), _resource_replicas),
     Metric("reconciler_condition", "A condition of the source: its type as the kind, 1 if it holds.",
            ("source", "kind", "reason"), _conditions),
     Metric("reconciler_condition_since_timestamp_seconds", "When the condition last began or ceased to hold.",

@@ -58,6 +58,12 @@ class RateLimitSettings(msgspec.Struct, frozen=True, rename="camel"):
     caller: int = 500
 
 
+class ApiMetricsSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The keys of the ``resources`` that have metrics of their own."""
+
+    resources: tuple[str, ...] = ()
+
+
 class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
 
@@ -73,6 +79,7 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     webhooks: tuple[WebhookSettings, ...] = ()
     oidc: OidcSettings | None = None
     token_exchange: tuple[TokenExchangeSettings, ...] = ()
+    metrics: ApiMetricsSettings = ApiMetricsSettings()
     rate_limits: RateLimitSettings = RateLimitSettings()
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.model.finding import Pointer
+from reconciler.model.key import Key
 from reconciler.model.rule import error_rule
 from reconciler.settings.types import IngressSettings, StatusSettings, is_local
 
@@ -48,6 +49,12 @@ RULES = (
         "api-login",
         "Logins return to an address with https, and token exchange names a repository or its owner.",
         "Without them, the network could see a login, or jobs of other people could be your service account.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
+        "api-metrics",
+        "Metrics of resources are for keys of resources.",
+        "A key of another form would have no metrics, and an alert about them would never fire.",
         "docs/settings.md#settings",
     ),
 )
@@ -202,6 +209,11 @@ def _api_faults(api: dict[str, Any] | None) -> Iterator[SettingsFault]:
         message = f"the API at `{text}` has no `tls`, and other machines can reach it"
         yield SettingsFault("api-tls", message, ("api", "address"), "add `tls`, or listen at 127.0.0.1")
     yield from _login_faults(api)
+    for number, key in enumerate(api.get("metrics", {}).get("resources", ())):
+        try:
+            Key.parse(key)
+        except ValueError as error:
+            yield SettingsFault("api-metrics", str(error), ("api", "metrics", "resources", number), "write its key")
 
 
 def _login_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:

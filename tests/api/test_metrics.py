@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,10 +16,12 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
-from tests.support.api import READER_PEER, ApiSite
+from reconciler.records.tables.drift import DriftRow
+from tests.api.conftest import FILES
+from tests.support.api import READER_PEER, ApiSite, api_site
 from tests.support.programs import tool
 
-LABELS = {"source", "location", "kind", "reason"}
+LABELS = {"source", "location", "kind", "reason", "resource"}
 
 
 def page(site: ApiSite) -> str:
@@ -92,6 +95,38 @@ def test_replicas_are_counted_at_each_location_by_state(site: ApiSite) -> None:
     assert {labels for labels, value in found.items() if value} == {("here", "Ready")}
     assert found["here", "Ready"] == 2
     assert len(found) == 2 * len(State)
+
+
+def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
+    listed = ["workload/shop/web", "gvc/shop", "gvc/none"]
+    with api_site(tmp_path, FILES, api={"metrics": {"resources": listed}}) as made:
+        found = samples(made)
+        assert found["reconciler_resource_health"] == {
+            ("gvc/shop", "", "Healthy"): 1,
+            ("workload/shop/web", "here", "Recorded"): 1,
+            ("workload/shop/web", "there", "Recorded"): 1,
+        }  # fmt: skip
+        records = Records.open(made.state / FILE, clock_now=made.clock.now)
+        try:
+            records.drifts.put_many([DriftRow("workload/shop/web", "here", "main", 1.0, b"{}")])
+            drifted = samples(made)["reconciler_resource_drifted"]
+            assert {labels for labels, value in drifted.items() if value} == {("workload/shop/web", "here")}
+            assert len(drifted) == 3
+        finally:
+            records.close()
+        assert "api" not in page(made), "another workload is in no label"
+
+
+def test_replicas_of_listed_workloads_are_counted(site: ApiSite) -> None:
+    rows = [
+        ReplicaRow(
+            Replica("r", Key(Kind.WORKLOAD, "shop", name), 1, "", 0.0, ()), "here", State.READY, 0, None, None, 1.0, ""
+        )
+        for name in ("web", "web", "api")
+    ]
+    scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here",), rows, resources=("workload/shop/web",))
+    metric = next(each for each in METRICS if each.name == "reconciler_resource_replicas")
+    assert dict(metric.samples(scrape)) == {("workload/shop/web", "here", "Ready"): 2}
 
 
 def test_no_metric_names_a_resource_or_shows_a_secret(site: ApiSite) -> None:

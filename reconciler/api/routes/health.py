@@ -43,8 +43,9 @@ async def read_metrics(call: Call) -> Response:
     found = await asyncio.to_thread(replicas.read)
     with call.reader.snapshot():
         names = tuple(each.name for each in api.settings.sources)
+        listed = api.settings.api.metrics.resources if api.settings.api is not None else ()
         scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, found,
-                        api.measured())  # fmt: skip
+                        api.measured(), listed)  # fmt: skip
         page = metrics_page(scrape)
     return Response(page, headers={"Content-Type": CONTENT_TYPE})
 
