@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import time
 from pathlib import Path
@@ -46,11 +48,21 @@ class Mirror:
     def prepare(self) -> Path:
         """Create an empty bare repository if there is none, and return its path."""
         if not (self.path / "HEAD").is_file():
-            import pygit2
-
-            make_directory(self.path)
-            pygit2.init_repository(str(self.path), bare=True)
+            self._create()
         return self.path
+
+    def _create(self) -> None:
+        import pygit2
+
+        make_directory(self.path)
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Other processes of this program wait until the file HEAD, which is written last, is there.
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            if not (self.path / "HEAD").is_file():
+                pygit2.init_repository(str(self.path), bare=True)
+        finally:
+            os.close(directory)
 
     def refresh(self) -> None:
         """Fetch the followed ref, even if its history was rewritten.

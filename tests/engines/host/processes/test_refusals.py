@@ -147,7 +147,7 @@ def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) ->
 
 
 NO_MORE = """
-import asyncio, contextlib, os, resource, sys
+import asyncio, contextlib, os, resource, sys, time
 from pathlib import Path
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import opened, shell
@@ -162,6 +162,7 @@ async def story():
                     with contextlib.suppress(FileNotFoundError):  # what ended is tidied up meanwhile
                         os.chmod(each, 0o777)
             os.setuid(54321)
+        await asyncio.gather(*(asyncio.to_thread(time.sleep, 0.05) for _ in range(40)))  # all threads: each counts
         limits = resource.getrlimit(resource.RLIMIT_NPROC)
         resource.setrlimit(resource.RLIMIT_NPROC, (1, limits[1]))
         try:
