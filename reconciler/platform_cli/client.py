@@ -22,6 +22,8 @@ PAGE = 500
 """The most items that one request asks for."""
 USER_AGENT = f"platform-cli/{__version__}"
 _READS = ("GET", "HEAD")
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""How OpenSSL names an answer that is not TLS; it depends on its version."""
 
 HIDDEN = "[hidden]"
 _SECRET_FIELDS = frozenset({
@@ -205,6 +207,8 @@ class Client:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             text = f"the certificate of {self._endpoint.url} is not trusted: {reason}"
             return ApiError(f"{text}. Set SSL_CERT_FILE to its authority, or add --insecure")
+        if any(each in reason for each in _NO_TLS):
+            return ApiError(f"the server at {self._endpoint.url} does not speak TLS: write http:// if that is wanted")
         if proxy := self._http.proxy():
             return ApiError(
                 f"no server answers at {self._endpoint.url} through the proxy {proxy.host}:{proxy.port}: {reason}. "

@@ -161,7 +161,7 @@ def _option(option: Option) -> click.Option:
         [*names, _parameter(option)],
         required=option.required,
         multiple=option.multiple,
-        default=None if option.multiple else option.default,
+        **({} if option.default is None else {"default": option.default}),
         metavar=option.metavar or None,
         shell_complete=_complete(_parameter(option) if _parameter(option) in _NAMED else ""),
         type=click.Choice(option.choices) if option.choices else click.STRING,

@@ -15,6 +15,8 @@ CREATE = (NAME, DESCRIPTION, TAG)
 FILE = Option("-f/--file", "A file with an object in YAML or JSON; - is standard input.", "FILE", required=True)
 LOCATION = Option("--location", "A location.", "NAME")
 LOCATIONS = Option("--location", "A location.", "NAME", required=True, multiple=True)
+_WITH_HOW = (NAME._replace(required=False), DESCRIPTION, TAG)
+"""Required too, but not with ``HOW``."""
 HOW = Option("--how", "Print the steps of the registration, and create nothing.", flag=True)
 MEMBER = (Option("--email", "A user.", "EMAIL"), Option("--serviceaccount", "A service account.", "NAME"))
 
@@ -100,13 +102,13 @@ _OWN: dict[str, tuple[Row, ...]] = {
     "auditctx": (Row(("create",), "Create an audit context.", "creating:create_plain", options=CREATE),),
     "cloudaccount": (
         Row(("create-aws",), "Create an account of AWS.", "creating:cloudaccount_aws",
-            options=(NAME, DESCRIPTION, TAG, Option("--role-arn", "The role.", "ARN"), HOW)),
+            options=(*_WITH_HOW, Option("--role-arn", "The role.", "ARN"), HOW)),
         Row(("create-azure",), "Create an account of Azure, and its secret.", "creating:cloudaccount_azure",
-            options=(NAME, DESCRIPTION, TAG, Option("--secret", "The secret to create.", "NAME"),
+            options=(*_WITH_HOW, Option("--secret", "The secret to create.", "NAME"),
                      Option("--url", "The address of the connector.", "URL"),
                      Option("--code", "The code of the connector; - is standard input.", "CODE"), HOW)),
         Row(("create-gcp",), "Create an account of Google Cloud.", "creating:cloudaccount_gcp",
-            options=(NAME, DESCRIPTION, TAG, Option("--project-id", "The project.", "ID"), HOW)),
+            options=(*_WITH_HOW, Option("--project-id", "The project.", "ID"), HOW)),
         Row(("create-ngs",), "Create an account of NGS.", "creating:cloudaccount_ngs",
             options=(NAME, DESCRIPTION, TAG, Option("--secret", "The secret that authenticates.", "NAME",
                 required=True))),

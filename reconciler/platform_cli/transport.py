@@ -236,7 +236,20 @@ def silence(connection: socket.socket) -> float:
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:
     """Whether the server has closed a connection on which it owes no answer."""
-    return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
+    sock = connection.sock
+    if sock is None or not select.select([sock], [], [], 0)[0]:
+        return sock is None
+    if not isinstance(sock, ssl.SSLSocket):
+        return True
+    # Servers send tickets for later sessions too.
+    sock.settimeout(0)
+    try:
+        sock.recv(1)
+    except ssl.SSLWantReadError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _whole(response: http.client.HTTPResponse, sent: Mapping[str, str]) -> Response:

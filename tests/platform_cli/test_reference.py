@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import pytest
+
 from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.main import all_rows
+from reconciler.platform_cli.main import all_rows, run
 from reconciler.platform_cli.table import COMMON, Option
 from tests.support.processes import ROOT
 
@@ -111,3 +113,13 @@ def test_every_option_of_a_section_exists_in_its_command() -> None:
                 assert option.required, (words, name)
             count += 1
     assert count > 40
+
+
+def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each alone: the others have values. Nothing else is asked for first."""
+    for row in (each for each in ROWS.values() if not each.instead):
+        required = [option for option in row.options if option.required]
+        for missing in required:
+            words = [f"{each.names.split('/')[-1]}=x" for each in required if each is not missing]
+            assert run([*row.words, *("x" for _ in re.findall("<", row.argument)), *words]) == 2
+            assert f"Missing option '{missing.names.split('/')[0]}'" in capsys.readouterr().err, row.words

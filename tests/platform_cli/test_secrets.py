@@ -192,6 +192,7 @@ def test_no_command_shows_its_credential(shop: Desk) -> None:
             done = shop.run(*words, "--debug", text=f"{token}\n", environ=environ)
             assert row.instead or server.asked or row.words[0] in LOCAL, (words, done)
             server.asked.clear()
+            assert "this is a bug" not in done.stderr, (words, done)
             # Results show what the server sends.
             assert token not in done.stderr + (done.stdout if status == 403 else ""), (words, done)
 
@@ -201,9 +202,11 @@ LOCAL = ("convert", "logout", "misc", "profile")
 _MEMBER = ["--email", "x"]
 EXTRA = {
     "add-binding": _MEMBER, "add-member": _MEMBER, "remove-binding": _MEMBER, "remove-member": _MEMBER,
-    "cloudaccount create-aws": ["--role-arn", "x"], "cloudaccount create-gcp": ["--project-id", "x"],
-    "cloudaccount create-azure": ["--secret", "x", "--url", "x", "--code", "-"], "policy create": ["--all"],
-    "install-completion": ["--print", "--shell", "bash"], "login": ["--bootstrap"], "tag": ["--tag", "x=y"],
+    "cloudaccount create-aws": ["--name", "x", "--role-arn", "x"],
+    "cloudaccount create-gcp": ["--name", "x", "--project-id", "x"],
+    "cloudaccount create-azure": ["--name", "x", "--secret", "x", "--url", "x", "--code", "-"],
+    "policy create": ["--all"], "install-completion": ["--print", "--shell", "bash"],
+    "login": ["--bootstrap"], "tag": ["--tag", "x=y"],
 }  # fmt: skip
 """Options of which a command needs some."""
 

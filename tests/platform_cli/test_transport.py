@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import select
 import socket
 import ssl
 import threading
@@ -20,7 +21,7 @@ from reconciler.platform_cli import client as client_module
 from reconciler.platform_cli.client import ApiError, Client, Endpoint
 from reconciler.platform_cli.main import run
 from reconciler.platform_cli.remote_session import open_session
-from reconciler.platform_cli.transport import Proxy, proxy_for
+from reconciler.platform_cli.transport import Proxy, Transport, proxy_for
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.certificates import self_signed
 from tests.support.processes import free_ports
@@ -134,6 +135,23 @@ def test_a_certificate_of_no_authority_is_refused_unless_that_is_asked_for(
         with pytest.raises(ApiError, match=r"is not trusted: .*IP address mismatch"):
             get(url.replace("localhost", "127.0.0.1"))
         assert {headers["authorization"] for _, headers in server.asked} == {f"Bearer {TOKEN}"}
+
+
+def test_a_server_without_tls_is_named_as_that() -> None:
+    server = Scripted(answer())
+    with pytest.raises(ApiError, match=r"127\.0\.0\.1:\d+ does not speak TLS: write http://"):
+        get(f"https://127.0.0.1:{server.server_port}")
+
+
+def test_a_ticket_of_tls_is_not_the_end_of_a_connection(certificate: Path) -> None:
+    with tls_server(certificate, answer(body={"a": 1})) as server:
+        transport = Transport(f"https://localhost:{server.server_port}", {}, insecure=True)
+        transport.connect()
+        assert transport._open is not None
+        assert select.select([transport._open.sock], [], [], 10)[0], "the ticket"
+        assert transport.send("GET", "/x", {}, None).content == b'{"a": 1}'
+        assert server.connections == 1
+        transport.close()
 
 
 def test_a_proxy_passes_tls_on_and_never_sees_the_credential(

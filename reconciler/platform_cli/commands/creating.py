@@ -14,12 +14,12 @@ from reconciler.platform_cli.session import Session
 _HOW = {
     "aws": "1. In IAM, create a role that the account of the platform may assume, with the external id of the org.\n"
     "2. Attach the policies that the workloads need.\n"
-    "3. platform cloudaccount create-aws --name NAME --role-arn arn:aws:iam::ACCOUNT:role/ROLE",
+    "3. platform cloudaccount create-aws --name NAME --role-arn arn:aws:iam::ACCOUNT:role/ROLE\n",
     "azure": "1. Deploy the connector as a function app, and note its address and code.\n"
     "2. Give its identity the roles that the workloads need.\n"
-    "3. platform cloudaccount create-azure --name NAME --secret SECRET --url URL --code CODE",
+    "3. platform cloudaccount create-azure --name NAME --secret SECRET --url URL --code CODE\n",
     "gcp": "1. In IAM, give the service account of the platform the roles that the workloads need in the project.\n"
-    "2. platform cloudaccount create-gcp --name NAME --project-id PROJECT",
+    "2. platform cloudaccount create-gcp --name NAME --project-id PROJECT\n",
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def create_policy(
 def cloudaccount_aws(session: Session, kind: str, role_arn: str | None, how: bool | None, **common: Any) -> None:
     """Create an account of AWS."""
     if how:
-        session.output.line(_HOW["aws"])
+        session.output.text(_HOW["aws"])
         return
     _create_account(session, kind, "aws", {"roleArn": _required(role_arn, "--role-arn")}, common)
 
@@ -92,8 +92,9 @@ def cloudaccount_aws(session: Session, kind: str, role_arn: str | None, how: boo
 def cloudaccount_azure(session: Session, kind: str, how: bool | None, **values: Any) -> None:
     """Create an account of Azure, and the secret of its connector first."""
     if how:
-        session.output.line(_HOW["azure"])
+        session.output.text(_HOW["azure"])
         return
+    _required(values["name"], "--name")
     name, code = _required(values["secret"], "--secret"), _required(values["code"], "--code")
     connector = {"url": _required(values["url"], "--url"), "code": read_text(STDIN).strip() if code == STDIN else code}
     create(session, "secret", {**envelope({"name": name}), "type": "azure-connector", "data": connector}, show=False)
@@ -103,7 +104,7 @@ def cloudaccount_azure(session: Session, kind: str, how: bool | None, **values: 
 def cloudaccount_gcp(session: Session, kind: str, project_id: str | None, how: bool | None, **common: Any) -> None:
     """Create an account of Google Cloud."""
     if how:
-        session.output.line(_HOW["gcp"])
+        session.output.text(_HOW["gcp"])
         return
     _create_account(session, kind, "gcp", {"projectId": _required(project_id, "--project-id")}, common)
 
@@ -117,6 +118,7 @@ def cloudaccount_ngs(session: Session, kind: str, secret: str, **common: Any) ->
 def _create_account(
     session: Session, kind: str, provider: str, access: dict[str, str], values: Mapping[str, Any]
 ) -> None:
+    _required(values["name"], "--name")
     create(session, kind, {**envelope(values), "provider": provider, "data": access})
 
 

@@ -163,7 +163,11 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
     """Delete resources; silent on success."""
     for each in ref:
-        session.change("DELETE", session.path(kind, each), **({"force": "true"} if force else {}))
+        try:
+            session.change("DELETE", session.path(kind, each), **({"force": "true"} if force else {}))
+        except ApiError as error:
+            # The server names its parameter, which is an option here.
+            raise ApiError(str(error).replace("?force=true", "--force"), error.status) from None
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:
