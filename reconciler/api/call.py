@@ -98,12 +98,15 @@ class Call:
         """Run ``work``, which may wait for a remote, in one of the threads for that."""
         return await asyncio.get_running_loop().run_in_executor(self.api.git_threads, work)
 
-    async def apart(self, read: Callable[[], Response]) -> Response:
-        """Run ``read`` in a thread with a reader of its own, so that a long list delays no other request."""
-        async with self.api.list_slots:
+    async def apart(self, read: Callable[[], _Result], slots: asyncio.Semaphore | None = None) -> _Result:
+        """Run ``read`` in a thread with a reader of its own, so that a long list delays no other request.
+
+        It waits for a place among ``slots``, by default those of lists.
+        """
+        async with slots or self.api.list_slots:
             return await asyncio.to_thread(self._with_reader, read)
 
-    def _with_reader(self, read: Callable[[], Response]) -> Response:
+    def _with_reader(self, read: Callable[[], _Result]) -> _Result:
         own, self.reader = self.reader, self.api.borrow_reader()
         try:
             with self.reader.snapshot():

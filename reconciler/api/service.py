@@ -29,10 +29,30 @@ from reconciler.settings import RateLimitSettings, Settings
 
 GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
-LISTS = 4
-"""Lists that are read at once; others wait."""
-STREAMS, STREAMS_OF_CALLER = 16, 4
-"""Requests that may read logs or follow events at once, and those of one caller."""
+LISTS, OVERVIEWS = 4, 2
+"""Lists and overviews that are read at once; others wait. No overview, which may take seconds, delays a list."""
+MOST_LONG, MOST_LONG_OF_CALLER = 16, 4
+"""Requests that last long and are admitted at once, and those of one caller."""
+
+
+class Admission:
+    """Bounds the requests at once that do what ``words`` describe."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._admitted: Counter[str] = Counter()
+
+    @contextmanager
+    def admit(self, caller: str) -> Iterator[None]:
+        """Admit a request of ``caller`` until the context ends. Raises Problem."""
+        if self._admitted[caller] >= MOST_LONG_OF_CALLER or self._admitted.total() >= MOST_LONG:
+            raise Problem(429, f"too many requests {self._words} at once", headers={"Retry-After": "5"})
+        self._admitted[caller] += 1
+        try:
+            yield
+        finally:
+            self._admitted[caller] -= 1
+            self._admitted += Counter()  # forgets those without requests
 
 
 class Api:
@@ -58,11 +78,12 @@ class Api:
         hooks = settings.api.webhooks if settings.api is not None else ()
         self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
-        self.list_slots = asyncio.Semaphore(LISTS)
+        self.list_slots, self.overview_slots = asyncio.Semaphore(LISTS), asyncio.Semaphore(OVERVIEWS)
+        self.streams = Admission("read logs or follow events")
+        self.overviews = Admission("read overviews")
         self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
         self.replicas = ReplicaReader(settings)
-        self._streams: Counter[str] = Counter()
         self._readers: list[Reader] = []
         self._write_locks: dict[str, asyncio.Lock] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -78,25 +99,12 @@ class Api:
         return Reader(self.settings, self.clock.now, self._rules)
 
     def borrow_reader(self) -> Reader:
-        """A reader for one thread; at most as many are in use as ``list_slots`` has."""
+        """A reader for one thread; at most as many are in use as lists and overviews are read at once."""
         return self._readers.pop() if self._readers else self.new_reader()
 
     def return_reader(self, reader: Reader) -> None:
         """End the use of a reader that was borrowed."""
         self._readers.append(reader)
-
-    @contextmanager
-    def stream_slot(self, caller: str) -> Iterator[None]:
-        """Admit a request of ``caller`` that reads logs or follows events, until the context ends. Raises Problem."""
-        if self._streams[caller] >= STREAMS_OF_CALLER or self._streams.total() >= STREAMS:
-            message = "too many requests read logs or follow events at once"
-            raise Problem(429, message, headers={"Retry-After": "5"})
-        self._streams[caller] += 1
-        try:
-            yield
-        finally:
-            self._streams[caller] -= 1
-            self._streams += Counter()  # forgets those without requests
 
     def write_lock(self, source: str) -> asyncio.Lock:
         """Lets one change at a time be made in ``source``, so that those of this server never conflict."""

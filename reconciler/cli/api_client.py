@@ -41,7 +41,7 @@ class ApiClient:
 
     def stream(self, path: str, query: Mapping[str, object], media: str) -> Iterator[bytes]:
         """The lines of an answer as they come."""
-        named = {name: value for name, value in query.items() if value not in (None, "", False)}
+        named = {name: value for name, value in query.items() if value not in (None, "") and value is not False}
         words = {name: str(value).lower() if value is True else str(value) for name, value in named.items()}
         target = f"/org/{self._settings.org}/{path}" + (f"?{urlencode(words)}" if words else "")
         connection = _Connection(self._settings)

@@ -24,18 +24,19 @@ def list_runs(settings: Settings, records: Records, source: str, last: int) -> S
 
 
 class EventReader:
-    """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first.
+    """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first, after the one with the id
+    ``position``.
 
     Raises NotFoundError if the target is unknown.
     """
 
-    def __init__(self, settings: Settings, records: Records, target: Key | str | None) -> None:
+    def __init__(self, settings: Settings, records: Records, target: Key | str | None, position: int = 0) -> None:
         if target is not None:
             check_target(settings, records, target)
         self._records = records
         self._target = target
         self._version = -1
-        self._newest = 0
+        self.position = position
 
     def newest(self, last: int) -> Sequence[Event]:
         """The last events, at most ``last``; ``more`` continues after them."""
@@ -43,7 +44,7 @@ class EventReader:
         self._version = self._records.data_version()
         latest = events.list(limit=1)
         found = events.list(self._target, limit=last)
-        self._newest = max((event.id for event in (*latest, *found)), default=0)
+        self.position = max((event.id for event in (*latest, *found)), default=0)
         return found
 
     def more(self) -> Sequence[Event]:
@@ -51,9 +52,9 @@ class EventReader:
         version = self._records.data_version()
         if version == self._version:
             return []
-        found = self._records.events.list(self._target, after_id=self._newest)
+        found = self._records.events.list(self._target, after_id=self.position)
         if found:
-            self._newest = found[-1].id
+            self.position = found[-1].id
         else:
             self._version = version
         return found

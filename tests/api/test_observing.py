@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.api.service import STREAMS_OF_CALLER
+from reconciler.api.service import MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import Location, place
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
@@ -97,8 +97,8 @@ def ask_as(site: ApiSite, account: str) -> httpx2.Response:
 
 def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:
     with ExitStack() as reading:
-        for _ in range(STREAMS_OF_CALLER):
-            reading.enter_context(logged.api.stream_slot("user/root"))
+        for _ in range(MOST_LONG_OF_CALLER):
+            reading.enter_context(logged.api.streams.admit("user/root"))
         found = logged.client().request("GET", LOG, params={"query": "gvc/shop"})
         assert (found.status_code, found.headers["retry-after"]) == (429, "5")
         assert ask_as(logged, "reader").status_code == 200

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
 from reconciler.access.rules import VIEWERS, Caller
-from reconciler.api.routes import streams
+from reconciler.api import service
+from reconciler.api.routes import overviews, streams
+from reconciler.model.key import Key, Kind
+from reconciler.printable import printable_lines
+from reconciler.reasons import Reason
+from reconciler.records.store import FILE, Records
 from tests.api.conftest import FILES
-from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSite, ApiStream, api_site
 
 OVERVIEWS = ("-status", "-describe?key=gvc/shop", "-events", "-runs", "-top", "-snapshot", "source/main/-plan")
+TEXTS = ("text/plain", "text/markdown")
 PARTIAL = """kind: serviceaccount
 name: partial
 ---
@@ -87,6 +94,8 @@ def test_other_forms_are_those_of_the_command(site: ApiSite) -> None:
         ("-describe?key=gvc/none", 404, "there is no gvc/none"),
         ("-events?last=many", 400, "last is a number"),
         ("source/main/-plan?revision=none", 404, "revision 'none' is not in the repository"),
+        ("source/main/-plan?revision=:/x", 400, "no search in messages"),
+        ("source/main/-plan?revision=main^{/x}", 400, "no search in messages"),
         ("-runs?source=none", 404, "there is no source 'none'"),
         ("-top?gvc=none", 404, "there is no gvc 'none'"),
         ("-snapshot?key=source/main", 400, "a source has no snapshots"),
@@ -99,6 +108,73 @@ def test_other_forms_are_those_of_the_command(site: ApiSite) -> None:
 def test_what_does_not_exist_is_an_error(site: ApiSite, path: str, status: int, message: str) -> None:
     found = site.client().request("GET", f"{ORG}/{path}")
     assert (found.status_code, message in found.json()["message"]) == (status, True), found.text
+
+
+def test_no_text_controls_the_terminal_that_shows_it(site: ApiSite) -> None:
+    hostile = "Rename\x1b[2J\u202e\x9b31m"
+    manifest = "kind: identity\nname: hostile\ngvc: shop\ndescription: text\n"
+    site.repo.commit({"shop/hostile.yaml": manifest}, hostile)
+    plans = [text(site, f"source/main/-plan{query}", media) for query in ("", "?blame=true") for media in TEXTS]
+    assert site.run("apply").returncode == 0
+    site.repo.commit({"shop/hostile.yaml": manifest.replace("text", '"\\e[2J\\u009b"')}, hostile)
+    assert site.run("apply").returncode == 1
+    plans += [text(site, "source/main/-plan", media) for media in TEXTS]
+    with closing(Records.open(site.state / FILE)) as records:
+        records.events.append(
+            Key(Kind.WORKLOAD, "shop", "api"), Reason.FAILED, f"stopped{hostile.removeprefix('Rename')}"
+        )
+    keys = ("identity/shop/hostile", "source/main", "workload/shop/api")
+    shown = [text(site, path) for path in (*OVERVIEWS[:5], *(f"-describe?key={key}" for key in keys))]
+    site.repo.commit({"shop/hostile.yaml": manifest})
+    assert site.run("apply").returncode == 0
+    assert any("Rename?" in each for each in shown), "the subject of a commit is cleaned when it is read"
+    assert any("stopped\\u001b[2J" in each for each in shown), "what an engine reports is not"
+    assert [each for each in (*plans, *shown) if each != printable_lines(each)] == []
+
+
+def test_the_status_comes_in_parts(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = site.client().request("GET", f"{ORG}/-status").text
+    monkeypatch.setattr(overviews, "CHUNK", 100)
+
+    async def parts() -> list[str]:
+        stream = ApiStream(site.api, ROOT_PEER, f"{ORG}/-status", {})
+        found = []
+        while part := await stream.text():
+            found.append(part)
+        await stream.leave()
+        return found
+
+    found = asyncio.run(parts())
+    assert (len(found) > 5, "".join(found)) == (True, whole)
+
+
+def test_a_caller_reads_few_overviews_at_once(site: ApiSite) -> None:
+    with ExitStack() as reading:
+        for _ in range(service.MOST_LONG_OF_CALLER):
+            reading.enter_context(site.api.overviews.admit("user/root"))
+        for path in OVERVIEWS:
+            refused = site.client().request("GET", f"{ORG}/{path}")
+            assert (refused.status_code, "too many requests read overviews" in refused.text) == (429, True), path
+        assert site.client(READER_PEER).request("GET", f"{ORG}/-runs").status_code == 200
+    assert site.client().request("GET", f"{ORG}/-runs").status_code == 200
+
+
+def test_overviews_delay_no_list(site: ApiSite) -> None:
+    async def status(path: str) -> int:
+        async with site.watching(f"{ORG}/{path}") as stream:
+            return stream.status
+
+    async def story() -> None:
+        for _ in range(service.OVERVIEWS):
+            await site.api.overview_slots.acquire()
+        waiting = asyncio.create_task(status("-runs"))
+        assert await status("workload") == 200
+        assert not waiting.done()
+        for _ in range(service.OVERVIEWS):
+            site.api.overview_slots.release()
+        assert await waiting == 200
+
+    asyncio.run(story())
 
 
 def test_a_plan_is_found_by_its_digest(site: ApiSite) -> None:
@@ -130,5 +206,44 @@ def test_events_follow_until_the_credential_ends(site: ApiSite, monkeypatch: pyt
 
     try:
         assert asyncio.run(story())[1] == "Suspended"
+    finally:
+        site.run("resume", "main")
+
+
+def test_events_follow_until_the_permission_ends(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "CHECK_SECONDS", 0.05)
+    binding = "bindings: [{permissions: [view], principalLinks: [//serviceaccount/partial]}]"
+    policies = "---\n".join(
+        f"kind: policy\nname: all-{kind}\ntargetKind: {kind}\ntarget: all\n{binding}\n" for kind in Kind
+    )
+    site.repo.commit({"all.yaml": policies})
+    assert site.run("apply").returncode == 0
+    key = site.api.store.add_key("partial", "", "test", None)[1]
+
+    async def story() -> None:
+        async with site.watching(f"{ORG}/-events?last=1&follow=true", None, Authorization=key) as stream:
+            assert json.loads(await stream.line())["reason"]
+            site.repo.commit({"all.yaml": policies.replace("target: all", "targetLinks: []", 1)})
+            assert await asyncio.to_thread(lambda: site.run("apply").returncode) == 0
+            while await stream.text():
+                pass
+
+    asyncio.run(story())
+    refused = site.client(None).request("GET", f"{ORG}/-events", headers={"Authorization": key})
+    assert refused.status_code == 403
+
+
+def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSite) -> None:
+    async def story() -> list[str]:
+        stream = ApiStream(site.api, ROOT_PEER, f"{ORG}/-events?last=0&follow=true", {})
+        while not stream.status:
+            await asyncio.sleep(0.001)
+        assert await asyncio.to_thread(lambda: site.run("suspend", "main").returncode) == 0
+        found = json.loads(await stream.line())["reason"]
+        await stream.leave()
+        return [found]
+
+    try:
+        assert asyncio.run(story()) == ["Suspended"]
     finally:
         site.run("resume", "main")

@@ -113,6 +113,7 @@ def ready(site: Site, daemon: Running) -> None:
         ["plan", "--revision", "nonsense"],
         ["plan", "--source", "nonsense"],
         ["events", "--last", "5"],
+        ["events", "none", "--last", "0"],
         ["plan"],
         ["plan", "--revision", "main", "--format", "json"],
         ["get", "workload", "nonsense"],

@@ -48,7 +48,7 @@ async def read_logs(call: Call) -> Response:
     if not roots(call.api.settings.state):
         return Response(media_type=LINES)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(call.api.stream_slot(call.caller.principal))
+        stack.enter_context(call.api.streams.admit(call.caller.principal))
         running = await _start(encode_request(request))
         stack.push_async_callback(_end, running)
         assert running.stdout is not None

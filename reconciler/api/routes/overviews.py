@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -17,25 +18,23 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.routes.streams import Stream
-from reconciler.api.table import LINES, MARKDOWN, OVERVIEW, TEXT, YAML, Operation
-from reconciler.errors import SourceError, SourceNotFound
-from reconciler.model.finding import Severity
+from reconciler.api.table import LINES, OVERVIEW, TEXT, YAML, Operation
 from reconciler.model.key import KINDS, Key, Kind
-from reconciler.operations.approval import MIN_PREFIX
-from reconciler.queries.existence import check_gvc, did_you_mean, find_source, source_of
+from reconciler.printable import printable, printable_lines
+from reconciler.queries.existence import check_gvc, did_you_mean, source_of
 
 if TYPE_CHECKING:
     from reconciler.queries.history import EventReader
     from reconciler.records.tables.events import Event
-    from reconciler.render.plan.review import PlanReview
-    from reconciler.settings import SourceSettings
 
-CHANGES, ERRORS = "Plan-Changes", "Plan-Errors"
-"""Headers of a plan: the number of its steps, and of the errors in the revision."""
 _MOST_EVENTS, _MOST_RUNS = 100_000, 10_000
 _POLL_SECONDS = 0.5
 _MEASURE_SECONDS = 0.5
 """Seconds in which the processor time of replicas is measured."""
+CHUNK = 65_536
+"""Characters of an overview that are made before some are sent, so that it takes no more memory than the client reads.
+"""
+_Result = TypeVar("_Result")
 
 
 async def read_status(call: Call) -> Response:
@@ -43,21 +42,43 @@ async def read_status(call: Call) -> Response:
     from reconciler.queries.resources import find_resources, list_sources
     from reconciler.render.resources import resource_table, resources_json, resources_yaml
 
-    _require_everything(call)
+    require_everything(call)
     kind, gvc, name = call.query("kind"), call.query("gvc") or None, call.query("name") or None
     if kind and kind not in KINDS:
         raise Problem(404, f"there is no kind {kind[:60]!r}{did_you_mean(kind, KINDS)}")
     media, settings = call.accepted(JSON, TEXT, YAML), call.api.settings
 
-    def read() -> Response:
-        found = find_resources(settings, call.reader.records, KINDS[kind] if kind else None, gvc, name)
-        if media == TEXT:
-            return _text_response(resource_table(found, colour=False))
-        sources = list_sources(settings, call.reader.records)
-        parts = resources_json(found, sources) if media == JSON else resources_yaml(found, sources)
-        return Response("".join(parts), media_type=media)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(call.api.overviews.admit(call.caller.principal))
+        reader = stack.enter_context(contextlib.closing(call.api.new_reader()))
+        stack.enter_context(reader.snapshot())
+        # The thread ends before what it reads from is closed.
+        thread = stack.enter_context(ThreadPoolExecutor(1, "overview"))
 
-    return await call.apart(read)
+        def begin() -> Iterator[str]:
+            found = find_resources(settings, reader.records, KINDS[kind] if kind else None, gvc, name)
+            if media == TEXT:
+                return iter((shown(resource_table(found, colour=False)),))
+            sources = list_sources(settings, reader.records)
+            return resources_json(found, sources) if media == JSON else resources_yaml(found, sources)
+
+        parts = await asyncio.get_running_loop().run_in_executor(thread, begin)
+        return Stream(call, _chunks(thread, parts), stack.pop_all(), None, media)
+
+
+async def _chunks(thread: ThreadPoolExecutor, parts: Iterator[str]) -> AsyncIterator[bytes]:
+    while content := await asyncio.get_running_loop().run_in_executor(thread, _next_chunk, parts):
+        yield content
+
+
+def _next_chunk(parts: Iterator[str]) -> bytes:
+    found, size = [], 0
+    for part in parts:
+        found.append(part)
+        size += len(part)
+        if size >= CHUNK:
+            break
+    return "".join(found).encode()
 
 
 async def describe(call: Call) -> Response:
@@ -68,7 +89,7 @@ async def describe(call: Call) -> Response:
     from reconciler.render.resources import resource_sections
     from reconciler.render.sources import source_sections
 
-    _require_everything(call)
+    require_everything(call)
     target, settings = _target(call), call.api.settings
     if target is None:
         raise Problem(400, "key is the resource or source to describe")
@@ -77,33 +98,41 @@ async def describe(call: Call) -> Response:
         records = call.reader.records
         if isinstance(target, str):
             details = describe_source(settings, records, source_of(target), daemon_runs=call.api.is_alive())
-            return Response(section_text(source_sections(details, False), colour=False), media_type=TEXT)
+            return _text_response(section_text(source_sections(details, False), colour=False))
         found = describe_resource(settings, records, target)
-        return Response(section_text(resource_sections(*found, False), colour=False), media_type=TEXT)
+        return _text_response(section_text(resource_sections(*found, False), colour=False))
 
-    return await call.apart(read)
+    return await apart(call, read)
 
 
 async def read_events(call: Call) -> Response:
     """The last events, oldest first, and then new ones as they come if the client follows them."""
     from reconciler.queries.history import EventReader
 
-    _require_everything(call)
-    reader = EventReader(call.api.settings, call.reader.records, _target(call))
-    found = reader.newest(call.count("last", 100, _MOST_EVENTS)) if call.query("last") != "0" else []
-    media = call.accepted(LINES, TEXT)
-    if call.query("follow") != "true":
-        return Response(_event_lines(found, media), media_type=media)
+    require_everything(call)
+    target, media, settings = _target(call), call.accepted(LINES, TEXT), call.api.settings
+    last = 0 if call.query("last") == "0" else call.count("last", 100, _MOST_EVENTS)
+
+    def read() -> tuple[bytes, int]:
+        reader = EventReader(settings, call.reader.records, target)
+        return _event_lines(reader.newest(last), media), reader.position
+
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(call.api.stream_slot(call.caller.principal))
-        return Stream(call, _follow(reader, found, media), stack.pop_all(), _require_everything, media)
+        follows = call.query("follow") == "true"
+        if follows:
+            stack.enter_context(call.api.streams.admit(call.caller.principal))
+        content, position = await apart(call, read)
+        if not follows:
+            return Response(content, media_type=media)
+        reader = EventReader(settings, call.reader.records, target, position)
+        return Stream(call, _follow(reader, content, media), stack.pop_all(), require_everything, media)
 
 
-async def _follow(reader: EventReader, found: Sequence[Event], media: str) -> AsyncIterator[bytes]:
+async def _follow(reader: EventReader, content: bytes, media: str) -> AsyncIterator[bytes]:
     while True:
-        if found:
-            yield _event_lines(found, media)
-        while not (found := reader.more()):
+        if content:
+            yield content
+        while not (content := _event_lines(reader.more(), media)):
             await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -111,7 +140,7 @@ def _event_lines(events: Sequence[Event], media: str) -> bytes:
     from reconciler.render.history import event_document, event_line
 
     if media == TEXT:
-        return "".join(f"{event_line(each, colour=False)}\n" for each in events).encode()
+        return "".join(f"{printable(event_line(each, colour=False))}\n" for each in events).encode()
     return b"".join(msgspec.json.encode(event_document(each)) + b"\n" for each in events)
 
 
@@ -120,11 +149,16 @@ async def read_all_runs(call: Call) -> Response:
     from reconciler.queries.history import list_runs
     from reconciler.render.history import run_document, run_line
 
-    _require_everything(call)
-    runs = list_runs(call.api.settings, call.reader.records, call.query("source"), call.count("last", 30, _MOST_RUNS))
-    if call.accepted(JSON, TEXT) == TEXT:
-        return _text_response("\n".join(run_line(run, colour=False) for run in runs))
-    return call.respond({"kind": "list", "itemKind": "run", "items": [run_document(run) for run in runs]})
+    require_everything(call)
+    last = call.count("last", 30, _MOST_RUNS)
+
+    def read() -> Response:
+        runs = list_runs(call.api.settings, call.reader.records, call.query("source"), last)
+        if call.accepted(JSON, TEXT) == TEXT:
+            return _text_response("\n".join(run_line(run, colour=False) for run in runs))
+        return call.respond({"kind": "list", "itemKind": "run", "items": [run_document(run) for run in runs]})
+
+    return await apart(call, read)
 
 
 async def read_top(call: Call) -> Response:
@@ -132,14 +166,15 @@ async def read_top(call: Call) -> Response:
     from reconciler.queries.top import ReplicaReader
     from reconciler.render.replicas import replica_document, replica_table
 
-    _require_everything(call)
+    require_everything(call)
     gvc = call.query("gvc") or None
     reader = ReplicaReader(call.api.settings, gvc)
-    rows = await asyncio.to_thread(reader.read)
-    if rows:
-        await asyncio.sleep(_MEASURE_SECONDS)
+    with call.api.overviews.admit(call.caller.principal):
         rows = await asyncio.to_thread(reader.read)
-    elif gvc is not None:
+        if rows:
+            await asyncio.sleep(_MEASURE_SECONDS)
+            rows = await asyncio.to_thread(reader.read)
+    if not rows and gvc is not None:
         check_gvc(call.reader.records, gvc)
     if call.accepted(JSON, TEXT) == TEXT:
         return _text_response("\n".join(replica_table(rows, colour=False)) if rows else "")
@@ -151,7 +186,7 @@ async def read_snapshots(call: Call) -> Response:
     from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
     from reconciler.render.snapshots import snapshot_document, snapshot_table
 
-    _require_everything(call)
+    require_everything(call)
     target = _target(call)
     if isinstance(target, str):
         raise Problem(400, "a source has no snapshots")
@@ -165,62 +200,10 @@ async def read_snapshots(call: Call) -> Response:
         items = [snapshot_document(each) for each in found]
         return call.respond({"kind": "list", "itemKind": "snapshot", "items": items})
 
-    return await call.apart(read)
+    return await apart(call, read)
 
 
-async def read_plan(call: Call) -> Response:
-    """What a run of a source would do to apply a revision; its headers count the steps and errors."""
-    _require_everything(call)
-    source = find_source(call.api.settings, call.request.path_params["name"])
-    blame = {"true": True, "false": False}.get(call.query("blame"))
-    return await call.apart(lambda: _plan(call, source, call.query("revision"), blame))
-
-
-async def read_plan_of_digest(call: Call) -> Response:
-    """The current plan with a digest, of the plan or of its steps that wait: what an approver is asked about."""
-    _require_everything(call)
-    digest = call.request.path_params["digest"]
-    if len(digest) < MIN_PREFIX:
-        raise Problem(400, f"write the first {MIN_PREFIX} characters of a digest, or more")
-    return await call.apart(lambda: _plan_of_digest(call, digest))
-
-
-def _plan_of_digest(call: Call, digest: str) -> Response:
-    from reconciler.review.plan import plan_source
-
-    for source in call.api.settings.sources:
-        with contextlib.suppress(SourceError):
-            review = plan_source(call.api.settings, source, call.reader.records, "", blame=None, first=False)
-            plan = review.plan
-            if plan is not None and any(each.startswith(digest) for each in (plan.digest, plan.hold_digest)):
-                return _plan_response(call, review)
-    raise Problem(404, f"no current plan has the digest {digest[:64]}")
-
-
-def _plan(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
-    from reconciler.review.plan import plan_source
-
-    try:
-        review = plan_source(call.api.settings, source, call.reader.records, revision, blame=blame, first=False)
-    except SourceNotFound as error:
-        raise Problem(404, str(error)) from None
-    return _plan_response(call, review)
-
-
-def _plan_response(call: Call, review: PlanReview) -> Response:
-    from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
-
-    changes = len(review.plan.steps) if review.plan is not None else 0
-    headers = {CHANGES: str(changes), ERRORS: str(sum(each.severity is Severity.ERROR for each in review.findings))}
-    match call.accepted(JSON, TEXT, MARKDOWN):
-        case media if media == TEXT:
-            return Response(plan_text(review), headers=headers, media_type=TEXT)
-        case media if media == MARKDOWN:
-            return Response(plan_markdown(review), headers=headers, media_type=MARKDOWN)
-    return call.respond(plan_document(review), headers=headers)
-
-
-def _require_everything(call: Call) -> None:
+def require_everything(call: Call) -> None:
     """Refuse the request unless the caller may view every resource of every kind."""
     for kind in Kind:
         if not call.visibility(kind).everything:
@@ -236,8 +219,19 @@ def _target(call: Call) -> Key | str | None:
         raise Problem(400, str(error)) from None
 
 
+async def apart(call: Call, read: Callable[[], _Result]) -> _Result:
+    """Run ``read`` in a thread, among the overviews that are read at once."""
+    with call.api.overviews.admit(call.caller.principal):
+        return await call.apart(read, call.api.overview_slots)
+
+
 def _text_response(text: str) -> Response:
-    return Response(f"{text}\n" if text else "", media_type=TEXT)
+    return Response(shown(text), media_type=TEXT)
+
+
+def shown(text: str) -> str:
+    """``text`` as a terminal may show it, with a line break at its end; "" without any."""
+    return printable_lines(text if not text or text.endswith("\n") else f"{text}\n")
 
 
 OPERATIONS = (
@@ -253,8 +247,4 @@ OPERATIONS = (
               parameters=("gvc",), forms=(TEXT,)),
     Operation("GET", "/org/{org}/-snapshot", read_snapshots, "List the snapshots of volume sets.", OVERVIEW,
               parameters=("key", "deleted"), forms=(TEXT,)),
-    Operation("GET", "/org/{org}/source/{name}/-plan", read_plan, "Plan a revision of a source.", OVERVIEW,
-              parameters=("revision", "blame"), forms=(TEXT, MARKDOWN)),
-    Operation("GET", "/org/{org}/-plan/{digest}", read_plan_of_digest, "Read the current plan with a digest.",
-              OVERVIEW, forms=(TEXT, MARKDOWN)),
 )  # fmt: skip

@@ -45,20 +45,24 @@ class Stream(Response):
         """Send the stream."""
         async with self._resources:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                await self._send_parts(receive, send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if scope["method"] == "HEAD" or await self._send_parts(receive, send):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_parts(self, receive: Receive, send: Send) -> None:
+    async def _send_parts(self, receive: Receive, send: Send) -> bool:
+        """Whether the answer is complete; the server closes the connection of one that is not, as the client sees."""
+        passing = asyncio.create_task(self._pass_on(send))
         work: list[asyncio.Task[Any]] = [
-            asyncio.create_task(each) for each in (_disconnected(receive), self._pass_on(send), self._expire())
-        ]
+            passing, *(asyncio.create_task(each) for each in (_disconnected(receive), self._expire()))
+        ]  # fmt: skip
         try:
-            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in work:
                 each.cancel()
             await asyncio.gather(*work, return_exceptions=True)
+        if passing in done:
+            passing.result()  # raises what ended the parts
+        return passing in done or self._check is not None
 
     async def _pass_on(self, send: Send) -> None:
         async for part in self._parts:

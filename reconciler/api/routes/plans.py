@@ -1,0 +1,87 @@
+"""Plans for operators: what a run of a source would do, as JSON and as the text of `reconciler plan`."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.problems import JSON, Problem
+from reconciler.api.routes.overviews import apart, require_everything, shown
+from reconciler.api.table import MARKDOWN, OVERVIEW, TEXT, Operation
+from reconciler.errors import SourceError, SourceNotFound
+from reconciler.model.finding import Severity
+from reconciler.operations.approval import MIN_PREFIX
+from reconciler.queries.existence import find_source
+
+if TYPE_CHECKING:
+    from reconciler.render.plan.review import PlanReview
+    from reconciler.settings import SourceSettings
+
+CHANGES, ERRORS = "Plan-Changes", "Plan-Errors"
+"""Headers of a plan: the number of its steps, and of the errors in the revision."""
+
+
+async def read_plan(call: Call) -> Response:
+    """What a run of a source would do to apply a revision; its headers count the steps and errors."""
+    require_everything(call)
+    source = find_source(call.api.settings, call.request.path_params["name"])
+    revision, blame = call.query("revision"), {"true": True, "false": False}.get(call.query("blame"))
+    # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
+    if revision.startswith(":") or "^{/" in revision:
+        raise Problem(400, "revision is a commit, branch or tag, and no search in messages")
+    return await apart(call, lambda: _plan(call, source, revision, blame))
+
+
+async def read_plan_of_digest(call: Call) -> Response:
+    """The current plan with a digest, of the plan or of its steps that wait: what an approver is asked about."""
+    require_everything(call)
+    digest = call.request.path_params["digest"]
+    if len(digest) < MIN_PREFIX:
+        raise Problem(400, f"write the first {MIN_PREFIX} characters of a digest, or more")
+    return await apart(call, lambda: _plan_of_digest(call, digest))
+
+
+def _plan_of_digest(call: Call, digest: str) -> Response:
+    from reconciler.review.plan import plan_source
+
+    for source in call.api.settings.sources:
+        with contextlib.suppress(SourceError):
+            review = plan_source(call.api.settings, source, call.reader.records, "", blame=None, first=False)
+            plan = review.plan
+            if plan is not None and any(each.startswith(digest) for each in (plan.digest, plan.hold_digest)):
+                return _plan_response(call, review)
+    raise Problem(404, f"no current plan has the digest {digest[:64]}")
+
+
+def _plan(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
+    from reconciler.review.plan import plan_source
+
+    try:
+        review = plan_source(call.api.settings, source, call.reader.records, revision, blame=blame, first=False)
+    except SourceNotFound as error:
+        raise Problem(404, str(error)) from None
+    return _plan_response(call, review)
+
+
+def _plan_response(call: Call, review: PlanReview) -> Response:
+    from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
+
+    changes = len(review.plan.steps) if review.plan is not None else 0
+    headers = {CHANGES: str(changes), ERRORS: str(sum(each.severity is Severity.ERROR for each in review.findings))}
+    match call.accepted(JSON, TEXT, MARKDOWN):
+        case media if media == TEXT:
+            return Response(shown(plan_text(review)), headers=headers, media_type=TEXT)
+        case media if media == MARKDOWN:
+            return Response(plan_markdown(review), headers=headers, media_type=MARKDOWN)
+    return call.respond(plan_document(review), headers=headers)
+
+
+OPERATIONS = (
+    Operation("GET", "/org/{org}/source/{name}/-plan", read_plan, "Plan a revision of a source.", OVERVIEW,
+              parameters=("revision", "blame"), forms=(TEXT, MARKDOWN)),
+    Operation("GET", "/org/{org}/-plan/{digest}", read_plan_of_digest, "Read the current plan with a digest.",
+              OVERVIEW, forms=(TEXT, MARKDOWN)),
+)  # fmt: skip
