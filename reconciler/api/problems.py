@@ -18,6 +18,7 @@ from reconciler.errors import (
     ReconcilerError,
     RecordsError,
     RefusedError,
+    SourceEmpty,
     UsageError,
 )
 
@@ -95,7 +96,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(404, str(error))
         case DiskFull() | RecordsError():
             return Problem(503, str(error))
-        case RefusedError() | PushRefused():
+        # A change that would leave no manifest is refused for good, so no client repeats it.
+        case RefusedError() | PushRefused() | SourceEmpty():
             return Problem(409, str(error))
         case UsageError():
             return Problem(400, str(error))

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -209,6 +210,8 @@ class Client:
             return ApiError(f"{text}. Set SSL_CERT_FILE to its authority, or add --insecure")
         if any(each in reason for each in _NO_TLS):
             return ApiError(f"the server at {self._endpoint.url} does not speak TLS: write http:// if that is wanted")
+        if isinstance(error, HTTPException | ConnectionResetError) and self._endpoint.url.startswith("http:"):
+            reason += "; if it speaks TLS, write https://"
         if proxy := self._http.proxy():
             return ApiError(
                 f"no server answers at {self._endpoint.url} through the proxy {proxy.host}:{proxy.port}: {reason}. "

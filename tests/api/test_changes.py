@@ -271,6 +271,14 @@ def test_a_branch_for_a_review(tmp_path: Path) -> None:
         assert len(history(site)) == 1
 
 
+def test_the_last_manifest_of_a_source_is_not_deleted(tmp_path: Path) -> None:
+    """The answer is no 503: clients repeat those."""
+    with api_site(tmp_path, {"group.yaml": "kind: group\nname: ops\n"}) as site:
+        code, answer = send(site, "DELETE", f"{ORG}/group/ops", None)
+        assert (code, "holds no manifest below" in answer["message"]) == (409, True)
+        assert len(history(site)) == 1
+
+
 def test_settings_can_refuse_changes(tmp_path: Path) -> None:
     with api_site(tmp_path, FILES, api={"writes": "refuse"}) as site:
         assert send(site, "PATCH", WEB, {"tags": {"a": "1"}})[0] == 403

@@ -18,6 +18,7 @@ import pytest
 
 from reconciler.errors import UsageError
 from reconciler.platform_cli import client as client_module
+from reconciler.platform_cli import retries
 from reconciler.platform_cli.client import ApiError, Client, Endpoint
 from reconciler.platform_cli.main import run
 from reconciler.platform_cli.remote_session import open_session
@@ -141,6 +142,12 @@ def test_a_server_without_tls_is_named_as_that() -> None:
     server = Scripted(answer())
     with pytest.raises(ApiError, match=r"127\.0\.0\.1:\d+ does not speak TLS: write http://"):
         get(f"https://127.0.0.1:{server.server_port}")
+
+
+def test_a_server_behind_tls_is_suspected_without_it(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.1)
+    with tls_server(certificate) as server, pytest.raises(ApiError, match="if it speaks TLS, write https://"):
+        get(f"http://localhost:{server.server_port}")
 
 
 def test_a_ticket_of_tls_is_not_the_end_of_a_connection(certificate: Path) -> None:
