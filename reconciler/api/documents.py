@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import msgspec
 
@@ -17,15 +18,19 @@ from reconciler.model.record import Record
 from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.times import iso
 
-_NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+_NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8").bytes
 """The namespace of UUIDs of URLs (RFC 9562, section 6.6)."""
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def resource_document(facts: ResourceFacts, created: float, org: str) -> dict[str, Any]:
-    """A resource with its status. Secret data is left out; only ``-reveal`` returns it."""
+def resource_document(facts: ResourceFacts, created: float, org: str, *, encoded: bool = False) -> dict[str, Any]:
+    """A resource with its status. Secret data is left out; only ``-reveal`` returns it.
+
+    With ``encoded``, the fields of the manifest are JSON that an encoder copies, for a tenth of the cost.
+    """
     key = facts.key
     newest = max(facts.records, key=lambda record: record.applied_at)
-    body: dict[str, Any] = msgspec.json.decode(newest.body)
+    body: dict[str, Any] = _FIELDS.decode(newest.body) if encoded else msgspec.json.decode(newest.body)
     if key.kind is Kind.SECRET:
         body.pop("data", None)
     place = full_form(key, org)
@@ -84,7 +89,11 @@ def person_document(person: Person, org: str) -> dict[str, Any]:
 
 def resource_id(place: str, created: float) -> str:
     """The same for the life of a resource; another one with its name, after its deletion, has another id."""
-    return str(uuid5(_NAMESPACE, f"{place}@{created!r}"))
+    # A UUID of version 5, without the checks of the library, which take longer than the digest.
+    content = bytearray(sha1(_NAMESPACE + f"{place}@{created!r}".encode(), usedforsecurity=False).digest()[:16])
+    content[6], content[8] = content[6] & 0x0F | 0x50, content[8] & 0x3F | 0x80
+    text = content.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def deployment_document(record: Record, org: str) -> dict[str, Any] | None:

@@ -256,5 +256,5 @@ def _merged(reader: Reader, rows: Iterable[Change], org: str) -> Iterator[Change
         after = body_of(present[0]) if present else None
         before = after if text not in first else msgspec.json.decode(first[text]) if first[text] else None
         if before is not None or after is not None:
-            document = resource_document(facts.facts(key), created[text], org) if present else None
+            document = resource_document(facts.facts(key), created[text], org, encoded=True) if present else None
             yield Changed(number, key, before, after, document)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
 
+from reconciler.api.documents import resource_id
 from tests.support.api import ORG, READER_PEER, ApiSite
 
 WEB = f"{ORG}/gvc/shop/workload/web"
@@ -193,3 +195,18 @@ def test_a_secret_is_revealed_to_those_who_may(site: ApiSite) -> None:
     assert [(each["target"], each["outcome"]) for each in last] == [
         (f"{ORG}/secret/db/-reveal", code) for code in (200, 403)
     ]
+
+
+def test_a_document_is_the_same_however_it_is_read(site: ApiSite) -> None:
+    """A list copies the fields of manifests as they are encoded, and a query decodes them."""
+    for kind in ("gvc", "workload", "secret", "policy", "user"):
+        listed = site.client().get(f"{ORG}/{kind}")["items"]
+        found = site.client().request("POST", f"{ORG}/{kind}/-query", json={"kind": kind}).json()["items"]
+        assert listed == found != []
+    assert site.client().get(WEB) == next(each for each in site.client().get(f"{ORG}/workload")["items"]
+                                          if each["links"][0]["href"] == WEB)  # fmt: skip
+
+
+def test_the_id_is_a_uuid_of_the_url(site: ApiSite) -> None:
+    assert resource_id("/org/acme/gvc/shöp", 1.5) == str(uuid5(NAMESPACE_URL, "/org/acme/gvc/shöp@1.5"))
+    assert UUID(site.client().get(WEB)["id"]).version == 5

@@ -142,7 +142,8 @@ def _document(call: Call, key: Key) -> dict[str, Any]:
     created = applied.created_at(key)
     if created is None:
         return _other_document(key, call.person(key), call.org)
-    return resource_document(call.reader.facts().facts(key, records=applied.get(key)), created, call.org)
+    facts = call.reader.facts().facts(key, records=applied.get(key))
+    return resource_document(facts, created, call.org, encoded=not call.query("fields"))
 
 
 def _unrecorded(call: Call, kind: Kind) -> Others:
@@ -185,6 +186,8 @@ def _visible(
     """Keys below ``prefix`` that the caller may view, in order, with their documents; ``size`` of them are wanted."""
     visible = call.visibility(kind)
     applied = call.reader.records.applied
+    # A query compares the values of fields, and `fields` selects from them.
+    encoded = call.request.method == "GET" and not call.query("fields")
     for keys in _batches(call, visible, others, prefix, after, size):
         records = applied.get_many(keys)
         present = [key for key in keys if key in records or key in others]
@@ -197,7 +200,7 @@ def _visible(
             if at is None:
                 yield str(key), _other_document(key, others.get(str(key)), call.org)
             else:
-                yield str(key), resource_document(facts.facts(key), at, call.org)
+                yield str(key), resource_document(facts.facts(key), at, call.org, encoded=encoded)
 
 
 def _batches(
