@@ -6,6 +6,8 @@ from docs.generate.tables import table
 from reconciler.api.app import OPERATIONS
 from reconciler.api.problems import CODES
 from reconciler.api.table import OVERVIEW, PARAMETERS, PUBLIC
+from reconciler.model.key import Kind
+from reconciler.model.kinds.table import MANAGE, TABLE
 
 HEAD = """\
 # HTTP API
@@ -126,6 +128,14 @@ One caller reads at most four at once, and gets 429 for more. In texts, characte
 
 """
 
+PERMISSIONS_HEAD = """
+## Permissions
+
+[Policies](platform/fields.md#policy) grant them on resources of a kind. What a permission includes stands in brackets;
+`manage` includes all of its kind. `approve` on the org approves plans.
+
+"""
+
 PARAMETERS_HEAD = "\n## Parameters\n\n"
 
 ERRORS = """
@@ -146,6 +156,8 @@ def page() -> str:
         HEAD
         + OPERATIONS_HEAD
         + table(("Request", "What it does", "Permission"), rows)
+        + PERMISSIONS_HEAD
+        + table(("Kind", "Permissions"), ((str(kind), _permissions(kind)) for kind in Kind))
         + PARAMETERS_HEAD
         + table(("Parameter", "What it is"), parameters)
         + ERRORS
@@ -162,6 +174,14 @@ def _needed(permission: str) -> str:
         else f"`{permission}`"
         if permission
         else "what the answer shows"
+    )
+
+
+def _permissions(kind: Kind) -> str:
+    known = TABLE[kind].permissions
+    return ", ".join(
+        f"`{name}`" + (f" ({', '.join(f'`{each}`' for each in known[name])})" if known[name] and name != MANAGE else "")
+        for name in sorted(known)
     )
 
 

@@ -1,6 +1,12 @@
-"""docs/metrics.md: the metrics of the daemon, from the table that the page for Prometheus comes from."""
+"""docs/metrics.md: the metrics of the daemon, from the table of the page for Prometheus, and the alerts."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
 
 from docs.generate.tables import table
 from reconciler.api.metrics import METRICS
@@ -30,8 +36,27 @@ resources are kept: a scrape reads no manifest.
 """
 
 
+ALERTS_HEAD = """
+## Alerts
+
+The [rules](monitoring/alerts.yaml) alert when an expression holds for a time. Change the times there to yours.
+
+"""
+
+ALERTS = Path(__file__).parents[1] / "monitoring" / "alerts.yaml"
+
+
 def page() -> str:
     """The text of the page."""
     rows = ((f"`{each.name}`", each.type, ", ".join(f"`{name}`" for name in each.labels), each.description)
             for each in METRICS)  # fmt: skip
-    return HEAD + table(("Metric", "Type", "Labels", "What it is"), rows)
+    metrics = table(("Metric", "Type", "Labels", "What it is"), rows)
+    return HEAD + metrics + ALERTS_HEAD + table(("Alert", "Severity", "Holds for", "What is wrong"), _alerts())
+
+
+def _alerts() -> Iterator[tuple[str, ...]]:
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            summary = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: f"`{found[1].upper()}`",
+                             rule["annotations"]["summary"])  # fmt: skip
+            yield f"`{rule['alert']}`", rule["labels"]["severity"], rule["for"], summary
