@@ -21,6 +21,7 @@ LINES = {
     "api": "The HTTP API is served, cannot be (a warning), or its process ended (an error). Facts: address, code, "
     "group, id, message.",
     "metrics": "The metrics of workloads are served, or (a warning) cannot be. Facts: address, message.",
+    "traces": "The receiver of traces takes them again, or (a warning) does not, or there are none. Facts: message.",
     "watch_failed": "A local source, or an engine, cannot be watched and is only polled. Facts: source, message.",
     "location": "A location cannot be observed (a warning), or can again. Facts: location, reachable, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",

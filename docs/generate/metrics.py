@@ -45,13 +45,26 @@ The [rules](monitoring/alerts.yaml) alert when an expression holds for a time. C
 
 ALERTS = Path(__file__).parents[1] / "monitoring" / "alerts.yaml"
 
+TAIL = """
+## Traces
+
+With the setting [`traces`](settings.md), the daemon sends a trace of each run of a source to a receiver of
+OpenTelemetry's protocol over HTTP. Install the extra `otlp` of the package with it: `pip install '.[otlp]'`.
+
+The root `reconcile` has the commit as `vcs.ref.head.revision`, the source, the reason and the outcome. Below it are
+`fetch`, `load`, `plan`, a `step` for each call of an engine (with action, key, location and result), and the first
+`status` commit after the run. Messages and values are in none. A poll that finds nothing makes no trace. A receiver
+that hangs delays nothing: spans wait in a queue of 8,192, of which the oldest are dropped.
+"""
+
 
 def page() -> str:
     """The text of the page."""
     rows = ((f"`{each.name}`", each.type, ", ".join(f"`{name}`" for name in each.labels), each.description)
             for each in METRICS)  # fmt: skip
     metrics = table(("Metric", "Type", "Labels", "What it is"), rows)
-    return HEAD + metrics + ALERTS_HEAD + table(("Alert", "Severity", "Holds for", "What is wrong"), _alerts())
+    alerts = table(("Alert", "Severity", "Holds for", "What is wrong"), _alerts())
+    return HEAD + metrics + ALERTS_HEAD + alerts + TAIL
 
 
 def _alerts() -> Iterator[tuple[str, ...]]:

@@ -160,6 +160,10 @@ def _written_times(scrape: Scrape) -> Iterator[Sample]:
     return (Sample((name,), at) for name, at in scrape.measured.written.items() if name in scrape.sources)
 
 
+def _spans(scrape: Scrape) -> Iterator[Sample]:
+    return (Sample((result,), number) for result, number in scrape.measured.spans.items())
+
+
 def _healths(scrape: Scrape) -> Iterator[Sample]:
     for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
         yield from (Sample((key, each.location, str(each.health)), 1) for each in records)
@@ -197,6 +201,8 @@ METRICS: tuple[Metric, ...] = (
            ("location", "kind"), _calls),
     Metric("reconciler_engine_errors_total", "Those of them that failed, by reason.",
            ("location", "kind", "reason"), _call_errors),
+    Metric("reconciler_spans_total", "Spans of traces: made, sent to the receiver, or failed to be sent.",
+           ("reason",), _spans),
     Metric("reconciler_resources", "Resources by kind, and by health as the reason.",
            ("source", "kind", "reason"), _resources),
     Metric("reconciler_drifts", "Resources at locations that differ from what was applied.", _SOURCE, _drifts),

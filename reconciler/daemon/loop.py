@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from reconciler import tracing
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock, Timers
 from reconciler.daemon.background_fetch import BackgroundFetch
@@ -208,6 +209,7 @@ class Daemon:
         began = self.clock.monotonic()
         await self._fetch.wait()
         if reasons <= BACKGROUND:
+            tracing.begin_run()
             report = await self.runner.poll(name, partial(self._preempted, name))
         else:
             report = await self._run(name, ",".join(sorted(reasons)))
@@ -222,6 +224,7 @@ class Daemon:
 
     async def _run(self, name: str, reason: str, reviewed: SavedPlan | None = None) -> Report:
         await self._fetch.wait()
+        tracing.begin_run()
         try:
             return await self.runner.run(name, reason, partial(self._preempted, name), reviewed)
         finally:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from reconciler import tracing
+
 if TYPE_CHECKING:
     from reconciler.pipeline.runner import Runner
 
@@ -21,11 +23,13 @@ class CallTotal(NamedTuple):
 
 
 class Measurements(msgspec.Struct, frozen=True):
-    """Calls of engines, and when each source was last read and its status written (seconds since the epoch)."""
+    """Calls of engines; when each source was last read and its status written (seconds since the epoch); and spans of
+    traces by what became of them."""
 
     calls: tuple[CallTotal, ...] = ()
     read: dict[str, float] = {}
     written: dict[str, float] = {}
+    spans: dict[str, int] = {}
 
 
 def measure(runner: Runner) -> Measurements:
@@ -35,7 +39,7 @@ def measure(runner: Runner) -> Measurements:
         calls.update(counted)
     written = {name: each.written_at for name, each in runner.writers.items() if each.written_at is not None}
     totals = tuple(CallTotal(*call, count) for call, count in sorted(calls.items()))
-    return Measurements(totals, dict(runner.conditions.read_at), written)
+    return Measurements(totals, dict(runner.conditions.read_at), written, dict(tracing.counts()))
 
 
 def encode_beat(measured: Measurements) -> bytes:

@@ -9,6 +9,7 @@ from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
+from reconciler.tracing import end_run
 
 _BAD = frozenset({"refused", "unreadable", "failed"})
 
@@ -28,7 +29,12 @@ class RunLog:
         self._unseen: dict[str, str] = {}
 
     def run(self, report: Report, reason: str, seconds: float) -> None:
-        """Log a run; at level debug if it changed nothing and ended like the last one."""
+        """Log a run, at level debug if it changed nothing and ended like the last one; and export its trace."""
+        results = {f"reconciler.resources.{name}": number for name, number in report.counts.items()}
+        end_run(report.source, {
+            "reconciler.source": report.source, "reconciler.reason": reason, "reconciler.outcome": report.outcome,
+            "vcs.ref.head.revision": report.revision.rpartition(":")[2], **results,
+        })  # fmt: skip
         last = self._last.get(report.source)
         self._last[report.source] = report
         bad = _bad(report)

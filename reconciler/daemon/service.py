@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler import logs
+from reconciler import logs, tracing
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.allocator import fix_mmap_threshold
@@ -130,6 +130,7 @@ class Service:
             return False
         self._notifier.reloading()
         logs.configure(self._next.settings.log.format, self._next.settings.log.level)
+        tracing.configure(self._next.settings.traces, self._next.settings.org)
         return True
 
     def _runner(self, settings: Settings) -> Runner:
@@ -157,11 +158,13 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
                 loop.add_signal_handler(number, service.end)
             loop.add_signal_handler(signal.SIGHUP, service.on_sighup)
             socket.open(service.wake)
+            tracing.configure(settings.traces, settings.org)
             log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
             await service.run()
         finally:
             socket.close()
             records.close()
+            tracing.close()
         log().info("stopped")
 
 

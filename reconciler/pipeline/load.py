@@ -22,6 +22,7 @@ from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.host_secrets import with_host_secret_files
 from reconciler.records.store import Records
 from reconciler.source.repository import Repository
+from reconciler.tracing import span
 
 PARTIAL = "partial"
 """The selection of a revision accepted without its invalid files: the next one is loaded completely."""
@@ -86,6 +87,7 @@ class Loader:
         put = self.records.documents.put_many if options.keep_cache else lambda _: None
         self.cache = Cache(self.records.documents.get_many, put)
 
+    @span("load")
     def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
         """Compare ``revision`` with the last good one; the findings are in order of place.
 

@@ -38,6 +38,7 @@ from reconciler.settings import Settings, SourceSettings
 from reconciler.source.file_reader import Read, reader
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
+from reconciler.tracing import span
 
 if TYPE_CHECKING:
     from reconciler.engines.execution.executor import Executor
@@ -199,6 +200,7 @@ class SourcePipeline:
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
 
+    @span("plan")
     def _planned(self, result: Loaded, state: SourceState) -> PlannedRevision:
         loaded, view = result
         read = reader(self.source.repository, loaded.revision)

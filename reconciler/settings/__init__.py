@@ -41,6 +41,7 @@ from reconciler.settings.types import (
     SourceSecretSettings,
     SourceSettings,
     StatusSettings,
+    TraceSettings,
     VerifySettings,
     is_local,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "StatusSettings",
     "TlsSettings",
     "TokenExchangeSettings",
+    "TraceSettings",
     "VerifySettings",
     "WebhookSettings",
     "is_local",

@@ -234,6 +234,14 @@ class LogSettings(msgspec.Struct, frozen=True, rename="camel"):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class TraceSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Where traces are sent: the URL of an OTLP receiver over HTTP, and a file with its token."""
+
+    endpoint: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
 class DomainSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How the proofs of domains are looked up: ``resolver`` is the ``HOST:PORT`` of a DNS server ("": the system's)."""
 
@@ -269,6 +277,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     cloud_accounts: dict[str, CloudAccountSettings] = {}
     snapshots: SnapshotSettings = SnapshotSettings()
     log: LogSettings = LogSettings()
+    traces: TraceSettings | None = None
     api: ApiSettings | None = None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceEmpty, SourceRewritten, UsageError
 from reconciler.source.url import source_address
+from reconciler.tracing import span
 
 if TYPE_CHECKING:
     from reconciler.model.revision import Revision
@@ -46,7 +47,8 @@ class Source:
         Raises SourceUnreachable or SourceNotFound; earlier fetched objects stay readable.
         """
         if self.mirror is not None:
-            self.mirror.refresh()
+            with span("fetch"):
+                self.mirror.refresh()
 
     def revision(self, expression: str = "", head: str = "") -> Revision:
         """The current revision, or that of ``expression``, in which ``HEAD`` means the commit ``head``.

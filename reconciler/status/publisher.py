@@ -24,6 +24,7 @@ from reconciler.status.facts import FactsReader
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.readiness import ReadinessIndex
 from reconciler.status.render import resource_file
+from reconciler.tracing import status_span
 
 TOGETHER = 250
 """The number of resources whose facts are read together."""
@@ -67,7 +68,8 @@ class StatusPublisher:
             return False
         self._tried = self._clock.monotonic()
         try:
-            self._write()
+            with status_span(self._source.name):
+                self._write()
         except SourceError as fault:
             self._failed(fault)
             return False

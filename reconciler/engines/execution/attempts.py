@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
@@ -14,6 +15,7 @@ from reconciler.engines.execution.retry import RetryPolicy, wait_after
 from reconciler.engines.protocol import Engine, Outcome, Result
 from reconciler.errors import EngineError, RecordsError
 from reconciler.planning.plan import Step
+from reconciler.tracing import Attributes, span
 
 _PAUSE_SLICE = 0.5
 
@@ -32,8 +34,9 @@ class Attempts:
 
         Raises RecordsError, which ends the run.
         """
-        ended = self._perform_immediately(engine, step)
-        self._count(step, ended)
+        with _step_span(step) as attributes:
+            ended = self._perform_immediately(engine, step)
+            attributes["reconciler.result"] = self._count(step, ended)
         if isinstance(ended, EngineError) and not ended.retry:
             return messages.failed_outcome(step.id, ended)
         return ended
@@ -64,8 +67,9 @@ class Attempts:
         tries = 0
         while True:
             if error is None:
-                ended = await self._try(engine, step)
-                self._count(step, ended)
+                with _step_span(step) as attributes:
+                    ended = await self._try(engine, step)
+                    attributes["reconciler.result"] = self._count(step, ended)
                 if isinstance(ended, Outcome):
                     return ended
                 error = ended
@@ -87,9 +91,12 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
             return self._bug(engine, step, error)
 
-    def _count(self, step: Step, ended: Outcome | EngineError) -> None:
+    def _count(self, step: Step, ended: Outcome | EngineError) -> str:
+        """Count the call; returns its result: the reason of a failure, or "ok"."""
         failed = isinstance(ended, EngineError) or ended.result is Result.FAILED
-        self.calls[EngineCall(step.location, str(step.action), str(ended.reason) if failed else "")] += 1
+        reason = str(ended.reason) if failed else ""
+        self.calls[EngineCall(step.location, str(step.action), reason)] += 1
+        return reason or "ok"
 
     async def _pause(self, seconds: float, leaving: Callable[[], bool]) -> None:
         until = self._clock.monotonic() + seconds
@@ -101,3 +108,8 @@ class Attempts:
 
     def _bug(self, engine: Engine, step: Step, error: Exception) -> Outcome:
         return messages.bug_outcome(step.id, engine.name, internal_error(error, f"engine {engine.name}"))
+
+
+def _step_span(step: Step) -> AbstractContextManager[Attributes]:
+    facts = {"action": str(step.action), "key": str(step.key), "location": step.location}
+    return span("step", **{f"reconciler.{name}": value for name, value in facts.items()})
