@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from reconciler.access.store import FILE
 from reconciler.api.authentication import BOOTSTRAP_FILE
 from reconciler.api.rate_limits import FREE_FAILURES
+from reconciler.api.routes import audit
+from reconciler.api.service import MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
 
@@ -136,6 +139,24 @@ def test_the_audit_log_has_changes_and_refusals(site: ApiSite) -> None:
     assert made["key"] not in str(found)
     answer = site.client(READER_PEER).request("GET", f"{ORG}/-audit")
     assert answer.status_code == 403
+
+
+def test_the_audit_log_is_exported_as_lines(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_BATCH", 2)
+    for _ in range(5):
+        new_key(site)
+    as_lines = {"Accept": "application/x-ndjson"}
+    listed = site.client().get(f"{ORG}/-audit")["items"]
+    for after in (0, 2, 5):
+        answer = site.client().request("GET", f"{ORG}/-audit?after={after}", headers=as_lines)
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        assert [json.loads(line) for line in answer.text.splitlines()] == listed[after:]
+    refused = site.client(READER_PEER).request("GET", f"{ORG}/-audit", headers=as_lines)
+    assert refused.status_code == 403
+    with ExitStack() as reading:
+        for _ in range(MOST_LONG_OF_CALLER):
+            reading.enter_context(site.api.streams.admit("user/root"))
+        assert site.client().request("GET", f"{ORG}/-audit", headers=as_lines).status_code == 429
 
 
 def test_a_changed_entry_breaks_the_chain(site: ApiSite) -> None:

@@ -63,7 +63,7 @@ CUT = (f'{{"name": "planted", "data": {{"password": "{CANARY}"', f'{{"data": {{"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
     """A site with secrets, one of which a workload uses."""
-    files = {**FILES, "planted.yaml": PLANTED}
+    files = {**FILES, "planted.yaml": PLANTED, "audit.yaml": "kind: auditctx\nname: main\n"}
     with api_site(tmp_path_factory.mktemp("planted"), files) as made:
         yield made
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -11,17 +14,24 @@ from reconciler.access.audit_records import AuditRecord, AuditRecordRow
 from reconciler.access.store import AuditRow
 from reconciler.api.authentication import address_of
 from reconciler.api.call import LARGEST, Call, read_as
-from reconciler.api.problems import Problem
-from reconciler.api.table import Operation
+from reconciler.api.problems import JSON, Problem
+from reconciler.api.routes.streams import Stream
+from reconciler.api.table import LINES, Operation
 from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import AUDIT_CONTEXT
 from reconciler.times import iso
 
 _MOST_ENTRIES = 1000
+_BATCH = 200
+"""Entries of an export that are read at once."""
 _MOST_DETAILS = 16_384
 """Bytes of the longest details of a record, as JSON."""
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+_Read = Callable[[int, int], Sequence[Mapping[str, Any]]]
+"""Reads entries after a number, at most as many as the second argument."""
 
 
 class NewAuditRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,8 +47,7 @@ async def read_audit(call: Call) -> Response:
     """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
     call.require("readAudit", Key.parse(AUDIT_CONTEXT))
     call.api.refusals.flush()
-    rows = call.api.store.audit(call.count("after", 0, LARGEST), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES))
-    return call.respond({"kind": "list", "itemKind": "audit", "items": [_entry_document(each) for each in rows]})
+    return _answer(call, "audit", lambda after, limit: [*map(_entry_document, call.api.store.audit(after, limit))])
 
 
 async def append_record(call: Call) -> Response:
@@ -63,10 +72,25 @@ async def append_record(call: Call) -> Response:
 
 async def list_records(call: Call) -> Response:
     """Records of an audit context after the number ``after``; each has the hash that chains it to the one before."""
-    key = _context(call, "readAudit")
-    after, limit = call.count("after", 0, LARGEST), call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES)
-    items = [_record_document(each) for each in call.api.store.audit_records.list(key.name, after, limit)]
-    return call.respond({"kind": "list", "itemKind": "record", "items": items})
+    read = partial(call.api.store.audit_records.list, _context(call, "readAudit").name)
+    return _answer(call, "record", lambda after, limit: [*map(_record_document, read(after, limit))])
+
+
+def _answer(call: Call, kind: str, read: _Read) -> Response:
+    """A page of what ``read`` returns; as lines, all that follows, for the export to another system."""
+    after = call.count("after", 0, LARGEST)
+    if call.accepted(JSON, LINES) == JSON:
+        limit = call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES)
+        return call.respond({"kind": "list", "itemKind": kind, "items": read(after, limit)})
+    resources = contextlib.AsyncExitStack()
+    resources.enter_context(call.api.streams.admit(call.caller.principal))
+    return Stream(call, _lines(read, after), resources, None)
+
+
+async def _lines(read: _Read, after: int) -> AsyncIterator[bytes]:
+    while items := read(after, _BATCH):
+        yield b"".join(msgspec.json.encode(each) + b"\n" for each in items)
+        after = items[-1]["number"]
 
 
 def _context(call: Call, permission: str) -> Key:
@@ -91,10 +115,10 @@ _RECORDS = "/org/{org}/auditctx/{name}/-record"
 
 OPERATIONS = (
     Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",
-              parameters=("after", "limit")),
+              parameters=("after", "limit"), forms=(LINES,)),
     # A record has all that an entry of the audit log would have, so it makes none.
     Operation("POST", _RECORDS, append_record, "Append a record to an audit context.", "writeAudit",
               {201: "The record."}, body=NewAuditRecord),
     Operation("GET", _RECORDS, list_records, "Read the records of an audit context.", "readAudit",
-              parameters=("after", "limit")),
+              parameters=("after", "limit"), forms=(LINES,)),
 )  # fmt: skip
