@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.api.service import MOST_LONG_OF_CALLER
+from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import Location, place
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
@@ -131,6 +131,24 @@ def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path: Path)
 
 def test_drift_is_what_the_caller_may_view(logged: ApiSite) -> None:
     assert logged.client().get(f"{ORG}/-drift") == {"kind": "list", "itemKind": "drift", "checked": None, "items": []}
+
+
+def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSite) -> None:
+    async def status(path: str) -> int:
+        async with logged.watching(path) as stream:
+            return stream.status
+
+    async def story() -> None:
+        for _ in range(LISTS):
+            await logged.api.list_slots.acquire()
+        reading = asyncio.create_task(status(f"{ORG}/-drift"))
+        assert await status(f"{ORG}/gvc/shop/workload/web") == 200
+        assert not reading.done(), "it is a list among others, in a thread"
+        for _ in range(LISTS):
+            logged.api.list_slots.release()
+        assert await reading == 200
+
+    asyncio.run(story())
 
 
 def test_only_workloads_have_replicas(logged: ApiSite) -> None:

@@ -119,9 +119,12 @@ async def read_drift(call: Call) -> Response:
     """What differs at its location, as the last check of the daemon found it; only what the caller may view."""
     from reconciler.render.drift import drift_document
 
-    checked, rows = call.reader.records.drifts.last_check()
-    shown = [row for row in rows if call.may("view", Key.parse(row.key))]
-    return call.respond({"kind": "list", "itemKind": "drift", **drift_document(checked, shown)})
+    def read() -> Response:
+        checked, rows = call.reader.records.drifts.last_check()
+        shown = [row for row in rows if call.may("view", Key.parse(row.key))]
+        return call.respond({"kind": "list", "itemKind": "drift", **drift_document(checked, shown)})
+
+    return await call.apart(read)
 
 
 OPERATIONS = (
