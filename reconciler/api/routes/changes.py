@@ -226,10 +226,12 @@ async def _write(
 
 def _current(call: Call, key: Key) -> dict[str, Any]:
     """The document of ``key`` as applied now; {} if it is not applied yet."""
-    created = call.reader.records.applied.created((key,))
-    if not created:
+    applied = call.reader.records.applied
+    # The daemon may delete it between two reads: it sees the commit of this change.
+    records, created = applied.get(key), applied.created_at(key)
+    if created is None or not records:
         return {}
-    return resource_document(call.reader.facts().facts(key), created[str(key)], call.org)
+    return resource_document(call.reader.facts().facts(key, records=records), created, call.org)
 
 
 def _shown(key: Key, wanted: Document | None) -> dict[str, Any]:

@@ -139,10 +139,11 @@ async def list_permissions(call: Call) -> Response:
 
 def _document(call: Call, key: Key) -> dict[str, Any]:
     applied = call.reader.records.applied
-    created = applied.created_at(key)
-    if created is None:
+    # The daemon may delete it between two reads.
+    records, created = applied.get(key), applied.created_at(key)
+    if created is None or not records:
         return _other_document(key, call.person(key), call.org)
-    facts = call.reader.facts().facts(key, records=applied.get(key))
+    facts = call.reader.facts().facts(key, records=records)
     return resource_document(facts, created, call.org, encoded=not call.query("fields"))
 
 
