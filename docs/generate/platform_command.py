@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from docs.generate.tables import table
+from reconciler.convert.compose import fields
 from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.main import all_rows
+from reconciler.platform_cli.program_rows import WORD_ALIASES
 from reconciler.platform_cli.table import COMMON, Option, Row
 
 HEAD = """\
@@ -63,12 +65,39 @@ def _sections() -> Iterator[str]:
     rows = all_rows()
     words = sorted({row.words[0] for row in rows})
     for word in words:
-        aliases = KINDS[word].aliases if word in KINDS else ()
+        aliases = KINDS[word].aliases if word in KINDS else WORD_ALIASES.get(word, ())
         alias = f" (alias {', '.join(f'`{each}`' for each in aliases)})" if aliases else ""
         yield f"\n## {word}\n\n"
         if alias:
             yield f"`{word}`{alias}\n\n"
         yield table(("Command", "What it does", "Options"), [_cells(row) for row in rows if row.words[0] == word])
+        if word == "stack":
+            yield from _compose()
+
+
+COMPOSE = """
+A compose project becomes a GVC, workloads, secrets and volume sets. `stack` reads the files as `docker compose` does,
+with variables, profiles, `include` and `extends`. A remark names file, line and key of everything that has no
+counterpart. The GVC is that of `--gvc` or the profile, else the name of the project; it must exist unless `--location`
+creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand. Volume sets
+stay when a stack is deleted, unless `--volumes`.
+
+"""
+
+
+def _compose() -> Iterator[str]:
+    """What becomes of compose files, from the tables of their reader."""
+    yield COMPOSE
+    yield table(("Field of a compose file", "Here"), [(f"`{name}`", text) for name, text in fields.CARRIED.items()])
+    yield "\nThese fields are left out with a remark, as is any field that is in no table.\n\n"
+    yield table(("Field", "Instead"), [(f"`{name}`", text) for name, text in fields.LEFT_OUT.items()])
+    yield "\nWith these values, a field is left out without a remark, since the platform does the same.\n\n"
+    yield table(("Field", "Values"), [(f"`{name}`", _values(accepted)) for name, accepted in fields.SAME_HERE.items()])
+
+
+def _values(accepted: Iterable[object]) -> str:
+    words = [each if each == fields.ANY else f"`{str(each).lower()}`" for each in accepted]
+    return ", ".join(map(str, words))
 
 
 def _cells(row: Row) -> tuple[str, str, str]:

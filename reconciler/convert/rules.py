@@ -8,6 +8,7 @@ from reconciler.model.finding import Severity
 from reconciler.model.rule import Rule, rulebook
 
 _CONVERT = "docs/platform/cli.md#convert"
+_STACK = "docs/platform/cli.md#stack"
 _IMPORT = "docs/platform/fields.md#manifests"
 
 _ERRORS = {
@@ -16,12 +17,20 @@ _ERRORS = {
         "Other documents have no counterpart.",
     ),
     "convert-malformed": (
-        "A field has its type in Kubernetes, and the required fields are present.",
-        "Kubernetes refuses such a resource, so its conversion is a guess.",
+        "A field has its type in Kubernetes or Compose, and the required fields are present.",
+        "Kubernetes or Compose refuses such a resource, so its conversion is a guess.",
     ),
     "convert-duplicate": (
         "A resource occurs once.",
         "Of two with the same kind, namespace and name only one can be meant.",
+    ),
+    "compose-variable": (
+        "A variable in a compose file is written as Compose reads it, and is set if it is required.",
+        "Without it, the value is not known.",
+    ),
+    "compose-file": (
+        "A file that a compose file names can be read.",
+        "Services would run without what it has.",
     ),
     "import-not-a-manifest": (
         "A document to import is a manifest of a kind of the platform.",
@@ -90,6 +99,14 @@ _WARNINGS = {
         "A Job becomes a cron workload that is suspended, and is run on demand.",
         "A cron workload needs a schedule, and a Job has none.",
     ),
+    "compose-unset": (
+        "A variable of a compose file that is not set counts as empty.",
+        "Compose does the same, but it is seldom meant.",
+    ),
+    "compose-build": (
+        "An image that Compose builds is built and pushed before the manifests are applied.",
+        "Workloads pull their images from a registry.",
+    ),
     "import-no-data": (
         "A secret without data is left out.",
         "A secret is read without its data; only `reveal` returns it.",
@@ -109,9 +126,37 @@ _WARNINGS = {
 }
 
 _NOTICES = {
+    "compose-profile": (
+        "A service whose profiles are off is left out.",
+        "Compose does not start it either.",
+    ),
+    "compose-extension": (
+        "A field that begins with x- is left out.",
+        "Compose gives it no meaning; only aliases of its anchor do.",
+    ),
+    "compose-network": (
+        "Networks are left out.",
+        "Workloads of a GVC share one network, and the firewall decides who reaches which.",
+    ),
+    "compose-copied": (
+        "A file of the project that a service mounts becomes a secret.",
+        "Replicas have no directory of the project.",
+    ),
+    "compose-capacity": (
+        "A volume without a size has 10 GB.",
+        "A volume of Compose has no size, and a volume set has one.",
+    ),
+    "compose-published": (
+        "A port of the machine becomes the endpoint of the workload.",
+        "Replicas share no ports of a machine.",
+    ),
+    "compose-port": (
+        "A port at which others address the service, or that its image usually serves, is declared.",
+        "Workloads are reached only at declared ports; services of Compose at all.",
+    ),
     "convert-gvc": (
-        "The GVC of the manifests is that of --gvc, else the namespace; it must exist.",
-        "A GVC has the locations of its workloads, which no Kubernetes file names.",
+        "The GVC is that of --gvc, else the namespace or the name of the compose project; it must exist.",
+        "A GVC has the locations of its workloads, which no file of Kubernetes or Compose names.",
     ),
     "convert-default": (
         "If Kubernetes and the platform have different defaults, that of the platform applies.",
@@ -124,11 +169,14 @@ _NOTICES = {
 }
 
 
+_PAGES = {"convert": _CONVERT, "compose": _STACK, "import": _IMPORT}
+
+
 def _rules() -> Iterator[Rule]:
     for severity, rules in ((Severity.ERROR, _ERRORS), (Severity.WARNING, _WARNINGS), (Severity.NOTICE, _NOTICES)):
         for name, (what, why) in rules.items():
-            yield Rule(name, severity, what, why, _CONVERT if name.startswith("convert-") else _IMPORT)
+            yield Rule(name, severity, what, why, _PAGES[name.partition("-")[0]])
 
 
 RULEBOOK = rulebook(_rules())
-"""Every rule of `reconciler convert` and `reconciler import`, by id."""
+"""Every rule of `reconciler convert`, `reconciler import` and `platform stack`, by id."""

@@ -20,7 +20,7 @@ import click
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.program_rows import PROGRAM_ROWS
+from reconciler.platform_cli.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.rows import kind_rows
 from reconciler.platform_cli.table import COMMON, Option, Row
 from reconciler.printable import guard, printable_lines
@@ -92,7 +92,9 @@ class Group(click.Group):
 def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
     if top and word in KINDS:
         return KINDS[word].aliases
-    return () if below[0][0] else below[0][1].aliases
+    if below[0][0]:
+        return WORD_ALIASES.get(word, ()) if top else ()
+    return below[0][1].aliases
 
 
 def _short_help(word: str, below: Sequence[tuple[tuple[str, ...], Row]]) -> str:
@@ -104,7 +106,7 @@ def _short_help(word: str, below: Sequence[tuple[tuple[str, ...], Row]]) -> str:
 def _group_help(word: str) -> str:
     if word in KINDS:
         return f"{KINDS[word].title}."
-    return {"profile": "Profiles.", "rest": "Single requests to the API.", "misc": "Completion."}.get(word, "")
+    return WORD_TITLES.get(word, "")
 
 
 def _leaf(word: str, row: Row) -> click.Command:

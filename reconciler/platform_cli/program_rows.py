@@ -17,8 +17,22 @@ _LOGIN = (
     Option("--keyring", "Keep tokens in the keyring of this desktop; without the flag: if there is one.", flag=True),
     Option("--bootstrap", "The token from standard input is the one of the first start.", flag=True),
 )
+_COMPOSE = (
+    Option("-f/--file/--compose-file", "A compose file, or - for standard input; later ones override earlier ones. "
+           "Else compose.yaml or docker-compose.yml here.", "FILE", multiple=True),
+    Option("--env-file", "A file with variables, in place of .env.", "FILE", multiple=True),
+    Option("--compose-profile", "A profile of the project that is on; '*' is all.", "NAME", multiple=True),
+)  # fmt: skip
+_LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
 _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"
+
+WORD_ALIASES = {"stack": ("compose",)}
+"""First word of commands that belong to no kind → its other names."""
+WORD_TITLES = {
+    "misc": "Completion.", "profile": "Profiles.", "rest": "Single requests to the API.", "stack": "Compose files.",
+}  # fmt: skip
+"""Words with commands that belong to no kind → what they are about."""
 
 PROGRAM_ROWS = (
     Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),
@@ -55,8 +69,13 @@ PROGRAM_ROWS = (
     Row(("rest", "get"), "Send a GET request.", "program:rest", "<path>", passed=("GET",)),
     *(Row(("rest", each), f"Send a {each.upper()} request.", "program:rest", "<path>", (_BODY,), passed=(each.upper(),))
       for each in ("post", "put", "patch", "delete")),
-    Row(("stack",), "Deploy a compose file.", aliases=("compose",),
-        instead="no compose file is read yet; pipe it: kompose convert --stdout | platform apply --k8s -f -"),
+    Row(("stack", "deploy"), "Create and change the resources of a compose project.", "stack:deploy",
+        options=(*_COMPOSE, _LOCATIONS, Option("--ready", "Wait until everything is ready.", flag=True)),
+        aliases=("up",)),
+    Row(("stack", "manifest"), "Print the manifests of a compose project.", "stack:manifest",
+        options=(*_COMPOSE, _LOCATIONS)),
+    Row(("stack", "rm"), "Delete the resources of a compose project, but not its GVC.", "stack:remove",
+        options=(*_COMPOSE, Option("--volumes", "Delete its volume sets too.", flag=True)), aliases=("down",)),
     Row(("task", "get"), "List tasks.", instead="there are none: a command of a resource is `platform rest get "
         "/org/ORG/.../-command`"),
     Row(("whoami",), "Show who you are.", "program:whoami"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,6 +10,9 @@ from reconciler.convert.compose.interpolation import InterpolationError, interpo
 from reconciler.convert.compose.reading import ComposeDocument
 from reconciler.convert.notes import ConversionNote
 from reconciler.model.finding import Pointer
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+"""Characters that a manifest cannot hold, even escaped."""
 
 
 class Origin(NamedTuple):
@@ -80,6 +84,9 @@ class Interpolation:
             found = interpolate(text, self.environ)
         except InterpolationError as error:
             self.notes.append(origin.note("compose-variable", str(error)))
+            return ""
+        if CONTROL.search(found.text):
+            self.notes.append(origin.note("compose-variable", "the value of a variable has a control character"))
             return ""
         for name in found.unset:
             if name not in self._unset:

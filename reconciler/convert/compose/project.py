@@ -186,8 +186,9 @@ class _Loader:
             services = self._services_of(path, extends, variables)
         if wanted not in services:
             if not files or services:
-                message = f"there is no service {wanted} to extend"
-                self.notes.append(extends.origin.note("convert-malformed", message))
+                self.notes.append(
+                    extends.origin.note("convert-malformed", "there is no service of this name to extend")
+                )
             return None
         return self._extended(wanted, services, (path, *chain[1:], link), variables)
 

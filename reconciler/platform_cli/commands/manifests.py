@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from reconciler.platform_cli.session import Session
 from reconciler.printable import printable
 from reconciler.reasons import ConditionType
 from reconciler.terminal.live_display import Live
+
+if TYPE_CHECKING:
+    from reconciler.model.finding import Finding
 
 ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volumeset", "policy", "workload")
 """The kinds that are applied first, in this order; deletions go the other way."""
@@ -48,7 +51,12 @@ class Manifest(msgspec.Struct, frozen=True, eq=False):
 
 def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None) -> None:
     """Create and change the resources of the manifests; one that fails does not hold back the others."""
-    manifests, failed = _manifests(session, file, k8s=bool(k8s))
+    apply_documents(session, _documents(session, file, k8s=bool(k8s)), ready=bool(ready))
+
+
+def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool) -> None:
+    """Create and change the resources of ``documents``, and wait for them if ``ready``. Raises RefusedError."""
+    manifests, failed = _manifests(session, documents)
     applied = {}
     for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind)):
         try:
@@ -88,7 +96,12 @@ def _apply(session: Session, manifest: Manifest) -> str | None:
 
 def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
     """Delete the resources of the manifests; one that does not exist is no error."""
-    manifests, failed = _manifests(session, file, k8s=bool(k8s))
+    delete_documents(session, _documents(session, file, k8s=bool(k8s)))
+
+
+def delete_documents(session: Session, documents: Sequence[Input]) -> None:
+    """Delete the resources of ``documents``. Raises RefusedError."""
+    manifests, failed = _manifests(session, documents)
     for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind), reverse=True):
         try:
             change = (session.change("DELETE", each.path).body or {}).get("change")
@@ -113,27 +126,44 @@ def _converted(session: Session, contents: dict[str, bytes], protocol: str = "")
     from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
     from reconciler.convert.notes import findings
     from reconciler.convert.reader import read_kubernetes
-    from reconciler.model.finding import has_errors
 
-    gvc = session.setting("gvc")
-    if gvc and not _GVC.fullmatch(gvc):
-        raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
+    gvc = wanted_gvc(session)
     sources, faults = read_kubernetes(contents)
     converted = convert_kubernetes(sources, gvc, protocol)
-    reported = sorted([*faults, *findings(converted.remarks, contents)])
-    for each in reported:
-        session.output.note(f"{each.path}:{each.line}:{each.column}: {each.severity}: {each.message} [{each.rule}]")
-    if has_errors(reported):
-        raise RefusedError("the files have errors, so nothing is converted")
+    report(session, sorted([*faults, *findings(converted.remarks, contents)]))
     return [draft.body for draft in converted.drafts]
 
 
-def _manifests(session: Session, files: Sequence[str], *, k8s: bool) -> tuple[list[Manifest], int]:
-    """The manifests of the files, and how many documents are unusable: these are reported."""
+def wanted_gvc(session: Session) -> str:
+    """The GVC that the call names; "" if it names none. Raises UsageError."""
+    gvc = session.setting("gvc")
+    if gvc and not _GVC.fullmatch(gvc):
+        raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
+    return gvc
+
+
+def report(session: Session, findings: Sequence[Finding]) -> None:
+    """Show what a conversion finds. Raises RefusedError if any of it is an error."""
+    for each in findings:
+        hint = f"; {each.suggestion}" if each.suggestion else ""
+        place = f"{each.path}:{each.line}:{each.column}"
+        session.output.note(f"{place}: {each.severity}: {each.message}{hint} [{each.rule}]")
+    if any(each.severity == "error" for each in findings):
+        raise RefusedError("the files have errors, so nothing is converted")
+
+
+def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Input]:
     contents = read_files(files)
-    documents = read_documents(contents)
     if k8s:
-        documents = [Input(", ".join(files), 1, each) for each in _converted(session, contents)]
+        return [Input(", ".join(files), 1, each) for each in _converted(session, contents)]
+    documents = read_documents(contents)
+    if not documents:
+        raise UsageError(f"{', '.join(files)}: there is no manifest")
+    return documents
+
+
+def _manifests(session: Session, documents: Sequence[Input]) -> tuple[list[Manifest], int]:
+    """The manifests of ``documents``, and how many of these are unusable: these are reported."""
     found, failed = [], 0
     for each in _flattened(documents):
         try:
@@ -144,7 +174,7 @@ def _manifests(session: Session, files: Sequence[str], *, k8s: bool) -> tuple[li
             session.output.note(f"error: {each.place}: {error}")
             failed += 1
     if not found and not failed:
-        raise UsageError(f"{', '.join(files)}: there is no manifest")
+        raise UsageError(f"{', '.join(sorted({each.path for each in documents}))}: there is no manifest")
     return found, failed
 
 

@@ -73,7 +73,7 @@ def test_a_service_extends_another_one_in_its_file_or_in_a_file_beside_it() -> N
     [
         ("services: {a: {extends: a}}", "the service a extends itself"),
         ("services: {a: {extends: b}, b: {extends: a}}", "the service a extends itself"),
-        ("services: {a: {extends: b}}", "there is no service b to extend"),
+        ("services: {a: {extends: b}}", "there is no service of this name to extend"),
         ("services: {a: {extends: {file: x.yaml}}}", "the extended file cannot be read: it does not exist"),
         ("include: [x.yaml]", "the included file cannot be read: it does not exist"),
         ("include: [0.yaml]", "this entry of `include` includes itself"),

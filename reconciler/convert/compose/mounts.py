@@ -1,0 +1,212 @@
+"""Mounts of services: volumes, directories in memory, and files of secrets, configs and the project."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
+from reconciler.convert.compose.values import Field
+from reconciler.convert.drafts import Draft
+from reconciler.convert.mounts import Mount, refused
+from reconciler.convert.names import Names, fitting
+from reconciler.convert.quantities import gigabytes
+from reconciler.model.key import Kind
+from reconciler.model.platform import SCRATCH_URI, VOLUMESET_URI
+
+_MOST = 15
+"""The most volumes of a workload (docs/platform/workload.md#volumes)."""
+_LEAST_CAPACITY, _MOST_CAPACITY = 10, 16384
+_SECRETS_AT = "/run/secrets"
+
+
+class Mounted(NamedTuple):
+    """The mounts of a service, and the secrets that they read."""
+
+    mounts: list[Mount]
+    secrets: set[str]
+
+
+class _Wanted(NamedTuple):
+    """A mount at the value that asks for it; ``secret`` is "" if it reads none."""
+
+    part: Field
+    mount: Mount
+    secret: str = ""
+
+
+class Volumes:
+    """The volume sets of a project, each with the one service that uses it."""
+
+    def __init__(self, root: Field, gvc: str, names: Names, files: StoredFiles) -> None:
+        self.drafts: list[Draft] = []
+        self._root = root
+        self._gvc = gvc
+        self._names = names
+        self._files = files
+        self._sets: dict[str, str] = {}
+        self._users: dict[str, str] = {}
+
+    def mounts(self, name: str, service: Field, *, is_job: bool) -> Mounted:
+        """The mounts of the service ``name`` that the platform supports, with notes on the others."""
+        found = Mounted([], set())
+        wanted = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
+        for part, mount, secret in wanted:
+            if trouble := refused(mount.path, found.mounts):
+                part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
+            elif len(found.mounts) == _MOST:
+                part.add_note("convert-mount", f"a workload has at most {_MOST} mounts; this one is left out")
+            else:
+                found.mounts.append(mount)
+                found.secrets.update({secret} - {""})
+        return found
+
+    def note_unused(self) -> None:
+        """Note the volumes that no service mounts."""
+        for name, part in self._root["volumes"].fields():
+            if name not in self._sets:
+                part.ignored()
+                part.add_note("convert-left-out", f"no service mounts {name}; it is left out", on_key=True)
+
+    def _listed(self, name: str, service: Field, *, is_job: bool) -> Iterator[_Wanted]:
+        for part in service["volumes"].items():
+            kind, target = part["type"].text("volume"), part["target"]
+            path = _absolute(target, "")
+            if not path:
+                part.ignored()
+            elif kind == "bind":
+                yield from self._bound(part, path)
+            elif kind == "tmpfs" or (kind == "volume" and not part["source"]):
+                yield _Wanted(part, Mount(f"{SCRATCH_URI}{fitting(path)}", path))
+            elif kind == "volume":
+                yield from self._volume(name, service, part, path, is_job=is_job)
+            else:
+                part.ignored()
+                part.add_note("convert-left-out", "a mount of this `type` has no counterpart and is left out")
+
+    def _bound(self, part: Field, path: str) -> Iterator[_Wanted]:
+        part["source"].required()
+        stored = self._files.file(part["source"])
+        part["read_only"].flag()
+        if stored is None:
+            part.ignored()
+        elif _fits(part, stored, path):
+            yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+
+    def _volume(self, name: str, service: Field, part: Field, path: str, *, is_job: bool) -> Iterator[_Wanted]:
+        source = part["source"]
+        declared = self._root["volumes"].value or {}
+        if source.text() not in declared:
+            part.ignored()
+            source.add_note("convert-malformed", "`volumes` does not declare the volume of this mount",
+                            "add it to `volumes`; a path begins with ./ or /")  # fmt: skip
+        elif is_job:
+            self._sets.setdefault(source.text(), "")
+            part.ignored()
+            part.add_note("convert-mount", "a service that runs to its end mounts no volume; the mount is left out",
+                          "use the workload that mounts the volume")  # fmt: skip
+        else:
+            if part["read_only"].flag():
+                part["read_only"].add_note("convert-changed", "the volume is writable here")
+            yield _Wanted(part, Mount(f"{VOLUMESET_URI}{self._of(name, service, source)}", path))
+
+    def _of(self, name: str, service: Field, source: Field) -> str:
+        """The volume set for the volume that ``source`` names; a new one where another service has that already."""
+        volume = source.text()
+        if not self._sets.get(volume):
+            self._sets[volume] = self._add(volume, self._root["volumes"][volume])
+        found = self._sets[volume]
+        user = self._users.setdefault(volume, name)
+        if user == name:
+            count = service["deploy"]["replicas"].number() or service["scale"].number() or 1
+            if count > 1:
+                source.add_note("convert-shared-volume", f"each of the {count} replicas has a volume of its own")
+            return found
+        source.add_note("convert-shared-volume", f"{user} has the volume {volume}; {name} gets one of its own",
+                        "copy the data that both need, or let one service serve it to the other")  # fmt: skip
+        own = f"{volume}\0{name}"
+        if own not in self._sets:
+            self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
+            drafts = [each for each in self.drafts if each.name == found]
+            self.drafts += [Draft(each.kind, each.gvc, self._sets[own], {**each.body, "name": self._sets[own]})
+                            for each in drafts]  # fmt: skip
+        return self._sets[own]
+
+    def _add(self, name: str, part: Field) -> str:
+        wish = part["name"].text() or name
+        external = part["external"]
+        if external and (isinstance(external.value, dict) or external.flag()):
+            named = external["name"].text() if isinstance(external.value, dict) else ""
+            found = fitting(named or wish)
+            part.add_note("convert-missing", f"{name} is external", f"the volume set {found} must exist", on_key=True)
+            return found
+        found = self._names.take(Kind.VOLUMESET, self._gvc, (wish,))
+        spec = {"initialCapacity": _capacity(name, part), "performanceClass": "general-purpose-ssd"}
+        tags = part["labels"].mapping()
+        body = {"kind": "volumeset", "name": found, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
+        self.drafts.append(Draft(Kind.VOLUMESET, self._gvc, found, body))
+        return found
+
+    def _in_memory(self, service: Field) -> Iterator[_Wanted]:
+        for part in service["tmpfs"].items():
+            path, _, options = part.text().partition(":")
+            if options:
+                part.add_note("convert-left-out", "the options have no counterpart and are left out",
+                              "the directory counts as ephemeral storage")  # fmt: skip
+            if path.startswith("/"):
+                yield _Wanted(part, Mount(f"{SCRATCH_URI}{fitting(path)}", f"/{path.strip('/')}"))
+            else:
+                part.add_note("convert-malformed", "an entry of `tmpfs` is not an absolute path")
+
+    def _stored(self, service: Field) -> Iterator[_Wanted]:
+        for section, directory in (("secrets", _SECRETS_AT), ("configs", "/")):
+            for part in service[section].items():
+                name = part["source"].required()
+                path = _absolute(part["target"], posixpath.join(directory, name), directory)
+                stored = self._files.declared(section, name, part) if name else None
+                if stored is None:
+                    part.ignored()
+                elif _fits(part, stored, path):
+                    yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+
+
+def _fits(part: Field, stored: StoredFile, path: str) -> bool:
+    """Whether ``stored`` can be the file ``path``; else ``part`` gets a note."""
+    if stored.is_whole and path.count("/") < 2:
+        part.add_note("convert-mount", "a secret as a whole needs a path of two segments; the mount is left out",
+                      "mount it below a directory")  # fmt: skip
+        return False
+    return True
+
+
+def _absolute(target: Field, default: str, directory: str = "") -> str:
+    """The path of a mount, below ``directory`` if it is relative; "" with a note where there is none."""
+    text = target.text() or default
+    if directory and not text.startswith("/"):
+        text = posixpath.join(directory, text)
+    path = posixpath.normpath(text) if text else ""
+    if path.startswith("/"):
+        return f"/{path.strip('/')}"
+    target.add_note("convert-malformed", "`target` is not an absolute path")
+    return ""
+
+
+def _capacity(name: str, part: Field) -> int:
+    """GB of a volume set (docs/platform/volumeset.md#performance-classes)."""
+    size = part["driver_opts"]["size"].size() if isinstance(part.peek("driver_opts"), dict) else None
+    if size is None:
+        part.add_note("compose-capacity", f"{name} has no size, and becomes {_LEAST_CAPACITY} GB",
+                      "set driver_opts.size, or initialCapacity of the volume set", on_key=True)  # fmt: skip
+        return _LEAST_CAPACITY
+    wanted = gigabytes(size)
+    found = min(max(wanted, _LEAST_CAPACITY), _MOST_CAPACITY)
+    if found != wanted:
+        bounds = f"a volume has {_LEAST_CAPACITY} to {_MOST_CAPACITY} GB"
+        part["driver_opts"]["size"].add_note("convert-capacity", f"{bounds}, so {found}")
+    return found
+
+
+def _without_uri(trouble: str) -> str:
+    """The trouble of a path without the URI of the other mount, which may have come from a variable."""
+    return "is taken by another mount" if trouble.startswith("is taken") else trouble.partition(" mount ")[0]

@@ -1,0 +1,226 @@
+"""Converts a service to a workload, with the parts that the other modules convert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from reconciler.convert.compose import containers
+from reconciler.convert.compose.mounts import Volumes
+from reconciler.convert.compose.ports import Addresses, Port, ports_of
+from reconciler.convert.compose.project import Project
+from reconciler.convert.compose.stored_files import StoredFiles
+from reconciler.convert.compose.values import Field
+from reconciler.convert.drafts import Body, Draft, without_empty
+from reconciler.convert.identities import identity_for
+from reconciler.convert.mounts import is_volumeset
+from reconciler.convert.names import Names, container_name
+from reconciler.model.key import Kind
+
+_DEPENDS_ON = "reconciler/depends-on"
+_COMPLETED = "service_completed_successfully"
+_CONDITIONS = ("service_started", "service_healthy", _COMPLETED)
+_NEVER = "0 0 1 1 *"
+"""The schedule of a suspended workload that has none."""
+_GRACE_SECONDS = 90
+_ANYWHERE = "0.0.0.0/0"
+
+
+class Services:
+    """The services of a project as workloads of one GVC."""
+
+    def __init__(self, root: Field, project: Project, gvc: str) -> None:
+        self.drafts: list[Draft] = []
+        self._names = Names()
+        self._gvc = gvc
+        self._project = project
+        every = dict(root["services"].fields())
+        self._provided = {name: part for name, part in every.items() if part.peek("provider")}
+        self._parts = {name: part for name, part in every.items() if name not in self._provided}
+        self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
+        self.files = StoredFiles(root, project, self._names)
+        self.volumes = Volumes(root, gvc, self._names, self.files)
+        self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | set(self._awaited())
+        self._workloads = {name: self._named(name, part) for name, part in self._parts.items()}
+        self._dependencies = {name: self._depends_on(name, part) for name, part in self._parts.items()}
+        self.order = self._ordered()
+
+    def convert(self) -> None:
+        """Add the drafts of all services."""
+        for name, part in self._provided.items():
+            part.ignored()
+            part.add_note("convert-left-out", f"{name} is no container, and is left out", on_key=True)
+        for name, part in self._parts.items():
+            if isinstance(part.value, dict):
+                part["profiles"].ignored()
+                self._add(name, part)
+            else:
+                part.ignored()
+                part.add_note("convert-malformed", f"the service {name} is not a mapping", on_key=True)
+
+    def _add(self, name: str, part: Field) -> None:
+        workload, is_job = self._workloads[name], name in self._jobs
+        ports = [] if is_job else ports_of(name, part, self._addresses)
+        mounts, secrets = self.volumes.mounts(name, part, is_job=is_job)
+        env, read = containers.variables(part, self.files, self._project.environ, ports)
+        is_stateful = any(map(is_volumeset, mounts))
+        container: Body = {
+            "name": container_name(name),
+            "image": containers.image(workload, part),
+            "workingDir": _directory(part["working_dir"]),
+            **containers.program(part),
+            **containers.resources(part),
+            "ports": [{"number": port.number, "protocol": port.protocol} for port in ports],
+            "env": env,
+            "volumes": [{"uri": mount.uri, "path": mount.path} for mount in mounts],
+            "readinessProbe": {} if is_job else containers.probe(part),
+            "lifecycle": containers.hooks(part),
+        }
+        spec: Body = {
+            "type": "cron" if is_job else "stateful" if is_stateful else "standard",
+            "identityLink": self._identity(workload, secrets | read),
+            "containers": [without_empty(container)],
+            **(_job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
+            "securityOptions": containers.security(part),
+            "firewallConfig": _firewall(ports, is_stateful=is_stateful),
+        }
+        _note_grace(part["stop_grace_period"])
+        body: Body = {"kind": "workload", "name": workload, "gvc": self._gvc, "tags": self._tags(name, part),
+                      "spec": without_empty(spec)}  # fmt: skip
+        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body)))
+
+    def _named(self, name: str, part: Field) -> str:
+        found = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
+        if found != name:
+            part.add_note("convert-name", f"the service {name} becomes the workload {found}", on_key=True)
+        return found
+
+    def _identity(self, workload: str, secrets: set[str]) -> str:
+        if not secrets:
+            return ""
+        identity, drafts = identity_for(self._gvc, workload, secrets, {}, self._names)
+        self.drafts += drafts
+        return f"//identity/{identity}"
+
+    def _tags(self, name: str, part: Field) -> dict[str, str]:
+        needed = [f"workload/{self._gvc}/{self._workloads[each]}" for each in self._dependencies[name]]
+        return containers.tags(part) | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
+
+    def _awaited(self) -> Iterator[str]:
+        """The services whose end another one waits for."""
+        for part in self._parts.values():
+            needed = part.peek("depends_on")
+            for name, each in needed.items() if isinstance(needed, dict) else ():
+                if isinstance(each, dict) and each.get("condition") == _COMPLETED:
+                    yield name
+
+    def _depends_on(self, name: str, service: Field) -> list[str]:
+        """The services that must be healthy before ``name`` begins."""
+        found = []
+        for needed, part in service["depends_on"].fields():
+            condition = part["condition"].text(_CONDITIONS[0]) if part else _CONDITIONS[0]
+            optional = bool(part) and part["required"].value is not None and not part["required"].flag()
+            if condition not in _CONDITIONS:
+                part["condition"].add_note("convert-malformed", f"a condition is one of {', '.join(_CONDITIONS)}")
+            elif needed not in self._parts:
+                self._note_missing(needed, part, optional=optional)
+            elif needed in self._jobs:
+                part.add_note("convert-left-out", f"{name} does not wait for the end of {needed}",
+                              f"run it first: platform workload cron start {self._workloads[needed]}",
+                              on_key=True)  # fmt: skip
+            else:
+                found.append(needed)
+        return found
+
+    def _note_missing(self, needed: str, part: Field, *, optional: bool) -> None:
+        if optional or needed in self._project.inactive or needed in self._provided:
+            part.add_note("convert-left-out", "a service is left out, and so is this dependency on it", on_key=True)
+        else:
+            part.add_note("convert-malformed", "there is no service of this name to depend on", on_key=True)
+
+    def _ordered(self) -> dict[str, int]:
+        """Workload → its place in an order in which dependencies come first."""
+        try:
+            order = [*TopologicalSorter(self._dependencies).static_order()]
+        except CycleError as error:
+            first = error.args[1][0]
+            self._parts[first]["depends_on"].add_note("convert-malformed", f"the service {first} waits for itself")
+            order = [*self._parts]
+        return {self._workloads[name]: index for index, name in enumerate(order)}
+
+
+def _is_job(part: Field) -> bool:
+    deploy = part.peek("deploy")
+    return isinstance(deploy, dict) and deploy.get("mode") in ("replicated-job", "global-job")
+
+
+def _directory(part: Field) -> str:
+    if part.text() and not part.text().startswith("/"):
+        part.add_note("convert-left-out", "a working directory is an absolute path; the image's counts")
+        return ""
+    return part.text()
+
+
+def _job(name: str, part: Field) -> Body:
+    """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
+    part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
+                  "platform workload cron start runs it", on_key=True)  # fmt: skip
+    part["deploy"]["mode"].text()
+    wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
+    restarts = not wanted or wanted.text().partition(":")[0] not in ("no", "none", "false")
+    if part["healthcheck"]:
+        part["healthcheck"].ignored()
+        part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
+    for field in ("ports", "expose"):
+        if part[field]:
+            part[field].ignored()
+            part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
+    policy = "OnFailure" if wanted and restarts else "Never"
+    return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
+
+
+def _running(part: Field, *, is_stateful: bool) -> Body:
+    """The scale and rollout of a service that runs continuously."""
+    deploy = part["deploy"]
+    if deploy["mode"].text("replicated") == "global":
+        deploy["mode"].add_note("convert-changed", "each location has the same number of replicas, one unless set")
+    elif deploy["mode"].text("replicated") != "replicated":
+        deploy["mode"].add_note("convert-malformed", "`mode` is replicated, global, replicated-job or global-job")
+    wanted = deploy["replicas"] if deploy["replicas"] else part["scale"]
+    count = wanted.number()
+    if count is not None and not 0 <= count <= _MOST_REPLICAS:
+        wanted.add_note("convert-malformed", f"a number of replicas is from 0 to {_MOST_REPLICAS}")
+        count = 1
+    scale = 1 if count is None else count
+    options: Body = {"autoscaling": {"metric": "disabled", "minScale": max(scale, 1), "maxScale": max(scale, 1)}}
+    if scale == 0:
+        options["suspend"] = True
+    return {"defaultOptions": options, "rolloutOptions": {} if is_stateful else _rollout(deploy)}
+
+
+_MOST_REPLICAS = 10_000
+
+
+def _rollout(deploy: Field) -> Body:
+    update = deploy["update_config"]
+    if not update["order"] and not update["parallelism"]:
+        return {}
+    batch = update["parallelism"].number()
+    wanted: int | str = "100%" if batch == 0 else max(batch or 1, 1)
+    if update["order"].text("stop-first") == "start-first":
+        return {"maxSurgeReplicas": wanted}
+    return {"maxUnavailableReplicas": wanted, "maxSurgeReplicas": 0}
+
+
+def _firewall(ports: list[Port], *, is_stateful: bool) -> Body:
+    """Open to the GVC for any port, to the world for a published one (docs/platform/workload.md#firewall)."""
+    if not ports:
+        return {}
+    is_open = not is_stateful and any(port.is_open for port in ports)
+    external: Mapping[str, Body] = {"external": {"inboundAllowCIDR": [_ANYWHERE]}} if is_open else {}
+    return {**external, "internal": {"inboundAllowType": "same-gvc"}}
+
+
+def _note_grace(part: Field) -> None:
+    if (part.seconds() or 0) > _GRACE_SECONDS:
+        part.add_note("convert-changed", f"a replica has up to {_GRACE_SECONDS} seconds to end")
