@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from reconciler.access.refusals import Refusals
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
-from reconciler.api.oidc.logins import JobIssuers, logins_of
+from reconciler.api.oidc.logins import TokenIssuers, logins_of
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader, RulesCache
@@ -92,7 +92,7 @@ class Api:
         self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
-        self.issuers = JobIssuers(settings.api.token_exchange if settings.api is not None else (), clock)
+        self.issuers = TokenIssuers(settings.api, clock)
 
     def new_reader(self) -> Reader:
         """A reader for one thread, which closes it."""

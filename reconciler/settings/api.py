@@ -15,12 +15,25 @@ class TlsSettings(msgspec.Struct, frozen=True):
     key: Path
 
 
+class SenderSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Who signs deliveries: the bearer of a token of ``issuer`` that has all ``claims``."""
+
+    issuer: str
+    audience: str
+    claims: dict[str, str]
+    ca_file: Path | None = None
+
+
 class WebhookSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """A webhook that makes the daemon look at ``source``; deliveries are signed with the secret in ``secret_file``."""
+    """A webhook that makes the daemon look at ``source``.
+
+    Deliveries are signed with the secret in ``secret_file``, or have a token of the sender ``oidc``.
+    """
 
     source: str
     forge: Literal["bitbucket", "forgejo", "generic", "gitea", "github", "gitlab"]
-    secret_file: Path
+    secret_file: Path | None = None
+    oidc: SenderSettings | None = None
 
 
 class OidcSettings(msgspec.Struct, frozen=True, rename="camel"):

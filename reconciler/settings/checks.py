@@ -52,6 +52,12 @@ RULES = (
         "docs/settings.md#settings",
     ),
     error_rule(
+        "api-webhooks",
+        "A webhook has one way to know its sender: a secret, or OpenID Connect.",
+        "Without one, anybody could make the daemon read; with two, the weaker one would count.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
         "api-metrics",
         "Metrics of resources are for keys of resources.",
         "A key of another form would have no metrics, and an alert about them would never fire.",
@@ -209,6 +215,16 @@ def _api_faults(api: dict[str, Any] | None) -> Iterator[SettingsFault]:
         message = f"the API at `{text}` has no `tls`, and other machines can reach it"
         yield SettingsFault("api-tls", message, ("api", "address"), "add `tls`, or listen at 127.0.0.1")
     yield from _login_faults(api)
+    for number, hook in enumerate(api.get("webhooks", ())):
+        sender = hook.get("oidc")
+        if ("secretFile" in hook) == (sender is not None) or (sender is not None and hook["forge"] != "generic"):
+            message = f"the webhook of `{hook['source']}` has either a `secretFile`, or `oidc` with the forge `generic`"
+            suggestion = "keep the one that the sender has"
+            yield SettingsFault("api-webhooks", message, ("api", "webhooks", number), suggestion)
+        elif sender is not None and not any(value.strip("*") for value in sender["claims"].values()):
+            at: Pointer = ("api", "webhooks", number, "oidc", "claims")
+            message = f"every token of {sender['issuer']} would fit: no claim names the sender"
+            yield SettingsFault("api-webhooks", message, at, "add a claim, such as its `email`")
     for number, key in enumerate(api.get("metrics", {}).get("resources", ())):
         try:
             Key.parse(key)

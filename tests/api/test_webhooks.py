@@ -14,6 +14,7 @@ from reconciler.api.webhooks import WAKE_SECONDS, WINDOW, Webhooks
 from reconciler.settings import WebhookSettings
 from tests.support.api import ApiSite, api_site
 from tests.support.clock import FakeClock
+from tests.support.oidc import Issuer, job_issuer
 
 SECRET = b"s3cret-of-the-forge"
 BODY = b'{"ref": "refs/heads/main"}'
@@ -95,3 +96,53 @@ def test_a_delivery_is_taken_once_and_many_become_one_run() -> None:
         assert woken == ["main", "main", "main"]
 
     asyncio.run(deliver_all())
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    """An issuer whose tokens sign deliveries."""
+    with job_issuer() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hooked(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site with a webhook for one sender."""
+    sender = {"issuer": issuer.url, "audience": "reconciler", "claims": {"email": "push@example.com"}}
+    with api_site(tmp_path_factory.mktemp("sender"), api={
+        "webhooks": [{"source": "main", "forge": "generic", "oidc": sender}],
+    }) as made:  # fmt: skip
+        yield made
+
+
+def send(site: ApiSite, token: str) -> int:
+    """The status of a delivery with ``token``."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return site.client(None).request("POST", "/webhook/main", content=BODY, headers=headers).status_code
+
+
+def test_a_token_of_the_sender_signs_a_delivery(hooked: ApiSite, issuer: Issuer) -> None:
+    assert send(hooked, issuer.token(hooked.clock.now(), email="push@example.com")) == 202
+
+
+@pytest.mark.parametrize("claims", [
+    {"email": "other@example.com"}, {}, {"email": "push@example.com", "aud": "another"},
+    {"email": "push@example.com", "exp": 1}, {"email": "push@example.com", "iss": "https://evil.example.com"},
+])  # fmt: skip
+def test_other_tokens_sign_none(claims: dict[str, object], hooked: ApiSite, issuer: Issuer) -> None:
+    hooked.clock.suspend(3600.0)
+    assert send(hooked, issuer.token(hooked.clock.now(), **claims)) == 401
+
+
+@pytest.mark.parametrize("token", ["", "none.of.it", "x" * 20_000])
+def test_what_is_no_token_signs_none(token: str, hooked: ApiSite) -> None:
+    hooked.clock.suspend(3600.0)
+    assert send(hooked, token) == 401
+
+
+def test_an_issuer_that_does_not_answer_lets_the_sender_try_again(tmp_path: Path) -> None:
+    with job_issuer() as gone:
+        pass
+    sender = {"issuer": gone.url, "audience": "reconciler", "claims": {"email": "push@example.com"}}
+    with api_site(tmp_path, api={"webhooks": [{"source": "main", "forge": "generic", "oidc": sender}]}) as made:
+        assert send(made, gone.token(made.clock.now(), email="push@example.com")) == 503

@@ -1,4 +1,4 @@
-"""Which service account a CI job is, by the claims of its token."""
+"""Whom a program stands for, by the claims of its token: a service account for a CI job, the sender of a webhook."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from reconciler.model.query_match import fits_parts
-from reconciler.settings import TokenExchangeSettings
+from reconciler.settings import SenderSettings, TokenExchangeSettings
+
+LONGEST_TOKEN = 16_384
+"""Characters of the longest token."""
 
 
-def fits(rule: TokenExchangeSettings, claims: Mapping[str, Any]) -> bool:
+def fits(rule: TokenExchangeSettings | SenderSettings, claims: Mapping[str, Any]) -> bool:
     """Whether ``claims`` has every claim of ``rule``."""
     return all(name in claims and _equal(pattern, claims[name]) for name, pattern in rule.claims.items())
 

@@ -11,7 +11,7 @@ from reconciler.api.oidc.device import DeviceLogins
 from reconciler.api.oidc.login import PeopleLogin
 from reconciler.api.oidc.provider import Provider
 from reconciler.clock import Clock
-from reconciler.settings import ApiSettings, OidcSettings, TokenExchangeSettings
+from reconciler.settings import ApiSettings, OidcSettings, SenderSettings, TokenExchangeSettings
 
 _Form = TypeVar("_Form")
 
@@ -57,14 +57,18 @@ class Logins:
         self.seal = Seal(clock)
 
 
-class JobIssuers:
-    """The providers of the rules for token exchange."""
+class TokenIssuers:
+    """The issuers of tokens: of CI jobs, by the rules for token exchange, and of senders of webhooks."""
 
-    def __init__(self, rules: tuple[TokenExchangeSettings, ...], clock: Clock) -> None:
-        self.rules = rules
-        self._providers = {(rule.issuer, rule.ca_file): Provider(rule.issuer, rule.ca_file, clock) for rule in rules}
+    def __init__(self, api: ApiSettings | None, clock: Clock) -> None:
+        self.rules = api.token_exchange if api is not None else ()
+        senders = [each.oidc for each in api.webhooks if each.oidc is not None] if api is not None else []
+        issuers = {(each.issuer, each.ca_file) for each in self.rules} | {
+            (each.issuer, each.ca_file) for each in senders
+        }
+        self._providers = {each: Provider(*each, clock) for each in issuers}
 
-    def of(self, rule: TokenExchangeSettings) -> Provider:
+    def of(self, rule: TokenExchangeSettings | SenderSettings) -> Provider:
         """The provider of ``rule``."""
         return self._providers[rule.issuer, rule.ca_file]
 

@@ -9,7 +9,7 @@ from reconciler.access.people import Login
 from reconciler.access.rules import Caller
 from reconciler.api.call import Call, read_as
 from reconciler.api.oidc.admission import admitted
-from reconciler.api.oidc.exchange import fits, issuer_of
+from reconciler.api.oidc.exchange import LONGEST_TOKEN, fits, issuer_of
 from reconciler.api.oidc.login import (
     LOGIN_SECONDS,
     Identity,
@@ -26,8 +26,6 @@ from reconciler.settings import TokenExchangeSettings
 
 ACCESS_SECONDS = 900.0
 """How long the session of a person lasts without a refresh."""
-LONGEST_TOKEN = 16_384
-"""Characters of the longest token of a CI job."""
 COOKIE = "reconciler-login"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
