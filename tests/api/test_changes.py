@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api import commits
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
 from tests.support.git import HttpsServer
@@ -58,6 +59,25 @@ def test_a_patch_changes_one_line_and_names_the_caller(site: ApiSite) -> None:
     assert answer["change"]["commit"] == site.repo.git("rev-parse", "main").strip()
     assert site.run("apply").returncode == 0
     assert site.client().get(WEB)["tags"] == {"team": "web", "tier": "front"}
+
+
+def test_the_answer_has_the_status_before_the_change_also_if_it_is_applied_at_once(
+    site: ApiSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, write = site.client().get(WEB)["status"]["revision"], commits.write_change
+
+    def write_and_apply(*args: Any, **options: Any) -> Any:
+        written = write(*args, **options)
+        assert site.run("apply").returncode == 0
+        return written
+
+    monkeypatch.setattr(commits, "write_change", write_and_apply)
+    code, answer = send(site, "PATCH", WEB, {"tags": {"tier": "front"}})
+    assert (code, answer["status"]["revision"]) == (200, before)
+    assert site.client().get(WEB)["status"]["revision"] != before
+    code, answer = send(site, "POST", GVC_WORKLOADS, {"name": "new", "spec": answer["spec"]})
+    assert (code, "status" in answer) == (201, False)
+    assert send(site, "DELETE", f"{GVC_WORKLOADS}/new")[0] == 202
 
 
 def test_what_was_read_can_be_put_back(site: ApiSite) -> None:

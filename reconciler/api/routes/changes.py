@@ -196,16 +196,14 @@ async def _carry_out(
     from reconciler.api.commits import change_document
 
     dry = call.query("dryRun") == "true"
+    # Clients wait for another revision than this one, and the daemon may apply the change at once.
+    before = _current(call, edits[0].key)
     change = await _write(call, source, edits, subject, dry=dry)
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is None:
-        return call.respond({**_current(call, edits[0].key), "change": None}, status)
-    document = (
-        _current(call, edits[0].key)
-        | _shown(edits[0].key, change.wanted)
-        | {"change": change_document(change, dry=dry)}
-    )
+        return call.respond({**before, "change": None}, status)
+    document = before | _shown(edits[0].key, change.wanted) | {"change": change_document(change, dry=dry)}
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
         if status == HTTPStatus.CREATED and edits[0].key.kind is Kind.AGENT:
