@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from reconciler.errors import ReconcilerError, UsageError
 
 STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_STEP_SECONDS = 0.5
 
 
 class InputError(ReconcilerError):
@@ -115,9 +117,24 @@ def _standard_input() -> bytes:
     if sys.stdin.isatty():
         sys.stderr.write("reading from the terminal; Ctrl-D ends the text\n")
         sys.stderr.flush()
-    content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
+        content = _typed(sys.stdin.fileno())
+    else:
+        content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
     if len(content) > LIMITS.file_bytes:
         raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
+    return content
+
+
+def _typed(terminal: int) -> bytes:
+    """What a person types at ``terminal``, up to the end or to the limit of a file."""
+    content = b""
+    while len(content) <= LIMITS.file_bytes:
+        # In steps: an interrupt just before a read that blocks would be noticed after the next line only.
+        while not select.select([terminal], [], [], _STEP_SECONDS)[0]:
+            pass
+        if not (typed := os.read(terminal, 65_536)):
+            break
+        content += typed
     return content
 
 
