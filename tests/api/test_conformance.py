@@ -27,7 +27,7 @@ from tests.support.sandbox import Site, eventually
 CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
           checks.response_headers_conformance, checks.response_schema_conformance]  # fmt: skip
 SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "900"))
-"""How long the long form takes for each of two callers."""
+"""How long the long form takes for each of two callers; 15 minutes."""
 NAMES = {"workload": "web", "secret": "db", "user": "ann@example.com", "group": "web", "serviceaccount": "ci",
          "policy": "web-edits", "gvc": "shop", "source": "main", "webhook": "main"}  # fmt: skip
 
@@ -56,13 +56,6 @@ def serving(path: Path) -> Iterator[Served]:
     site = Site(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
     with site.daemon():
         yield Served(site)
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A daemon that all callers share."""
-    with serving(tmp_path_factory.mktemp("conformance")) as found:
-        yield found
 
 
 def requests(served: Served, headers: Mapping[str, str], examples: int) -> Counter[int]:
@@ -106,20 +99,21 @@ def _name_existing(case: schemathesis.Case) -> None:
         parameters["name"] = NAMES[kind]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "examples"),
+    [pytest.param(30.0, 5, id="for half a minute"), pytest.param(SECONDS, 50, id="for long", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
-def test_generated_requests_get_documented_responses(served: Served, superuser: bool) -> None:
-    found = requests(served, served.headers if superuser else {}, 5)
-    assert sum(found.values()) > 200
-    assert set(found) & {200} if superuser else set(found) >= {200, 401}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
-def test_half_an_hour_of_generated_requests_gets_documented_responses(tmp_path: Path, superuser: bool) -> None:
-    end = time.monotonic() + SECONDS
+def test_generated_requests_get_documented_responses(
+    tmp_path: Path, superuser: bool, seconds: float, examples: int
+) -> None:
+    found: Counter[int] = Counter()
+    end = time.monotonic() + seconds
     for number in count():
         # The requests delete much of what they find: each round begins anew.
         with serving(tmp_path / str(number)) as served:
-            requests(served, served.headers if superuser else {}, 50)
+            found += requests(served, served.headers if superuser else {}, examples)
         if time.monotonic() > end:
             break
+    assert sum(found.values()) > 200
+    assert set(found) & {200} if superuser else set(found) >= {200, 401}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 WAITING = {
+    "tests/api/test_conformance.py": 70,
     "tests/cli/test_apply_wait.py": 20,
     "tests/cli/test_exec.py": 6,
     "tests/cli/test_readers.py": 8,
@@ -35,6 +36,7 @@ WAITING = {
     "tests/daemon/test_outage.py": 7,
     "tests/daemon/test_reload.py": 13,
     "tests/daemon/test_restart.py": 10,
+    "tests/daemon/test_traces.py": 7,
     "tests/daemon/test_volume_approval.py": 4,
     "tests/daemon/test_watch.py": 5,
     "tests/docs/test_demo.py": 9,
