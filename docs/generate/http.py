@@ -86,9 +86,10 @@ counts once. The daemon reads the source at most once a second, however many arr
 
 Every change, every login and every refusal is in the audit log: who, by which credential, from where, what, the
 request id and the status. Each entry has a hash over itself and the hash before, so that a changed or removed entry
-shows. With `Accept: application/x-ndjson`, all entries after the number `after` come as lines of JSON, for an export.
-A flood of refusals fills no disk: above 60 of a caller or address within a minute, or 300 of all, an entry
-describes the last one, and `count` is their number. Reading it takes `readAudit` on the audit context `platform`.
+shows: `reconciler doctor` checks it, and names the last hash to compare with an export. With
+`Accept: application/x-ndjson`, all entries after the number `after` come as lines of JSON, for an export. A flood of
+refusals fills no disk: above 60 of a caller or address within a minute, or 300 of all, an entry describes the last one,
+and `count` is their number. Reading it takes `readAudit` on the audit context `platform`.
 
 Programs append records of their own to other audit contexts: `POST …/-record` takes an `action`, and the optional
 `target`, `outcome` and `details`. The server adds who states it, when and from where, and chains the records of each

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from reconciler.access.hash_chain import START, Link, broken_links, chained
 from reconciler.records.database import Database
-
-_START = bytes(32)
-"""The hash before the first record of a context."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
@@ -47,10 +44,10 @@ class AuditRecords:
         content = msgspec.json.encode(record)
         with self._db.transaction():
             sql = "SELECT number, hash FROM audit_records WHERE context = ? ORDER BY number DESC LIMIT 1"
-            number, last = self._db.one(sql, (context,)) or (0, _START)
-            chained = _chained(last, content)
-            self._db.write("INSERT INTO audit_records VALUES (?, ?, ?, ?)", (context, number + 1, content, chained))
-        return AuditRecordRow(number + 1, record, chained.hex())
+            number, last = self._db.one(sql, (context,)) or (0, START)
+            link = chained(last, content)
+            self._db.write("INSERT INTO audit_records VALUES (?, ?, ?, ?)", (context, number + 1, content, link))
+        return AuditRecordRow(number + 1, record, link.hex())
 
     def list(self, context: str, after: int, limit: int) -> list[AuditRecordRow]:
         """At most ``limit`` records of ``context`` after the number ``after``, in order."""
@@ -62,15 +59,11 @@ class AuditRecords:
         """Whether ``context`` has a record."""
         return self._db.one("SELECT 1 FROM audit_records WHERE context = ? LIMIT 1", (context,)) is not None
 
+    def contexts(self) -> tuple[str, ...]:
+        """The contexts that have records, by name."""
+        return tuple(row[0] for row in self._db.all("SELECT DISTINCT context FROM audit_records ORDER BY context"))
+
     def broken(self, context: str) -> Iterator[int]:
         """Numbers of records that do not follow from those before: changed, inserted, or after a removed one."""
-        last, expected = _START, 1
         sql = "SELECT number, record, hash FROM audit_records WHERE context = ? ORDER BY number"
-        for number, content, found in self._db.stream(sql, (context,)):
-            if number != expected or found != _chained(last, content):
-                yield number
-            last, expected = found, number + 1
-
-
-def _chained(last: bytes, content: bytes) -> bytes:
-    return hashlib.sha256(last + content).digest()
+        return broken_links(Link(*row) for row in self._db.stream(sql, (context,)))

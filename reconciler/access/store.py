@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ import msgspec
 
 from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
+from reconciler.access.hash_chain import START, Link, broken_links, chained
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
@@ -68,8 +68,6 @@ MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS)
 
 _BOOTSTRAP = "bootstrap"
 _USED = b""
-_START = bytes(32)
-"""The hash before the first entry of the audit log."""
 
 
 class ServiceKey(NamedTuple):
@@ -138,9 +136,9 @@ class AccessStore:
         self.audit_records = AuditRecords(database)
 
     @classmethod
-    def open(cls, state: Path, now: Callable[[], float]) -> Self:
-        """Open the file in the directory ``state``; create it if it is missing."""
-        return cls(Database.open(state / FILE, MIGRATIONS), now)
+    def open(cls, state: Path, now: Callable[[], float], *, read_only: bool = False) -> Self:
+        """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``."""
+        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now)
 
     def close(self) -> None:
         """Close the file."""
@@ -240,11 +238,11 @@ class AccessStore:
     def append_audit(self, entries: Iterable[AuditEntry]) -> None:
         """Append ``entries``, all or none; the hash of each covers the hash of the entry before."""
         with self._db.transaction():
-            last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1") or _START
+            last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1") or START
             for entry in entries:
-                content = msgspec.json.encode(entry).decode()
-                last = _chained(last, content)
-                self._db.write("INSERT INTO audit (entry, hash) VALUES (?, ?)", (content, last))
+                content = msgspec.json.encode(entry)
+                last = chained(last, content)
+                self._db.write("INSERT INTO audit (entry, hash) VALUES (?, ?)", (content.decode(), last))
 
     def audit(self, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         """At most ``limit`` entries after the number ``after``, in order."""
@@ -252,13 +250,15 @@ class AccessStore:
         rows = self._db.all(sql, (after, limit))
         return [AuditRow(row[0], msgspec.json.decode(row[1], type=AuditEntry), row[2].hex()) for row in rows]
 
+    def last_audit(self) -> AuditRow | None:
+        """The newest entry."""
+        number = self._db.value("SELECT max(number) FROM audit")
+        return self.audit(number - 1, 1)[0] if number else None
+
     def broken_audit(self) -> Iterator[int]:
         """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
-        last, expected = _START, 1
-        for number, content, found in self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number"):
-            if number != expected or found != _chained(last, content):
-                yield number
-            last, expected = found, number + 1
+        rows = self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number")
+        return broken_links(Link(number, entry.encode(), found) for number, entry, found in rows)
 
 
 def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:
@@ -268,7 +268,3 @@ def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:
     with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
         records = AuditRecords(database)
         return frozenset(name for name in names if records.has_any(name))
-
-
-def _chained(last: bytes, entry: str) -> bytes:
-    return hashlib.sha256(last + entry.encode("utf-8", "surrogatepass")).digest()

@@ -8,16 +8,21 @@ import re
 import resource
 import shutil
 import socket
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.access.audit_records import AuditRecord
+from reconciler.access.store import FILE as ACCESS_FILE
+from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt
@@ -493,6 +498,26 @@ def test_records_that_cannot_be_read_are_a_problem(desk: Desk) -> None:
         (desk.state / f"{FILE}{ending}").unlink(missing_ok=True)
     (desk.state / FILE).write_bytes(b"not a database" * 1000)
     assert "is not a database of the reconciler" in reported(desk, "records", "problem")
+
+
+def test_an_audit_log_that_was_changed_is_a_problem(desk: Desk) -> None:
+    entry = AuditEntry(0, "user/ann", "key 1", "", "DELETE", "/org/acme/gvc/shop", "id", 200)
+    record = AuditRecord(0, "user/ann", "key 1", "", "id", "deployed", "", "", {})
+    with closing(AccessStore.open(desk.state, time.time)) as store:
+        store.append_audit([entry] * 8)
+        for _ in range(2):
+            store.audit_records.append("trail", record)
+        last = store.audit(7)[0].hash
+    whole = f"every entry follows from the one before; the last is 8, with the hash {last[:12]}"
+    assert reported(desk, "audit log", "ok") == f"{whole} -> "
+    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+        file.execute("UPDATE audit SET entry = replace(entry, 'ann', 'bob') WHERE number != 3")
+        file.execute("DELETE FROM audit_records WHERE number = 1")
+        file.commit()
+    assert "an entry was changed or removed at 1, 2, 4, 5, 6 and more ->" in reported(desk, "audit log", "problem")
+    assert "changed or removed at 2 ->" in reported(desk, "audit context trail", "problem")
+    (desk.state / ACCESS_FILE).write_bytes(b"not a database" * 1000)
+    assert "is not a database of the reconciler" in reported(desk, "audit log", "problem")
 
 
 def test_before_the_first_start_there_is_nothing_to_complain_of(tmp_path: Path) -> None:

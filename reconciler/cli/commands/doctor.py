@@ -23,7 +23,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, form: str) -> int:
-    """Check settings, rights, keys, sources, clock, disks, records and the daemon, and suggest what to do.
+    """Check settings, rights, keys, sources, clock, disks, records, audit logs and the daemon, and suggest what to do.
 
     Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
@@ -47,6 +47,7 @@ def command(settings_file: Path, form: str) -> int:
 def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.clock import SystemClock
     from reconciler.daemon.lock import holder
+    from reconciler.doctor.audit import check_audit
     from reconciler.doctor.certificates import check_certificates
     from reconciler.doctor.check import fine, problem
     from reconciler.doctor.host import check_host
@@ -73,6 +74,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(daemon or ""), clock.now())
+    yield from check_audit(settings.state, clock)
 
 
 def _count(count: int, verdict: Verdict) -> str:
