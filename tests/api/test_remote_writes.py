@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.commits import PUSH_SECONDS, release_events
+from reconciler.api import commits
+from reconciler.api.commits import PUSH_SECONDS, TRIES, release_events
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import WaitingEvents
@@ -22,6 +23,13 @@ WEB = f"{ORG}/gvc/shop/workload/web"
 TOKEN = "token-of-the-forge"
 WAIT = 'touch "$GIT_DIR/waiting"; while [ ! -e "$GIT_DIR/go" ]; do sleep 0.02; done\n'
 """Part of a hook: it waits for the test."""
+PUSHED_BEFORE = """
+unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+echo >> "$GIT_DIR/pushes"
+[ "$(wc -l < "$GIT_DIR/pushes")" -gt {pushes} ] && exit 0
+git update-ref refs/heads/main "$(git -c user.name=p -c user.email=p@x commit-tree -p main -m p 'main^{{tree}}')"
+"""
+"""A hook: somebody pushes before each of the first pushes."""
 
 
 class Forge(NamedTuple):
@@ -101,6 +109,22 @@ def test_a_refusal_has_the_words_of_the_remote_and_is_not_made_up_for_later(forg
     assert "a:" not in forge.site.repo.git("show", "main:shop/web.yaml")
     assert forge.send({"a": "1"}, "first")[0] == 200, "a refused request can be repeated"
     assert forge.tips()[2:] == before
+
+
+def test_a_change_is_made_again_on_newer_commits_ten_times_at_most(
+    forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "PAUSE", 0.001)
+    before = forge.tips()
+    forge.hook("pre-receive", PUSHED_BEFORE.format(pushes=100))
+    code, answer = forge.send({"again": "1"})
+    assert (code, "nothing was changed after 10 attempts" in answer["message"]) == (409, True), answer
+    assert forge.written(answer["id"]) == 0
+    assert forge.tips()[TRIES:] == before
+    forge.hook("pre-receive", PUSHED_BEFORE.format(pushes=TRIES + 3))
+    code, answer = forge.send({"again": "1"})
+    assert (code, answer["change"]["commit"]) == (200, forge.tips()[0])
+    assert len(forge.tips()) == len(before) + TRIES + 3 + 1
 
 
 def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> None:
