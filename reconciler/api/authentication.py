@@ -20,7 +20,6 @@ from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FailedLogins, network_of
 from reconciler.clock import Clock
 from reconciler.engines.host.provisioning.tokens import TOKEN_PREFIX, TokenOwner, token_owner
-from reconciler.engines.host.runtimes.connections import TcpAddress, TcpLink, belongs_to, comes_from
 from reconciler.manifests.links import parse_link
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Workload
@@ -153,6 +152,9 @@ def _is_sent_by(request: Request, owner: TokenOwner, root: Path, token: str) -> 
     """Whether a process of the ``owner`` of ``token`` sends the request; found out once for each connection."""
     known: dict[str, bool] = getattr(request.state, "senders", {})
     if token not in known:
+        # Only workloads need the runtimes, half a megabyte of an idle server.
+        from reconciler.engines.host.runtimes.connections import TcpAddress, TcpLink, belongs_to, comes_from
+
         peer, client, server = getattr(request.state, "peer", None), request.client, request.scope.get("server")
         if peer is not None:
             known[token] = belongs_to(peer.pid, root, owner.key)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow, rows, take_snapshot
+from typing import TYPE_CHECKING
+
 from reconciler.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow
 
 
 class ReplicaReader:
@@ -30,6 +34,9 @@ class ReplicaReader:
 
         Blocks while it reads files. Raises PermissionError.
         """
+        # An idle API has no use for the host engine, half a megabyte.
+        from reconciler.engines.host.snapshot import rows, take_snapshot
+
         before = self._before
         self._before = now = {name: take_snapshot(self._root / name, name) for name in self._locations}
         found = (row for name, taken in now.items() for row in rows(name, taken, before.get(name)))
