@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import hmac
 import json
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
+from reconciler.api.call import MOST_BODY
 from reconciler.daemon.api_process import SOCKET
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
@@ -28,6 +31,8 @@ from tests.support.sandbox import eventually
 
 CLIENTS = 8
 WATCHERS = 500
+SECRET = b"of the bench"
+"""What signs webhooks."""
 ACCOUNTS = ("bench-query", "bench-names")
 """Service accounts that may view a part of the workloads."""
 
@@ -57,6 +62,7 @@ def api(ground: Ground) -> Iterator[Row]:
         rare = Load(pid, socket, ["/org/acme/workload"], 1, by_query)
         yield from _pages(ground, rare, " of what a policy selects by a tag")
         yield from _pages(ground, Load(pid, socket, pages, 1, by_name), " of 200 that a policy names")
+        yield _deliveries(ground, socket)
         before = _proportional(pid)
         taken, memory = asyncio.run(_watch(socket, pid, site.repository, ground.often(20)))
         note = f"from the commit on, of {len(taken)}; with the run that applies it"
@@ -68,7 +74,11 @@ def api(ground: Ground) -> Iterator[Row]:
 def served(ground: Ground, site: Site) -> Iterator[tuple[int, Path]]:
     """A daemon with the API: the API's process, and its socket."""
     settings = site.settings.with_name("api.yaml")
-    settings.write_text(f"{site.settings.read_text()}api: {{}}\n")
+    secret = site.settings.with_name("webhook")
+    secret.write_bytes(SECRET)
+    hook = {"source": "main", "forge": "generic", "secretFile": str(secret)}
+    served = {"webhooks": [hook], "rateLimits": {"caller": 0}}
+    settings.write_text(f"{site.settings.read_text()}api: {json.dumps(served)}\n")
     socket = site.settings.parent / "state" / SOCKET
     with (
         (ground.scratch / "api.log").open("ab") as log,
@@ -143,6 +153,24 @@ def _pages(ground: Ground, load: Load, which: str = "") -> Iterator[Row]:
     found = load.measured(ground)
     note = f"p99 {1000 * found['p99']:.1f} ms, CPU of the server {1000 * found['server']:.1f} ms"
     yield Row(f"a page of 50{which}, p50", found["p50"], 0.01, note=note)
+
+
+def _deliveries(ground: Ground, socket: Path) -> Row:
+    """Webhooks of forges, one after the other, with a body of the largest size."""
+    body = b"x" * MOST_BODY
+    signed = {"X-Signature-256": f"sha256={hmac.new(SECRET, body, hashlib.sha256).hexdigest()}"}
+    taken = []
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(socket))) as client:
+        for number in range(ground.often(200)):
+            started = time.perf_counter()
+            headers = {**signed, "X-Delivery-Id": str(number)}
+            answer = client.post("http://api/webhook/main", content=body, headers=headers)
+            taken.append(time.perf_counter() - started)
+            if answer.status_code != 202:
+                raise Failed(f"a delivery is refused: {answer.text}")
+    taken.sort()
+    note = f"p50 {1000 * taken[len(taken) // 2]:.1f} ms; a body of 1 MiB, with the runs that they cause"
+    return Row("a webhook is answered, p99", taken[int(0.99 * len(taken))], 0.1, note=note)
 
 
 def _workloads(site: Site) -> list[tuple[str, str]]:
