@@ -8,8 +8,9 @@ import pytest
 
 from reconciler.model.key import Key, Kind
 from reconciler.status.branch.branch import StatusBranch
-from reconciler.status.branch.layout import MOST_ENTRIES, Layout
+from reconciler.status.branch.layout import MOST_ENTRIES, Layout, _is_bucket, _is_status, _raw_name
 from tests.support.git import GitRepo
+from tests.support.work import counted
 
 BRANCH = "reconciler/status"
 
@@ -53,6 +54,15 @@ def test_a_directory_at_the_limit_is_written_again_without_being_divided(branch:
     keys = workloads(MOST_ENTRIES)
     write(branch, keys)
     assert write(branch, keys, b"2\n").divided == []
+
+
+@pytest.mark.parametrize("count", [MOST_ENTRIES - 1, MOST_ENTRIES + 1])
+def test_a_commit_does_not_read_every_entry_of_a_wide_directory(branch: StatusBranch, count: int) -> None:
+    write(branch, workloads(count))
+    with counted() as work:
+        write(branch, workloads(1), b"2\n")
+    # Each search in the directory reads nine of its entries, and the first bucket ends the next search.
+    assert work.calls_of(_raw_name, _is_bucket, _is_status) < 100
 
 
 def test_a_branch_of_a_former_version_is_divided_by_the_first_commit_that_changes_the_directory(

@@ -7,6 +7,7 @@ the same form for the same reason.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -67,7 +68,7 @@ class Layout:
 
     def _is_divided(self, folder: str) -> bool:
         if folder not in self._known:
-            self._known[folder] = any(map(_is_bucket, _tree_at(self._tree, folder) or ()))
+            self._known[folder] = _has_buckets(_tree_at(self._tree, folder))
         return self._known[folder]
 
     def _divide(self, folder: str, undivided: str, names: Collection[str]) -> None:
@@ -76,7 +77,7 @@ class Layout:
         One that has buckets may have files beside them too, from before it was divided.
         """
         tree = _tree_at(self._tree, folder) or _tree_at(self._tree, undivided)
-        wide = tree is not None and any(map(_is_bucket, tree))
+        wide = _has_buckets(tree)
         if not wide and len(tree or ()) + len(names) > MOST_ENTRIES:
             present = {entry.raw_name for entry in tree or ()}
             wide = len(present.union(name.encode() for name in names)) > MOST_ENTRIES
@@ -101,14 +102,19 @@ def _divided_below(git: pygit2.Repository, tree: pygit2.Tree, names: list[str]) 
     below = _tree_at(tree, name)
     if below is None:
         return tree.id
+    after = _divided_below(git, below, rest)
+    if after == below.id:
+        return tree.id
     builder = git.TreeBuilder(tree)
-    builder.insert(name, _divided_below(git, below, rest), FileMode.TREE)
+    builder.insert(name, after, FileMode.TREE)
     return builder.write()
 
 
 def _divided(git: pygit2.Repository, tree: pygit2.Tree) -> pygit2.Oid:
-    buckets: defaultdict[str, list[pygit2.Object]] = defaultdict(list)
-    for entry in filter(_is_status, tree):
+    buckets: defaultdict[str, list[pygit2.Tree | pygit2.Blob]] = defaultdict(list)
+    present = _underscored(tree)
+    others = (tree[place] for place in (*range(present.start), *range(present.stop, len(tree))))
+    for entry in filter(_is_status, others):
         assert entry.name is not None
         buckets[_bucket_of(entry.name)].append(entry)
     if not buckets:
@@ -133,8 +139,26 @@ def _is_status(entry: pygit2.Object) -> bool:
     return not name.startswith((b"_", b".")) and all(below.raw_name in _KINDS for below in entry)
 
 
+def _has_buckets(tree: pygit2.Tree | None) -> bool:
+    return tree is not None and any(_is_bucket(tree[place]) for place in _underscored(tree))
+
+
+def _underscored(tree: pygit2.Tree) -> range:
+    """The places of the entries whose names start with ``_``, as those of buckets do; Git sorts entries by name.
+
+    Each commit needs them in each directory on its way, and pygit2 makes an object of each entry that is read.
+    """
+    places = range(len(tree))
+    first, after = (bisect_left(places, sign, key=lambda place: _raw_name(tree[place])) for sign in (b"_", b"`"))
+    return range(first, after)
+
+
+def _raw_name(entry: pygit2.Object) -> bytes:
+    return entry.raw_name or b""
+
+
 def _is_bucket(entry: pygit2.Object) -> bool:
-    return isinstance(entry, pygit2.Tree) and _BUCKET.fullmatch(entry.raw_name or b"") is not None
+    return isinstance(entry, pygit2.Tree) and _BUCKET.fullmatch(_raw_name(entry)) is not None
 
 
 def _tree_at(tree: pygit2.Tree | None, folder: str) -> pygit2.Tree | None:
