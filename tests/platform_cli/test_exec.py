@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 from reconciler.daemon.api_process import SOCKET
+from reconciler.platform_cli.client import Client, Endpoint
+from reconciler.platform_cli.remote_session import open_session
 from tests.platform_cli.kit import Relay
 from tests.platform_cli.test_transport import PassingProxy
 from tests.support.certificates import authority, issue
@@ -130,6 +133,24 @@ def test_exec_exits_with_the_code_of_the_program(place: Place, code: int) -> Non
         "exec", "web", "--quiet", "--", "sh", "-c", f'echo "$GREETING" "$@"; exit {code}', "x", "--ts=true"
     )
     assert (found.returncode, found.stdout, found.stderr) == (code, b"hello --ts=true\n", b"")
+
+
+@pytest.mark.slow
+def test_every_exit_code_arrives(place: Place) -> None:
+    client = Client(Endpoint(f"unix://{place.site.state / SOCKET}"))
+
+    async def code_of(code: int) -> int:
+        words = ("sh", "-c", f"exit {code}")
+        session = await open_session(client, "/org/acme/gvc/shop/workload/web", words, {}, None)
+        assert await session.read() is None
+        found = await session.wait()
+        await session.close()
+        return found
+
+    async def codes() -> list[int]:
+        return [await code_of(code) for code in range(256)]
+
+    assert asyncio.run(codes()) == [*range(256)]
 
 
 def test_a_signal_and_a_missing_program_have_their_codes(place: Place) -> None:
