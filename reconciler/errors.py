@@ -28,7 +28,7 @@ ReconcilerError
 ├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)
 ├── CertificateError    a certificate cannot be used (engines/host/dataplane/certificates/pem.py)
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
-├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/client.py)
+├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── UnreadableFileError   a file that a compose file names cannot be read (convert/compose/project.py)
 ├── ParseError            a text does not have the required form

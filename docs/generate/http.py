@@ -143,8 +143,9 @@ PARAMETERS_HEAD = "\n## Parameters\n\n"
 ERRORS = """
 ## Errors
 
-The body of an error is `{status, message, code, details, id}`. The `id` is also in the header `X-Request-Id` of every
-answer, and in the log of the daemon if the fault is its own.
+The body of an error is `{status, message, code, details, id}`. The `details` of a refused change are its findings, as
+`reconciler validate --format json` writes them; `field` is the JSON pointer of the value in the manifest. The `id` is
+also in the header `X-Request-Id` of every answer, and in the log of the daemon if the fault is its own.
 
 """
 

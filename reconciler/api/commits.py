@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
 from reconciler.clock import Clock
+from reconciler.documents.locator import pointers_by_position
 from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, SourceError
 from reconciler.logs import log
-from reconciler.model.finding import Severity
+from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
+from reconciler.model.resource import pointer_text
 from reconciler.operations.commands import open_existing
 from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
 from reconciler.operations.manifest_edits import (
@@ -132,12 +134,28 @@ def _checked(
     planned = writer.check(commit)
     errors = [each for each in planned.findings if each.severity is Severity.ERROR]
     if planned.plan is None or errors:
-        details = findings_document(errors, 0, 0)["findings"]
+        details = _details(errors, after)
         places = "; ".join(f"{each.path}:{each.line}:{each.column}: {each.message}" for each in errors[:3])
         more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
         status = 405 if any(each.rule == IMMUTABLE_RULE for each in errors) else 400
         raise Problem(status, f"the change is refused: {places}{more}", details)
     return Change(before, after, commit, planned, writer.branch)
+
+
+def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """The findings for programs; ``field`` is the JSON pointer of a value, by which a client finds it in its own text.
+
+    Those in other files than the change have none.
+    """
+    fields = {
+        path: pointers_by_position((after[path] or "").encode())
+        for path in {each.path for each in errors} & after.keys()
+    }
+    found: list[dict[str, Any]] = findings_document(errors, 0, 0)["findings"]
+    for each in found:
+        if each["path"] in fields:
+            each["field"] = pointer_text(fields[each["path"]].get((each["line"], each["column"]), ()))
+    return found
 
 
 def _published(

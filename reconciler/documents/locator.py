@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -140,6 +141,29 @@ class Locator:
     def _begin(self) -> None:
         self._stream = EventStream(self._raw, self._limits)
         self._passed = -1
+
+
+def pointers_by_position(raw: bytes) -> dict[Position, Pointer]:
+    """Where the values of a file, and the keys that lead to them, begin → their pointers; the outermost one wins.
+
+    A pointer is that in its own document of the file. It ends before a document that cannot be parsed.
+    """
+    found: dict[Position, Pointer] = {}
+    stream, places = EventStream(raw, LIMITS), Positions()
+    while walk(stream, 0, places):
+        for at, here in _outermost_first(places.root):
+            found |= {each: at for each in (here.key, here.value) if each is not None and each not in found}
+        places = Positions()
+    return found
+
+
+def _outermost_first(root: Place) -> Iterator[tuple[Pointer, Place]]:
+    """The places in ``root``, with itself, and their pointers."""
+    waiting: deque[tuple[Pointer, Place]] = deque([((), root)])
+    while waiting:
+        at, here = waiting.popleft()
+        yield at, here
+        waiting.extend(((*at, step), part) for step, part in (here.parts or {}).items())
 
 
 def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Positions:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.manifests import defaults
-from reconciler.manifests.normalize import ManifestContext, NormalizeProblem, escaped
+from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
 from reconciler.model.key import Kind
 from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
+from reconciler.model.resource import escaped, pointer_text
 
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
@@ -38,7 +39,7 @@ def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> I
         return
     for at, name in defaults.variables(kind, value):
         if name.startswith(prefix):
-            pointer = "".join(f"/{escaped(str(step))}" for step in at)
+            pointer = pointer_text(at)
             message = f"`{name}` is refused: the platform sets names beginning {prefix}"
             yield NormalizeProblem(pointer, message, rule="env-reserved")
 

@@ -20,7 +20,6 @@ from reconciler.manifests.normalize import (
     ManifestContext,
     Normalizer,
     depends_on,
-    escaped,
     respelled,
     whole_numbers,
 )
@@ -30,7 +29,7 @@ from reconciler.manifests.torn_files import guessed_key, kind_like, named_key
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import SPELLING, TAG_PREFIX
-from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, pointer_parts
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, escaped, pointer_parts
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 

@@ -11,7 +11,7 @@ from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, parse_link, u
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import MOUNT_SCHEMES, PLATFORM_URI, SPELLING, VARIABLE_PREFIX
-from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference
+from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference, escaped
 from reconciler.sops.keys import Keyring
 
 
@@ -161,11 +161,6 @@ class Normalizer:
 
 _written = msgspec.json.Encoder(order="deterministic").encode
 """The sort key of entries without a name."""
-
-
-def escaped(name: str) -> str:
-    """``name`` as a step of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def translate(value: str, scheme: str) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from reconciler.manifests.normalize import escaped, whole_numbers
+from reconciler.manifests.normalize import whole_numbers
 from reconciler.manifests.rules import rules_of
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
-from reconciler.model.resource import LookupRequest
+from reconciler.model.resource import LookupRequest, pointer_text
 from reconciler.model.rule import Rule
 
 if TYPE_CHECKING:
@@ -56,18 +55,12 @@ def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] 
             if torn and any(_overlap(found, each.at) for each in torn):
                 continue
             if isinstance(found, Lookup):
-                questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
+                questions.append(LookupRequest(rule.id, found.target, pointer_text(found.at), found.detail))
                 continue
             flaws.append((rule, found))
             if len(flaws) > MOST_FAULTS:
                 return RuleResult(flaws, questions)
     return RuleResult(flaws, questions)
-
-
-@lru_cache(maxsize=4096)
-def _written(at: Pointer) -> str:
-    """``at`` as a JSON pointer, cached: most manifests have questions at the same few places."""
-    return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
 
 
 def without_invalid(value: dict[str, Any], torn: Iterable[InvalidValue]) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Key, Kind
 
 GVC_PLACEHOLDER = "\x7f"
@@ -50,6 +52,17 @@ def pointer_parts(pointer: str) -> tuple[str | int, ...]:
     """The steps of a JSON pointer: ``/env/0/value`` → ("env", 0, "value")."""
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
     return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+def escaped(name: str) -> str:
+    """``name`` as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+@lru_cache(maxsize=4096)
+def pointer_text(at: Pointer) -> str:
+    """The steps ``at`` as a JSON pointer, cached: most manifests refer to others at the same few places."""
+    return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
 
 
 class Manifest(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from reconciler import __version__
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import UsageError
+from reconciler.platform_cli.refusals import ApiError, findings_of, refused_change
 from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, Retries
 from reconciler.platform_cli.transport import TROUBLES, UNIX, Response, Transport
 from reconciler.printable import printable_lines
@@ -34,15 +35,6 @@ _SECRET_FIELDS = frozenset({
 """Members of a body that hold a credential or the data of a secret."""
 _SECRET_BY_PLACE = (("/secret", "diff"), ("/-key", "key"), ("/login", "code"))
 """Parts of a path, each with a member that is secret there."""
-
-
-class ApiError(ReconcilerError):
-    """The API refuses a request, or does not answer; ``status`` is 0 then. ``code`` is that of OAuth 2.0, else ""."""
-
-    def __init__(self, message: str, status: int = 0, code: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
 
 
 class Body(dict[str, Any]):
@@ -184,8 +176,8 @@ class Client:
         """The error for a refusal: what the server says, and what helps."""
         status, name = response.status, self._endpoint.profile
         message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
-        if findings := _findings(body.get("details")):
-            message = f"the change is refused:\n{findings}"
+        if findings := findings_of(body.get("details")):
+            return refused_change(findings, status)
         if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
@@ -249,17 +241,6 @@ def default_socket() -> str:
 
 def _advice(profile: str) -> str:
     return f"platform profile update {profile} --endpoint URL"
-
-
-def _findings(details: Any) -> str:
-    """The findings of a refused change, a line each with its rule and advice; "" if ``details`` has none."""
-    found = details if isinstance(details, list) else []
-    return "\n".join(
-        f"  {each['path']}:{each['line']}:{each['column']}: {each['message']} [{each['rule']}]"
-        + (f"\n    {each['suggestion']}" if each.get("suggestion") else "")
-        for each in found
-        if isinstance(each, dict) and {"path", "line", "column", "message", "rule"} <= each.keys()
-    )
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.model.finding import Pointer
+from reconciler.model.resource import pointer_parts
 
 STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -21,17 +23,33 @@ class InputError(ReconcilerError):
 
 
 class Input(NamedTuple):
-    """A document of a file, and the line where it begins; ``value`` is None if ``fault`` says why it is unusable."""
+    """A document of a file, and the line where it begins; ``value`` is None if ``fault`` says why it is unusable.
+
+    It is the document ``number`` of ``raw``, or what is ``at`` a place in that; ``raw`` is empty if it comes from no
+    text.
+    """
 
     path: str
     line: int
     value: Any
     fault: str = ""
+    raw: bytes = b""
+    number: int = 0
+    at: Pointer = ()
 
     @property
     def place(self) -> str:
         """``FILE:LINE``."""
-        return f"{self.path}:{self.line}"
+        return self.place_of("").rpartition(":")[0] if self.at else f"{self.path}:{self.line}"
+
+    def place_of(self, pointer: str) -> str:
+        """``FILE:LINE:COLUMN`` of the value at a JSON pointer, or of what has to hold it; "" without a text."""
+        if not self.raw:
+            return ""
+        from reconciler.documents.locator import locate
+
+        line, column = locate(self.raw, self.number).key((*self.at, *pointer_parts(pointer)))
+        return f"{self.path}:{line}:{column}"
 
 
 def read_files(names: Sequence[str]) -> dict[str, bytes]:
@@ -56,7 +74,7 @@ def read_documents(contents: dict[str, bytes]) -> list[Input]:
     found = []
     for path, raw in contents.items():
         reading = read(raw)
-        found += [Input(path, each.line, each.value) for each in reading.documents]
+        found += [Input(path, each.line, each.value, raw=raw, number=each.index) for each in reading.documents]
         found += [Input(path, each.line, None, f"{each.message} [{each.rule}]") for each in reading.faults]
     return found
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.platform_cli.client import ApiError, Client, Endpoint
+from reconciler.platform_cli.client import Client, Endpoint
 from reconciler.platform_cli.keyring import Keyring, KeyringError
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles
+from reconciler.platform_cli.refusals import ApiError
 
 MARGIN = 30.0
 """Seconds before its end in which a token is renewed."""

@@ -13,7 +13,8 @@ from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from reconciler.platform_cli import transport
-from reconciler.platform_cli.client import USER_AGENT, ApiError, Client, Endpoint
+from reconciler.platform_cli.client import USER_AGENT, Client, Endpoint
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.retries import Retries
 from reconciler.platform_cli.transport import UNIX, Response, proxy_for, tls_context
 from reconciler.tasks import cancel_and_wait

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.locator import locate
+from reconciler.documents.locator import locate, pointers_by_position
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.reader import read
 from reconciler.printable import is_name
@@ -77,6 +77,17 @@ def test_documents_are_counted_as_the_reader_counts_them() -> None:
         assert locate(RAW, document.index).value(())[0] == document.line
     assert locate(RAW, 1).value(("second",)) == (18, 9)
     assert locate(RAW, 2).value(("second",)) == (1, 1)
+
+
+def test_a_position_has_the_pointer_of_its_value_or_key() -> None:
+    found = pointers_by_position(RAW)
+
+    assert found[2, 1] == (), "the outermost of the values that begin there"
+    assert found[7, 7] == ("spec", "containers", 0)
+    assert found[9, 19] == found[9, 26] == ("spec", "containers", 0, "env", 0, "value")
+    assert found[18, 9] == ("second",)
+    assert pointers_by_position(b"") == {}
+    assert pointers_by_position(b"a: 1\nb: [2, }\n") == {}, "a broken document has none"
 
 
 def test_a_broken_file_is_located_as_far_as_it_goes() -> None:

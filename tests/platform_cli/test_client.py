@@ -11,7 +11,8 @@ import pytest
 
 from reconciler.platform_cli import client as module
 from reconciler.platform_cli import retries
-from reconciler.platform_cli.client import HIDDEN, ApiError, Client, Endpoint
+from reconciler.platform_cli.client import HIDDEN, Client, Endpoint
+from reconciler.platform_cli.refusals import ApiError
 
 Response = tuple[int, dict[str, str], bytes]
 

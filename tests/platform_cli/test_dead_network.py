@@ -15,7 +15,8 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from reconciler.platform_cli import transport
-from reconciler.platform_cli.client import ApiError, Client, Endpoint
+from reconciler.platform_cli.client import Client, Endpoint
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import RemoteSession, open_session
 from tests.support.programs import tool
 

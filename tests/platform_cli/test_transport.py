@@ -19,8 +19,9 @@ import pytest
 from reconciler.errors import UsageError
 from reconciler.platform_cli import client as client_module
 from reconciler.platform_cli import retries
-from reconciler.platform_cli.client import ApiError, Client, Endpoint
+from reconciler.platform_cli.client import Client, Endpoint
 from reconciler.platform_cli.main import run
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import open_session
 from reconciler.platform_cli.transport import Proxy, Transport, proxy_for
 from tests.platform_cli.test_client import Scripted, answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.platform_cli.client import ApiError
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import RemoteSession, open_session
 from reconciler.platform_cli.session import Session
 from reconciler.printable import printable_lines

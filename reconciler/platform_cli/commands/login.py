@@ -14,12 +14,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.client import ApiError
 from reconciler.platform_cli.commands.profile import forget
 from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.keyring import KeyringError
 from reconciler.platform_cli.profiles import DEFAULT, Profile
 from reconciler.platform_cli.refreshing import with_token
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.times import parse_time
 

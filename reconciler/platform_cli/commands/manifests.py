@@ -13,11 +13,11 @@ import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.model.record import Health
-from reconciler.platform_cli.client import ApiError
-from reconciler.platform_cli.commands.resources import described, missing
+from reconciler.platform_cli.commands.resources import described, missing, resource_key
 from reconciler.platform_cli.documents import Input, read_documents, read_files
 from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import slim
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.printable import printable
 from reconciler.reasons import ConditionType
@@ -37,7 +37,7 @@ _READY = (Health.HEALTHY, Health.RECORDED)
 class Manifest(msgspec.Struct, frozen=True, eq=False):
     """A manifest, where it is written, and the path of its resource and of its collection."""
 
-    place: str
+    source: Input
     kind: str
     body: dict[str, Any]
     path: str
@@ -47,6 +47,11 @@ class Manifest(msgspec.Struct, frozen=True, eq=False):
     def title(self) -> str:
         """``KIND NAME``."""
         return f"{self.kind} {self.body['name']}"
+
+    def failure(self, error: ApiError) -> str:
+        """A line for a change that the API refuses, and one for each finding."""
+        key = resource_key(self.kind, str(self.body.get("gvc") or ""), self.body["name"])
+        return f"error: {self.source.place}: {self.title}: {error.within(self.source, key)}"
 
 
 def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None) -> None:
@@ -64,7 +69,7 @@ def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool
         except ApiError as error:
             if error.status in (0, 401):
                 raise
-            session.output.note(f"error: {each.place}: {each.title}: {error}")
+            session.output.note(each.failure(error))
             failed += 1
     if ready and session.reviews:
         raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
@@ -111,7 +116,7 @@ def delete_documents(session: Session, documents: Sequence[Input]) -> None:
                 continue
             if error.status in (0, 401):
                 raise
-            session.output.note(f"error: {each.place}: {each.title}: {error}")
+            session.output.note(each.failure(error))
             failed += 1
     _raise_for(failed)
 
@@ -183,8 +188,11 @@ def _flattened(documents: Sequence[Input]) -> list[Input]:
     found: list[Input] = []
     for each in documents:
         items = each.value.get("items") if isinstance(each.value, dict) and each.value.get("kind") == "list" else None
-        values = each.value if isinstance(each.value, list) else items
-        found += [each] if values is None else [each._replace(value=item) for item in values]
+        values, at = (each.value, ()) if isinstance(each.value, list) else (items, ("items",))
+        if values is None:
+            found.append(each)
+        else:
+            found += [each._replace(value=item, at=(*at, number)) for number, item in enumerate(values)]
     return found
 
 
@@ -202,14 +210,14 @@ def _manifest(session: Session, document: Input) -> Manifest:
         near = closest(kind, KINDS)
         raise RefusedError(f"there is no kind {kind!r}" + (f"; did you mean {near!r}?" if near else ""))
     if not KINDS[kind].in_gvc:
-        return Manifest(document.place, kind, body, session.path(kind, name), session.path(kind))
+        return Manifest(document, kind, body, session.path(kind, name), session.path(kind))
     gvc = body.get("gvc")
     if gvc and session.by_flag("gvc") and gvc != session.by_flag("gvc"):
         raise UsageError(
             f"{document.place}: the {kind} {name} is in the GVC {gvc}, and --gvc is {session.by_flag('gvc')}"
         )
     place = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
-    return Manifest(document.place, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}", place)
+    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}", place)
 
 
 def _rank(kind: str) -> int:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
-from reconciler.platform_cli.client import ApiError
-from reconciler.platform_cli.documents import read_object
+from reconciler.platform_cli.documents import read_documents, read_files, read_object
 from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import Columns, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.terminal.editor import run_editor
 
@@ -103,6 +103,10 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
         else:
             patch_with(session, kind, ref, merge_patch(before, after))
     except ReconcilerError as error:
+        if isinstance(error, ApiError):
+            [source] = read_documents(read_files([name]))
+            gvc = session.gvc if KINDS[kind].in_gvc else ""
+            error = error.within(source, resource_key(kind, gvc, str(before["name"])))
         again = f"platform {kind} patch {ref} --file {name}"
         raise RefusedError(f"{error}\nThe text is still in {name}. Correct it there, then: {again}") from None
     except KeyboardInterrupt:
@@ -250,6 +254,11 @@ def described(change: Mapping[str, Any]) -> str:
     """The commit and the plan of a change on one line."""
     where = f"commit {change['commit']} on {change['branch']}" if change.get("commit") else f"branch {change['branch']}"
     return f"{where}, plan {change.get('plan', {}).get('digest', '')}"
+
+
+def resource_key(kind: str, gvc: str, name: str) -> str:
+    """``KIND/NAME``, with the GVC in between, as findings name a resource."""
+    return "/".join(filter(None, (kind, gvc, name)))
 
 
 def missing(error: ApiError) -> bool:
