@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
-from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
+from reconciler.platform_cli.table.kinds import KINDS
 
 if TYPE_CHECKING:
     from reconciler.platform_cli.client import Answer, Client, Endpoint

@@ -15,9 +15,9 @@ from typing import Any
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
-from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.main import all_rows
-from reconciler.platform_cli.table import COMMON, Option, Row
+from reconciler.platform_cli.command_line import all_rows
+from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.row import COMMON, Option, Row
 from tests.engines.host.logs.kit import Location, place
 from tests.platform_cli.kit import Desk, desk
 from tests.support.cases import CASES

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.platform_cli import completion
-from reconciler.platform_cli.completion import complete_names
-from reconciler.platform_cli.main import COMPLETE_VARIABLE
+from reconciler.platform_cli import command_line
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_names
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.desk import workload
@@ -77,7 +76,7 @@ def test_nothing_is_printed_where_no_names_come(shop: Desk, tmp_path: Path) -> N
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options = {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "org": "acme", "token": "rk_x"}
-        monkeypatch.setattr(completion, "SECONDS", 0.05)
+        monkeypatch.setattr(command_line, "COMPLETION_SECONDS", 0.05)
         began = time.monotonic()
         assert complete_names("gvc", options, "") == []
         assert time.monotonic() - began < 5.0

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from reconciler.model.kinds.table import LAST, TABLE, Kind
+from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.commands.manifests import ORDER
-from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.main import all_rows
 from reconciler.platform_cli.output import SERVER_OWNED
-from reconciler.platform_cli.table import Row
+from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.row import Row
 from tests.support.processes import ROOT
 
 ROWS = all_rows()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.main import all_rows, run
-from reconciler.platform_cli.program_rows import WORD_ALIASES
-from reconciler.platform_cli.table import COMMON, Option
+from reconciler import __version__
+from reconciler.platform_cli.command_line import Leaf, all_rows
+from reconciler.platform_cli.main import run
+from reconciler.platform_cli.table.examples import EXAMPLES, NAMES, example_of
+from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.program_rows import WORD_ALIASES
+from reconciler.platform_cli.table.row import COMMON, Option
 from tests.support.processes import ROOT
 
 PAGE = (ROOT / "docs" / "platform" / "cli.md").read_text()
@@ -115,6 +119,53 @@ def test_every_option_of_a_section_exists_in_its_command() -> None:
                 assert option.required, (words, name)
             count += 1
     assert count > 40
+
+
+def test_every_command_takes_its_example() -> None:
+    for row in (each for each in ROWS.values() if not each.instead):
+        shown = example_of(row)
+        words = shlex.split(re.split(" [<>|] ", shown)[0])
+        begin = 1 + len(row.words)
+        assert words[:begin] == ["platform", *row.words]
+        Leaf(row.words[-1], row).make_context("example", words[begin:])
+    assert {*EXAMPLES} <= {" ".join(words) for words in ROWS}
+    assert NAMES.keys() == KINDS.keys()
+
+
+def test_every_help_has_what_its_row_has(capsys: pytest.CaptureFixture[str]) -> None:
+    for row in ROWS.values():
+        assert run([*row.words, "--help"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert row.summary in shown
+        if row.instead:
+            assert shown.endswith(f"Not available here: {row.instead}")
+            continue
+        assert shown.endswith(f"Example: {example_of(row)}")
+        own, common = shown.index("Options: ") if row.options else 0, shown.index("Options of every command: ")
+        names = [each.names.split("/")[-1] for each in row.options]
+        assert all(own < shown.index(f"{name} ") < common for name in names)
+    for words in {each[:end] for each in ROWS for end in range(1, len(each))}:
+        assert run([*words, "--help"]) == 0
+        assert re.match(r"Usage: .+\n\n  [A-Z].+\.\n", capsys.readouterr().out), words
+
+
+def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("workload",), ("volumeset", "snapshot"), ("workload", "get"), ("apply",)):
+        assert run([*words, "--version"]) == 0
+        assert capsys.readouterr().out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("get", "workload get"), ("add-member", "group add-member"), ("wrkload", "workload"), ("sceret get", "secret"),
+        ("workload gett", "get"), ("compos manifest", "compose"), ("volumeset snapshots get", "snapshot"),
+        ("snapshot create", "volumeset snapshot"),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words.split()) == 2
+    assert f"; did you mean '{near}'?" in capsys.readouterr().err
 
 
 def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:

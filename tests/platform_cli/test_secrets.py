@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.authentication import BOOTSTRAP_FILE
-from reconciler.platform_cli.main import COMPLETE_VARIABLE, all_rows
-from reconciler.platform_cli.table import Row
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows
+from reconciler.platform_cli.table.row import Row
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.terminal import terminal

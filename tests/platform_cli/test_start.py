@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.platform_cli.main import COMPLETE_VARIABLE
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE
 from tests.platform_cli.test_client import Scripted, answer
 
 COMPLETION = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": "platform workload get a", "COMP_CWORD": "3"}

@@ -28,7 +28,7 @@ EXCEPTIONS = {
 
 POSITIONAL = {
     "reconciler/cli/__init__.py resolve_command": "a method that click calls and declares",
-    "reconciler/platform_cli/main.py resolve_command": "a method that click calls and declares",
+    "reconciler/platform_cli/command_line.py resolve_command": "a method that click calls and declares",
     "reconciler/records/tables/applied.py AppliedRow": "100,000 rows as SQLite makes them: named, 22 ms more a start",
     "reconciler/records/tables/applied.py VersionRow": "100,000 rows as SQLite makes them",
     "reconciler/records/tables/desired.py _decode": "links as they are stored: named, a third more time to decode",

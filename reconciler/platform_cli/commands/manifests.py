@@ -15,10 +15,10 @@ from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.model.record import Health
 from reconciler.platform_cli.commands.resources import described, missing, resource_key
 from reconciler.platform_cli.documents import Input, read_documents, read_files
-from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import slim
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
+from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.printable import printable
 from reconciler.reasons import ConditionType
 from reconciler.terminal.live_display import Live

@@ -9,8 +9,8 @@ from typing import Any
 from click.shell_completion import get_completion_class
 
 from reconciler.errors import UsageError
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, program
 from reconciler.platform_cli.documents import read_value
-from reconciler.platform_cli.main import COMPLETE_VARIABLE, program
 from reconciler.platform_cli.session import Session
 
 SHELLS = {

@@ -12,11 +12,11 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.platform_cli.documents import read_documents, read_files, read_object
-from reconciler.platform_cli.kinds import KINDS
 from reconciler.platform_cli.output import Columns, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
+from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.terminal.editor import run_editor
 
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reconciler.platform_cli.rows import LOGS
-from reconciler.platform_cli.table import Option, Row
+from reconciler.platform_cli.table.resource_rows import LOGS
+from reconciler.platform_cli.table.row import Option, Row
 
 _FILES = Option(
     "-f/--file", "A file, a directory with all manifests below it, or - for standard input.", "FILE", required=True,
@@ -30,9 +30,13 @@ _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters th
 WORD_ALIASES = {"stack": ("compose",)}
 """First word of commands that belong to no kind → its other names."""
 WORD_TITLES = {
-    "misc": "Completion.", "profile": "Profiles.", "rest": "Single requests to the API.", "stack": "Compose files.",
+    "account": "Accounts", "cron": "Cron workloads: their executions", "helm": "Helm charts",
+    "misc": "Completion for the Tab key", "mk8s": "Kubernetes clusters",
+    "profile": "Profiles: defaults and logins of this command", "rest": "Single requests to the API",
+    "snapshot": "Snapshots of volumes", "stack": "Compose projects", "task": "Tasks",
+    "volume": "Volumes of a volume set",
 }  # fmt: skip
-"""Words with commands that belong to no kind → what they are about."""
+"""Words with commands below them, but for kinds → what they are about."""
 
 PROGRAM_ROWS = (
     Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.platform_cli.kinds import KINDS
-from reconciler.platform_cli.table import Option, Row
+from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.row import Option, Row
 
 MATCH = ("all", "any", "none")
 NAME = Option("--name", "The name.", "NAME", required=True)

@@ -1,0 +1,277 @@
+"""The words of the command: groups and commands of click, made of the rows of the table when they are called.
+
+The Tab key completes words from the table and names from the server, and nothing where that is too slow.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+
+from reconciler import __version__
+from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
+from reconciler.platform_cli.table.resource_rows import kind_rows
+from reconciler.platform_cli.table.row import COMMON, Option, Row
+
+COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
+"""The variable by which the script of completion asks."""
+COMPLETION_SECONDS = 0.3
+"""How long a completion waits for the server."""
+_MOST_NAMES = 200
+_PROFILE = "profile"
+_OF_PROFILES = ("profile", "login", "logout")
+_NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
+"""Options whose values are names of the kind that they are called after."""
+_REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(__version__)
+        ctx.exit()
+
+
+_VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+                        help="Print the version.")  # fmt: skip
+
+
+def all_rows() -> list[Row]:
+    """Every command, its words with those of its kind, in the order of their words."""
+    rows = [row._replace(words=(kind, *row.words)) for kind in KINDS for row in kind_rows(kind)]
+    return sorted([*rows, *PROGRAM_ROWS], key=lambda row: row.words)
+
+
+class Group(click.Group):
+    """Commands that begin with the same words; one is made when it is called."""
+
+    def __init__(self, name: str, rows: Iterable[tuple[tuple[str, ...], Row]], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._rows: dict[str, list[tuple[tuple[str, ...], Row]]] = {}
+        for words, row in rows:
+            self._rows.setdefault(words[0], []).append((words[1:], row))
+        self._aliases = {
+            alias: word for word, below in self._rows.items() for alias in _aliases(word, below, top=not name)
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The words that can follow."""
+        return sorted(self._rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """What follows the word ``cmd_name``, or an alias of it."""
+        word = self._aliases.get(cmd_name, cmd_name)
+        below = self._rows.get(word)
+        if below is None:
+            return None
+        if below[0][0]:
+            return Group(word, below, help=_group_help(word), params=[_VERSION], no_args_is_help=True)
+        return Leaf(word, below[0][1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with; raises click's UsageError with the nearest word."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from reconciler.model.suggest import closest
+
+            near = self._holder_of(args[0]) or closest(args[0], [*self._rows, *self._aliases])
+            hint = f"; did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
+            ctx.fail(f"{ctx.command_path} has no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def _holder_of(self, word: str) -> str:
+        """``workload get`` for ``get``: the words of a command that ends so; "" if there is none."""
+        found = [first for first, below in self._rows.items() if any(words[:1] == (word,) for words, _ in below)]
+        return f"{'workload' if 'workload' in found else found[0]} {word}" if found else ""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the words that can follow, with their aliases."""
+        by_word: dict[str, list[str]] = {}
+        for alias, word in self._aliases.items():
+            by_word.setdefault(word, []).append(alias)
+        with formatter.section("Commands"):
+            formatter.write_dl([
+                (", ".join((word, *by_word.get(word, ()))), _short_help(word, below))
+                for word, below in sorted(self._rows.items())
+            ])  # fmt: skip
+
+
+def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
+    if top and word in KINDS:
+        return KINDS[word].aliases
+    if below[0][0]:
+        return WORD_ALIASES.get(word, ()) if top else ()
+    return below[0][1].aliases
+
+
+def _short_help(word: str, below: Sequence[tuple[tuple[str, ...], Row]]) -> str:
+    if all(row.instead for _, row in below):
+        return "Not available here; it says what to do instead."
+    return _group_help(word) if below[0][0] else below[0][1].summary
+
+
+def _group_help(word: str) -> str:
+    return f"{KINDS[word].title if word in KINDS else WORD_TITLES[word]}."
+
+
+class Leaf(click.Command):
+    """The command of a row. Its help shows an example, and its own options before those of every command."""
+
+    def __init__(self, name: str, row: Row) -> None:
+        own, common = [*map(_option, row.options)], [*map(_option, _common(row)), _VERSION]
+        super().__init__(
+            name,
+            params=[*_argument(row), *own, *common],
+            callback=partial(_run, row),
+            help=row.summary,
+            context_settings={"ignore_unknown_options": bool(row.instead), "allow_extra_args": bool(row.instead)},
+        )
+        self._row = row
+        self._own, self._common = own, common
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the options; none of a command that is not available, but what to do instead."""
+        if self._row.instead:
+            with formatter.section("Not available here"):
+                formatter.write_text(self._row.instead)
+            return
+        common = [*self._common, *filter(None, [self.get_help_option(ctx)])]
+        for title, options in (("Options", self._own), ("Options of every command", common)):
+            if found := [record for each in options if (record := each.get_help_record(ctx))]:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Show the example, as it can be copied: in one line."""
+        from reconciler.platform_cli.table.examples import example_of
+
+        if not self._row.instead:
+            formatter.write(f"\nExample:\n  {example_of(self._row)}\n")
+
+
+def _common(row: Row) -> Iterator[Option]:
+    """The common options that no option of the row has the name of."""
+    taken = {name for option in row.options for name in option.names.split("/")}
+    for option in COMMON:
+        names = [name for name in option.names.split("/") if name not in taken]
+        yield option._replace(names="/".join(names))
+
+
+def _argument(row: Row) -> Iterator[click.Parameter]:
+    for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
+        complete = None if at else _complete(_referred(row))
+        yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, shell_complete=complete)
+
+
+def _referred(row: Row) -> str:
+    """The kind of the references that a command takes."""
+    return _PROFILE if row.words[0] in _OF_PROFILES else next(iter(row.passed), "")
+
+
+def _complete(kind: str) -> Any:
+    """What completes a name of ``kind``: names from the server, or of profiles; None if neither has any."""
+    if not kind:
+        return None
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+        return complete_names(kind, _with_those_before(ctx, ctx.params), incomplete)
+
+    return complete
+
+
+def complete_names(kind: str, options: Mapping[str, Any], incomplete: str) -> list[str]:
+    """The names of resources of ``kind``, or of profiles, that begin with ``incomplete``.
+
+    There are none if the server does not answer in time. ``options`` are the common ones of the call.
+    """
+    from urllib.parse import urlencode
+
+    from reconciler.platform_cli.session import Session
+
+    session = Session(options, seconds=COMPLETION_SECONDS)
+    try:
+        if kind == _PROFILE:
+            return [name for name in session.profiles.profiles if name.startswith(incomplete)]
+        if kind not in KINDS:
+            return []
+        path = f"{session.path(kind)}?{urlencode({'fields': 'name', 'limit': _MOST_NAMES, 'namePrefix': incomplete})}"
+        found = session.client.once(path, COMPLETION_SECONDS)
+        return sorted(each["name"] for each in found["items"] if each["name"].startswith(incomplete))
+    except (ReconcilerError, KeyError, TypeError):
+        return []
+    finally:
+        session.close()
+
+
+def _option(option: Option) -> click.Option:
+    names = option.names.split("/")
+    if option.flag:
+        long = names[-1]
+        declared = [*names[:-1], f"{long}/--no-{long.removeprefix('--')}"]
+        return click.Option([*declared, _parameter(option)], default=option.default, help=option.help)
+    return click.Option(
+        [*names, _parameter(option)],
+        required=option.required,
+        multiple=option.multiple,
+        **({} if option.default is None else {"default": option.default}),
+        metavar=option.metavar or None,
+        shell_complete=_complete(_parameter(option) if _parameter(option) in _NAMED else ""),
+        show_default=option.default is not None,
+        type=click.Choice(option.choices) if option.choices else click.STRING,
+        help=f"{option.help} May be repeated." if option.multiple else option.help,
+    )
+
+
+def _run(row: Row, **values: Any) -> int | None:
+    """Call the function of ``row`` with its options; the common ones are for the session. Returns its exit code."""
+    from reconciler.platform_cli.session import Session
+
+    ctx = click.get_current_context()
+    if row.instead:
+        raise RefusedError(f"`{ctx.command_path}` is not available: {row.instead}")
+    own, common = {_parameter(each) for each in row.options}, {_parameter(each) for each in COMMON}
+    session = Session(_with_those_before(ctx, {name: values.get(name) for name in common - own}))
+    module, _, name = row.run.partition(":")
+    function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
+    try:
+        code: int | None = function(
+            session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}
+        )
+        return code
+    finally:
+        session.close()
+
+
+def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Common options with those that stand before the command; one behind it wins."""
+    before = ctx.find_root().params
+    return {name: before.get(name) if value is None else value for name, value in values.items()}
+
+
+def _parameter(option: Option) -> str:
+    """The name of the parameter of a function that takes ``option``."""
+    long = next(name for name in option.names.split("/") if name.startswith("--"))
+    name = long.removeprefix("--").replace("-", "_")
+    return f"{name}_" if hasattr(builtins, name) else name
+
+
+def program() -> Group:
+    """The whole command."""
+    return Group(
+        "",
+        ((row.words, row) for row in all_rows()),
+        params=[*map(_option, COMMON), _VERSION],
+        help="Manage the resources of an org through the HTTP API of the daemon. Flags win over environment variables "
+        "(PLATFORM_PROFILE, _ORG, _GVC, _TOKEN, _ENDPOINT), and those over the profile.",
+        epilog="Example: platform login && platform workload get",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        no_args_is_help=True,
+    )
