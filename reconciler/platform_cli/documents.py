@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model.finding import Pointer
-from reconciler.model.resource import pointer_parts
 
 STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -47,6 +46,7 @@ class Input(NamedTuple):
         if not self.raw:
             return ""
         from reconciler.documents.locator import locate
+        from reconciler.model.resource import pointer_parts
 
         line, column = locate(self.raw, self.number).key((*self.at, *pointer_parts(pointer)))
         return f"{self.path}:{line}:{column}"

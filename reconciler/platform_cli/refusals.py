@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import ReconcilerError
-from reconciler.platform_cli.documents import Input
+
+if TYPE_CHECKING:
+    from reconciler.platform_cli.documents import Input
 
 
 class ApiError(ReconcilerError):
