@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
+from reconciler.printable import truncated
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -158,8 +159,9 @@ class Routes:
         if "GET" in allowed:
             allowed.add("HEAD")
         if allowed:
-            raise Problem(405, "Method Not Allowed", headers={"Allow": ", ".join(sorted(allowed))})
-        raise Problem(404, "Not Found")
+            ways = ", ".join(sorted(allowed))
+            raise Problem(405, f"{truncated(path)} takes only {ways}", headers={"Allow": ways})
+        raise Problem(404, f"the API has no path {truncated(path)}; /openapi.json lists all")
 
 
 def _segments(path: str) -> list[str]:

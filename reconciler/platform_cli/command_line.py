@@ -61,6 +61,12 @@ class Group(click.Group):
             alias: word for word, below in self._rows.items() for alias in _aliases(word, below, top=not name)
         }
 
+    @property
+    def _unavailable(self) -> list[tuple[tuple[str, ...], Row]]:
+        """What every word leads to where no command is available; else nothing."""
+        rows = [row for below in self._rows.values() for _, row in below]
+        return [((), rows[0])] if all(row.instead for row in rows) else []
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The words that can follow."""
         return sorted(self._rows)
@@ -68,8 +74,8 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """What follows the word ``cmd_name``, or an alias of it."""
         word = self._aliases.get(cmd_name, cmd_name)
-        below = self._rows.get(word)
-        if below is None:
+        below = self._rows.get(word) or self._unavailable
+        if not below:
             return None
         if below[0][0]:
             return Group(word, below, help=_group_help(word), params=[_VERSION], no_args_is_help=True)

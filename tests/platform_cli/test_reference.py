@@ -149,6 +149,12 @@ def test_every_help_has_what_its_row_has(capsys: pytest.CaptureFixture[str]) -> 
         assert re.match(r"Usage: .+\n\n  [A-Z].+\.\n", capsys.readouterr().out), words
 
 
+def test_where_nothing_is_available_every_word_has_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("mk8s get", "helm template chart --values x.yaml", "task create --name x", "account create"):
+        assert run(words.split()) == 1
+        assert f"`platform {' '.join(words.split()[:2])}` is not available: " in capsys.readouterr().err
+
+
 def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ((), ("workload",), ("volumeset", "snapshot"), ("workload", "get"), ("apply",)):
         assert run([*words, "--version"]) == 0

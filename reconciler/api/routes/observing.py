@@ -25,7 +25,6 @@ _BLOCK = 65_536
 async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
     from reconciler.api.log_process import LogRequest, encode_request
-    from reconciler.engines.host.logs.segments import roots
 
     _check_logs(call)
     query = call.query("query")
@@ -45,8 +44,6 @@ async def read_logs(call: Call) -> Response:
         call.query("replica") or None,
         follow,
     )
-    if not roots(call.api.settings.state):
-        return Response(media_type=LINES)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(call.api.streams.admit(call.caller.principal))
         running = await _start(encode_request(request))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.platform_cli.session import Session
 
@@ -17,18 +18,29 @@ def show(session: Session, query: str, follow: bool | None, **options: str | Non
 
     With an output format other than text, each line is an object in JSON.
     """
+    if not _shown(session, query, follow, options):
+        session.output.note("no lines")
+
+
+def workload_logs(session: Session, kind: str, ref: str, follow: bool | None, **options: str | None) -> None:
+    """Print the newest lines of a workload; one that is gone can have some. Raises ApiError if it never existed."""
+    path = session.path(kind, ref)
+    *_, gvc, _, name = map(unquote, path.split("/"))
+    if not _shown(session, f"{kind}/{gvc}/{name}", follow, options):
+        session.client.get(path)
+        session.output.note("no lines")
+
+
+def _shown(session: Session, query: str, follow: bool | None, options: Mapping[str, str | None]) -> int:
+    """How many lines there were, which are printed."""
     wanted = {"query": query, **{name: value for name, value in options.items() if value}}
     wanted["lines"] = str(session.max or _MOST)
     if follow:
         wanted["follow"] = "true"
-    for each in session.client.lines(f"/org/{session.org}/-log", wanted):
+    count = 0
+    for count, each in enumerate(session.client.lines(f"/org/{session.org}/-log", wanted), 1):  # noqa: B007
         session.output.line(_text(session, each) if session.output.is_text else json.dumps(each))
-
-
-def workload_logs(session: Session, kind: str, ref: str, follow: bool | None, **options: str | None) -> None:
-    """Print the newest lines of a workload."""
-    name = ref.rpartition("/")[2]
-    show(session, f"{kind}/{session.gvc}/{name}", follow, **options)
+    return count
 
 
 def _text(session: Session, line: Mapping[str, Any]) -> str:

@@ -105,8 +105,7 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     except ReconcilerError as error:
         if isinstance(error, ApiError):
             [source] = read_documents(read_files([name]))
-            gvc = session.gvc if KINDS[kind].in_gvc else ""
-            error = error.within(source, resource_key(kind, gvc, str(before["name"])))
+            error = error.within(source, resource_key(kind, str(before.get("gvc") or ""), str(before["name"])))
         again = f"platform {kind} patch {ref} --file {name}"
         raise RefusedError(f"{error}\nThe text is still in {name}. Correct it there, then: {again}") from None
     except KeyboardInterrupt:
