@@ -7,7 +7,7 @@ from reconciler.api.app import OPERATIONS
 from reconciler.api.problems import CODES
 from reconciler.api.table import OVERVIEW, PARAMETERS, PUBLIC
 from reconciler.model.key import Kind
-from reconciler.model.kinds.table import MANAGE, TABLE
+from reconciler.model.kinds.table import ALLOWS, MANAGE, TABLE
 
 HEAD = """\
 # HTTP API
@@ -161,6 +161,8 @@ def page() -> str:
         + table(("Request", "What it does", "Permission"), rows)
         + PERMISSIONS_HEAD
         + table(("Kind", "Permissions"), ((str(kind), _permissions(kind)) for kind in Kind))
+        + "\n"
+        + table(("Permission", "What it allows"), ((f"`{name}`", text) for name, text in ALLOWS.items()))
         + PARAMETERS_HEAD
         + table(("Parameter", "What it is"), parameters)
         + ERRORS

@@ -196,7 +196,7 @@ class Client:
 
     def unreachable(self, error: Exception) -> ApiError:
         """The error for a server that does not answer: why, and what helps."""
-        reason = str(error) or type(error).__name__
+        reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             text = f"the certificate of {self._endpoint.url} is not trusted: {reason}"
             return ApiError(f"{text}. Set SSL_CERT_FILE to its authority, or add --insecure")

@@ -24,7 +24,7 @@ from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.table import Operation
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.model.kinds.table import TABLE
+from reconciler.model.kinds.table import ALLOWS, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query import UNARY
 from reconciler.model.query_match import selector
@@ -132,7 +132,7 @@ async def list_permissions(call: Call) -> Response:
     """The permissions of a kind, and what each implies."""
     kind = call.kind()
     table = TABLE[kind].permissions
-    items = [{"name": name, "description": f"{name} on a {kind}"} for name in sorted(table)]
+    items = [{"name": name, "description": ALLOWS[name]} for name in sorted(table)]
     implied = {name: sorted(table[name]) for name in sorted(table) if table[name]}
     return call.respond({"targetKind": str(kind), "items": items, "implied": implied})
 

@@ -20,6 +20,37 @@ Permissions = Mapping[str, tuple[str, ...]]
 MANAGE = "manage"
 """Implies every permission of its kind."""
 
+ALLOWS = {
+    "addKey": "add keys to it",
+    "approve": "approve plans that wait",
+    "browse": "list what the account has at its provider",
+    "connect": "run programs in its containers",
+    "create": "create resources of this kind",
+    "delete": "delete it",
+    "edit": "change it",
+    "exec": "request each of its commands",
+    "exec.createVolumeSnapshot": "take snapshots of its volumes",
+    "exec.deleteVolume": "delete its volumes",
+    "exec.deleteVolumeSnapshot": "delete snapshots of its volumes",
+    "exec.expandVolume": "enlarge its volumes",
+    "exec.restoreVolume": "restore its volumes from snapshots",
+    "exec.runCronWorkload": "run it now",
+    "impersonate": "act in its name",
+    "invite": "let a person log in",
+    MANAGE: "do everything with it",
+    "pull": "pull it from the registry",
+    "readAudit": "read its records",
+    "readLogs": "read the logs of workloads",
+    "readMetrics": "read metrics",
+    "readUsage": "read what the org uses",
+    "reveal": "see its data",
+    "use": "refer to it in other resources",
+    "view": "see it",
+    "viewAccessReport": "see who has which permission",
+    "writeAudit": "add records to it",
+}
+"""Permission → what it allows with a resource of its kind."""
+
 LAST = 10
 """The rank of kinds that are applied last."""
 

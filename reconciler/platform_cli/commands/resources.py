@@ -88,13 +88,14 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
 
     from reconciler.documents.writer import written
 
+    editor = _editor(session)
     before = slim(read(session, kind, ref))
     descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
     text = written(before)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     try:
-        _open_editor(session, name)
+        _open(editor, name)
         after = read_object(name)
         if after == before:
             session.output.note("nothing was changed")
@@ -103,28 +104,43 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
         else:
             patch_with(session, kind, ref, merge_patch(before, after))
     except ReconcilerError as error:
+        if not _has_changed(name, text):
+            raise
         if isinstance(error, ApiError):
             [source] = read_documents(read_files([name]))
             error = error.within(source, resource_key(kind, str(before.get("gvc") or ""), str(before["name"])))
-        again = f"platform {kind} patch {ref} --file {name}"
+        again = f"platform apply --file {name}" if replace else f"platform {kind} patch {ref} --file {name}"
         raise RefusedError(f"{error}\nThe text is still in {name}. Correct it there, then: {again}") from None
     except KeyboardInterrupt:
-        if Path(name).read_text(encoding="utf-8") == text:
-            Path(name).unlink()
-        else:
+        if _has_changed(name, text):
             session.output.note(f"nothing was changed; the text is still in {name}")
         raise
     Path(name).unlink()
 
 
-def _open_editor(session: Session, path: str) -> None:
+def _has_changed(path: str, text: str) -> bool:
+    """Whether a person has changed the file that had ``text``; it is removed otherwise."""
+    changed = Path(path).read_text(encoding="utf-8") != text
+    if not changed:
+        Path(path).unlink()
+    return changed
+
+
+def _editor(session: Session) -> str:
+    """The editor of this user. Raises UsageError without one."""
     editor = session.environ.get("VISUAL") or session.environ.get("EDITOR") or ("vi" if sys.stdout.isatty() else "")
     if not editor:
         raise UsageError("there is no terminal for an editor: set EDITOR, or use patch --file")
+    return editor
+
+
+def _open(editor: str, path: str) -> None:
+    """Let a person change a file. Raises UsageError, RefusedError and KeyboardInterrupt if that fails."""
     try:
         code = run_editor(shlex.split(editor), Path(path))
     except (OSError, ValueError) as error:
-        raise UsageError(f"the editor {editor!r} cannot be started ({error}); set EDITOR") from None
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise UsageError(f"the editor {editor!r} cannot be started: {reason}; set EDITOR") from None
     if code in _INTERRUPTED:
         raise KeyboardInterrupt
     if code:
