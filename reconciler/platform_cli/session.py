@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from reconciler.errors import UsageError
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX = 50
 REVIEW_BRANCH = "reconciler/change-"
 """How the branch of a change begins that becomes one only after a review."""
+_SUSPENDED = "suspended"
+"""The hold of a step that no approval releases."""
+_MOST_STEPS = 5
 
 
 class Session:
@@ -188,7 +191,36 @@ class Session:
             self.reviews += 1
             link = f"; open it: {change['review']}" if change.get("review") else ""
             self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
+        elif change:
+            # A new resource has its name in the body, and its path is that of the collection.
+            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" else path
+            self._show_holds(change.get("plan") or {}, unquote(place))
         return answer
+
+    def _show_holds(self, plan: Mapping[str, Any], place: str) -> None:
+        """Show which steps for the resource at ``place``, and in it, wait, and what releases them."""
+        waiting: dict[bool, dict[str, None]] = {}
+        for step in plan.get("steps", ()):
+            if step["hold"] and self._is_at(step["key"], place):
+                waiting.setdefault(step["hold"] == _SUSPENDED, {})[f"{step['action']} {step['key']}"] = None
+        for is_suspended, found in waiting.items():
+            steps = [*found]
+            more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
+            what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
+            if is_suspended:
+                self.output.note(f"{what} until the source is resumed: reconciler resume {plan['source']}")
+            else:
+                self.output.note(f"{what} for an approval: reconciler approve {plan['hold_digest']}")
+
+    def _is_at(self, key: str, place: str) -> bool:
+        """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""
+        kind, *names = key.split("/")
+        if kind == "org":
+            return place == f"/org/{names[0]}"
+        if names[1:]:
+            gvc = f"/org/{self.org}/gvc/{names[0]}"
+            return place in (gvc, f"{gvc}/{kind}/{names[1]}")
+        return place == f"/org/{self.org}/{kind}/{names[0]}"
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""

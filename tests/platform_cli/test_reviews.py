@@ -1,4 +1,4 @@
-"""Changes that wait for a review: each command says so, and none claims more."""
+"""Changes that wait for a review or an approval: each command says so, and none claims more."""
 
 from __future__ import annotations
 
@@ -41,6 +41,36 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
             assert noted[1] in shop.site.repo.git("branch", "--list", f"{REVIEW_BRANCH}*")
         assert "error: what waits for a review does not become ready" in done.stderr
         assert shop.site.repo.git("rev-parse", "main") == newest
+
+
+@pytest.mark.parametrize(
+    ("words", "hold", "keys", "note"),
+    [
+        ("gvc delete shop", "deletes-volumes", ["gvc/shop", "volumeset/shop/data", "volumeset/shop/data", "gvc/old"],
+         "delete gvc/shop, delete volumeset/shop/data wait for an approval: reconciler approve d1\n"),
+        ("gvc delete shop", "prune-budget", [f"workload/shop/w{number}" for number in range(7)],
+         "delete workload/shop/w0, delete workload/shop/w1, delete workload/shop/w2, delete workload/shop/w3, "
+         "delete workload/shop/w4 and 2 more wait for an approval: reconciler approve d1\n"),
+        ("workload delete api --gvc shop", "suspended", ["workload/shop/api", "workload/shop/api-2", "gvc/shop"],
+         "delete workload/shop/api waits until the source is resumed: reconciler resume main\n"),
+        ("org tag acme --tag a=b", "prune-budget", ["gvc/shop", "org/other"], ""),
+        ("gvc delete shop", "", ["gvc/shop"], ""),
+    ],
+)  # fmt: skip
+def test_steps_that_wait_are_named_with_what_releases_them(
+    words: str,
+    hold: str,
+    keys: list[str],
+    note: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    steps = [{"action": "delete", "key": key, "hold": hold or None} for key in keys]
+    plan = {"source": "main", "digest": "d0", "hold_digest": "d1", "steps": steps}
+    server = Scripted(answer(body={"name": "x", "change": {"branch": "main", "commit": "c", "plan": plan}}))
+    run([*words.split(), "--org", "acme", "--endpoint", f"http://127.0.0.1:{server.server_port}"])
+    assert capsys.readouterr().err == note
 
 
 def test_the_link_of_the_forge_is_shown(
