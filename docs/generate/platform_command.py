@@ -34,9 +34,11 @@ them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`,
 A change is a commit; `apply` prints it with the digest of its plan. Deletes beyond the budget, and those of volumes,
 wait: the command names them and what releases them. A document that fails names its file and line, each fault its own,
 and the others are carried out. Reads are repeated for 10 seconds while the daemon starts; changes only with their
-`Idempotency-Key`. Values of secrets come from files or standard input, never from the command line; `--debug` hides
-them, and credentials. `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` hold; a proxy is reached by HTTP, and one
-of SOCKS is refused.
+`Idempotency-Key`.
+
+Values of secrets come from files or standard input. `--entry` and `--token` also take them from the command line, where
+other users of the machine and the history of the shell have them. `--debug` hides them, and credentials. `HTTPS_PROXY`,
+`HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` hold; a proxy is reached by HTTP, and one of SOCKS is refused.
 
 Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
 everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.

@@ -11,6 +11,9 @@ from reconciler.errors import ReconcilerError
 if TYPE_CHECKING:
     from reconciler.platform_cli.documents import Input
 
+UNUSABLE = (0, 401)
+"""Statuses of errors that every other request would have too: no answer, and no valid credential."""
+
 
 class ApiError(ReconcilerError):
     """The API refuses a request, or does not answer; ``status`` is 0 then. ``code`` is that of OAuth 2.0, else "".

@@ -88,6 +88,17 @@ def test_a_change_is_repeated_only_with_its_key() -> None:
     assert [headers["idempotency-key"] for _, headers in server.asked[1:]] == ["k1", "k1"]
 
 
+def test_a_change_whose_answer_is_lost_is_repeated_only_with_its_key() -> None:
+    """It may have been made."""
+    lost = answer(201, {}, Content_Length="99", Connection="close")
+    server = Scripted(lost, lost, answer(201, {}))
+    with pytest.raises(ApiError, match="no server answers"):
+        server.client.request("POST", "/org/acme/gvc", body={})
+    assert len(server.asked) == 1
+    assert server.client.request("POST", "/org/acme/gvc", body={}, key="k1").status == 201
+    assert len(server.asked) == 3
+
+
 def test_a_busy_server_is_asked_again_when_it_asks_for_it() -> None:
     server = Scripted(answer(429, Retry_After="1"), answer(body=[]))
     assert server.client.request("PUT", "/x", body={}).body == []

@@ -16,7 +16,7 @@ from reconciler.model.record import Health
 from reconciler.platform_cli.commands.resources import described, missing, resource_key
 from reconciler.platform_cli.documents import Input, read_documents, read_files
 from reconciler.platform_cli.output import slim
-from reconciler.platform_cli.refusals import ApiError
+from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.printable import printable
@@ -67,7 +67,7 @@ def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool
         try:
             applied[each] = _apply(session, each)
         except ApiError as error:
-            if error.status in (0, 401):
+            if error.status in UNUSABLE:
                 raise
             session.output.note(each.failure(error))
             failed += 1
@@ -114,7 +114,7 @@ def delete_documents(session: Session, documents: Sequence[Input]) -> None:
         except ApiError as error:
             if missing(error):
                 continue
-            if error.status in (0, 401):
+            if error.status in UNUSABLE:
                 raise
             session.output.note(each.failure(error))
             failed += 1

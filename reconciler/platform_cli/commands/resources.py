@@ -14,7 +14,7 @@ from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.platform_cli.documents import read_documents, read_files, read_object
 from reconciler.platform_cli.output import Columns, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
-from reconciler.platform_cli.refusals import ApiError
+from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.terminal.editor import run_editor
@@ -180,13 +180,21 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
-    """Delete resources; silent on success."""
+    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError."""
+    query = {"force": "true"} if force else {}
+    errors = []
     for each in ref:
         try:
-            session.change("DELETE", session.path(kind, each), **({"force": "true"} if force else {}))
+            session.change("DELETE", session.path(kind, each), **query)
         except ApiError as error:
+            if error.status in UNUSABLE:
+                raise
             # The server names its parameter, which is an option here.
-            raise ApiError(str(error).replace("?force=true", "--force"), error.status) from None
+            errors.append(ApiError(str(error).replace("?force=true", "--force"), error.status))
+    for shown in errors[:-1]:
+        session.output.note(f"error: {shown}")
+    if errors:
+        raise errors[-1]
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:

@@ -84,6 +84,10 @@ _PRINCIPALS = (
                                       "LINK"))),
 )  # fmt: skip
 _NO_AGENTS = "no agent runs here: the daemon reaches its locations itself (docs/install.md)"
+_ENTRY = Option(
+    "--entry", "A value; @FILE reads a file, and @- standard input, where no other user sees it.", "KEY=VALUE",
+    required=True, multiple=True,
+)  # fmt: skip
 _ENCODING = Option("--encoding", "How the value is written.", choices=("plain", "base64"), default="plain")
 
 
@@ -153,8 +157,7 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("create-opaque",), "Create a secret of bytes.", "secrets:create_opaque",
             options=(*CREATE, _value("file", "the value"), _ENCODING)),
         Row(("create-dictionary",), "Create a secret of several values.", "secrets:create_dictionary",
-            options=(*CREATE, Option("--entry", "A value; VALUE @FILE reads a file.", "KEY=VALUE", required=True,
-                                     multiple=True))),
+            options=(*CREATE, _ENTRY)),
         Row(("create-userpass",), "Create a secret of a name and a password.", "secrets:create_userpass",
             options=(*CREATE, Option("--username", "The name.", "NAME", required=True),
                      _value("password-file", "the password"), _ENCODING)),

@@ -47,7 +47,9 @@ COMMON = (
     Option("--color", "Colours, on a terminal.", flag=True),
     Option("--ts", "The form of times in text; else iso.", choices=("iso", "local", "age")),
     Option("--max", "The most records of a list; else 50; below 1: all.", "NUMBER"),
-    Option("--token", "The credential.", "TOKEN"),
+    Option(
+        "--token", "The credential; other users of this machine can see it here, and not in PLATFORM_TOKEN.", "TOKEN"
+    ),
     Option("--endpoint", "The address of the API: https://HOST:PORT, or unix:///PATH.", "URL"),
     Option("-k/--insecure", "Accept any certificate.", flag=True),
     Option("-v/--verbose", "Show more, on stderr.", flag=True),
