@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +21,14 @@ from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASE
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, Option, Row
 
+if TYPE_CHECKING:
+    from reconciler.platform_cli.session import Session
+
+NOT_FOUND = 404
 COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
 """The variable by which the script of completion asks."""
 COMPLETION_SECONDS = 0.3
 """How long a completion waits for the server."""
-_MOST_NAMES = 200
 _PROFILE = "profile"
 _OF_PROFILES = ("profile", "login", "logout")
 _NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
@@ -198,20 +201,14 @@ def complete_names(kind: str, options: Mapping[str, Any], incomplete: str) -> li
 
     There are none if the server does not answer in time. ``options`` are the common ones of the call.
     """
-    from urllib.parse import urlencode
-
     from reconciler.platform_cli.session import Session
 
     session = Session(options, seconds=COMPLETION_SECONDS)
     try:
         if kind == _PROFILE:
             return [name for name in session.profiles.profiles if name.startswith(incomplete)]
-        if kind not in KINDS:
-            return []
-        path = f"{session.path(kind)}?{urlencode({'fields': 'name', 'limit': _MOST_NAMES, 'namePrefix': incomplete})}"
-        found = session.client.once(path, COMPLETION_SECONDS)
-        return sorted(each["name"] for each in found["items"] if each["name"].startswith(incomplete))
-    except (ReconcilerError, KeyError, TypeError):
+        return session.names(kind, incomplete, COMPLETION_SECONDS) if kind in KINDS else []
+    except ReconcilerError:
         return []
     finally:
         session.close()
@@ -252,8 +249,24 @@ def _run(row: Row, **values: Any) -> int | None:
             session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}
         )
         return code
+    except ReconcilerError as error:
+        hint = _nearest(session, row, values.get("ref") or ()) if getattr(error, "status", 0) == NOT_FOUND else ""
+        if not hint:
+            raise
+        raise RefusedError(f"{error}; {hint}") from None
     finally:
         session.close()
+
+
+def _nearest(session: Session, row: Row, ref: str | Sequence[str]) -> str:
+    """A hint at the resource that a reference which does not exist may mean; "" without one."""
+    from reconciler.model.suggest import closest
+
+    for name in (ref,) if isinstance(ref, str) else ref:
+        known = session.names(row.passed[0], name[:1], COMPLETION_SECONDS) if row.passed[0] in KINDS else []
+        if name not in known and (near := closest(name, known)):
+            return f"did you mean {near!r}?"
+    return ""
 
 
 def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 from uuid import uuid4
 
 from reconciler.errors import UsageError
@@ -25,6 +25,7 @@ REVIEW_BRANCH = "reconciler/change-"
 _SUSPENDED = "suspended"
 """The hold of a step that no approval releases."""
 _MOST_STEPS = 5
+_MOST_NAMES = 200
 
 
 class Session:
@@ -221,6 +222,15 @@ class Session:
             gvc = f"/org/{self.org}/gvc/{names[0]}"
             return place in (gvc, f"{gvc}/{kind}/{names[1]}")
         return place == f"/org/{self.org}/{kind}/{names[0]}"
+
+    def names(self, kind: str, prefix: str, seconds: float) -> list[str]:
+        """The names of resources of ``kind`` that begin with ``prefix``; none if the server does not answer in time."""
+        query = urlencode({"fields": "name", "limit": _MOST_NAMES, "namePrefix": prefix})
+        found = self.client.once(f"{self.path(kind)}?{query}", seconds)
+        try:
+            return sorted(each["name"] for each in found["items"] if each["name"].startswith(prefix))
+        except (KeyError, TypeError):
+            return []
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""
