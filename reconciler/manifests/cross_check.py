@@ -31,7 +31,7 @@ Without a policy, the workloads of the identities in it lose permissions. A chan
 theirs by a query, without any link.
 """
 
-PREDICATED_KINDS = frozenset({Kind.GVC, Kind.IDENTITY, Kind.POLICY, Kind.SECRET})
+PREDICATED_KINDS = frozenset({Kind.GVC, Kind.IDENTITY, Kind.LOCATION, Kind.POLICY, Kind.SECRET})
 """Kinds that many resources refer to, and of which rules read less than there is."""
 
 _OF_PEOPLE = frozenset({"description", "tags"})
@@ -127,10 +127,11 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
 
 def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     """Unchanged resources that refer to a changed resource, or to a target of one."""
-    changed = [key for key in keys_touched(delta) if _affects_referrers(key, delta, world)]
+    touched = keys_touched(delta)
+    changed = [key for key in touched if _affects_referrers(key, delta, world)]
     middle: set[str] = set()
-    if any(_of_kinds(_PLACES, changed)):
-        middle.update(world.bodies.gvcs_with_location_query())
+    if locations := [*_of_kinds(_PLACES, touched)]:
+        middle.update(world.bodies.gvcs_moved_by(locations))
     for key in changed:
         rippling = DEPENDENT_KINDS.get(key.partition("/")[0])
         if rippling is not None:
@@ -158,6 +159,8 @@ def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
 
 def _read_by_rules(kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """All that rules of other resources may read of ``body``."""
+    if kind == Kind.LOCATION:
+        return {}  # only queries read it
     if kind == Kind.SECRET:
         # The query of a policy may ask for the description and for tags.
         data = body.get("data")

@@ -90,8 +90,8 @@ class DesiredBodies(Protocol):
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind, sorted."""
 
-    def gvcs_with_location_query(self) -> Sequence[str]:
-        """Keys of all GVCs that find locations by a query."""
+    def gvcs_moved_by(self, locations: Iterable[str]) -> Sequence[str]:
+        """Keys of GVCs whose location queries may answer otherwise since the ``locations`` (keys) changed."""
 
 
 class Positions(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
-from reconciler.model.query_match import QueryBudget
+from reconciler.model.query_match import QueryBudget, Selector, selector
 from reconciler.model.resource import Manifest, Resource
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.placement import GvcLocations
@@ -140,10 +141,28 @@ class DecodedBodies:
         """Names of the locations that manifests declare or the settings bind."""
         return self.gvc_locations.known()
 
-    def gvcs_with_location_query(self) -> list[str]:
-        """Keys of all GVCs that select locations by a query."""
-        bodies = ((key, self.body(key)) for key in sorted(self.index.keys_of_kind(Kind.GVC)))
-        return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
+    def gvcs_moved_by(self, locations: Iterable[str]) -> list[str]:
+        """Keys of GVCs whose location queries may answer otherwise since the ``locations`` (keys) changed.
+
+        Links name locations, so a GVC without a query stays where it is.
+        """
+        changed = [(self.former_body(key), self.body(key)) for key in locations]
+        return [
+            key
+            for key, selects in self._location_queries()
+            if any(old is None or new is None or selects(old) != selects(new) for old, new in changed)
+        ]
+
+    def _location_queries(self) -> Iterator[tuple[str, Selector]]:
+        """The keys of all GVCs that select locations by a query, with the query."""
+        records, changed = self.index.records, self.index.changes.added
+        keys = {*records.applied.gvcs_with_location_query(), *records.desired.not_applied(Kind.GVC)}
+        keys.update(key for key, resource in changed.items() if resource.key.kind is Kind.GVC)
+        self.index.prefetch(keys)
+        for key in sorted(keys):
+            placement = ((self.body(key) or {}).get("spec") or {}).get("staticPlacement") or {}
+            if (query := placement.get("locationQuery")) is not None:
+                yield key, selector(query)
 
     def _body_of(self, entry: Entry) -> bytes | None:
         """The body of ``entry``: from the records, or, if it is not applied yet, decoded again."""

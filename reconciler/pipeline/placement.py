@@ -76,15 +76,17 @@ def _bare(name: str) -> dict[str, Any]:
     return {"kind": "location", "name": name, "provider": provider, "region": region}
 
 
-def moved_members(records: Records, steps: Iterable[Step]) -> dict[str, frozenset[str]] | None:
-    """Keys of desired resources that ``steps`` may move to other locations, by source; None: all of all sources.
+def moved_members(records: Records, steps: Iterable[Step]) -> dict[str, frozenset[str]]:
+    """Keys of desired resources that ``steps`` may move to other locations, by source.
 
-    A GVC moves its members unless it is updated and placed as before. A location may move the members of any GVC.
+    A GVC moves its members unless it is updated and placed as before. A location may move the members of any GVC that
+    has a location query.
     """
-    moved = set()
+    moved: set[str] = set()
+    if any(step.key.kind is Kind.LOCATION for step in steps):
+        for gvc in records.applied.gvcs_with_location_query():
+            moved.update(records.desired.keys_of_gvc(gvc.partition("/")[2]))
     for step in steps:
-        if step.key.kind is Kind.LOCATION:
-            return None
         places = step.action is not Action.UPDATE or any(_PLACEMENT in change.path for change in step.changes)
         if step.key.kind is Kind.GVC and places:
             moved.update(records.desired.keys_of_gvc(step.key.name))

@@ -115,8 +115,8 @@ def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLo
     changed = (name for name in touched if name.startswith(f"{Kind.GVC}/"))
     # Without this, each change of a GVC would read the records of all its members.
     gvcs = {name.partition("/")[2] for name in changed if _placement(view, name) != _applied_placement(view, name)}
-    if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
-        gvcs |= {record.key.name for record in view.index.records.applied.items(Kind.GVC)}
+    if locations := [name for name in touched if name.startswith(f"{Kind.LOCATION}/")]:
+        gvcs |= {key.partition("/")[2] for key in view.bodies.gvcs_moved_by(locations)}
     for gvc in sorted(gvcs):
         members = view.index.members(gvc)
         if members and _placed_at(view.index, members) != set(places.of(gvc)):

@@ -219,9 +219,7 @@ class Runner:
             return
         moved = moved_members(self.records, plan.steps if done else ())
         for other, state in others:
-            after = (
-                state.with_all_pending() if moved is None else state.with_more_pending(moved.get(other, frozenset()))
-            )
+            after = state.with_more_pending(moved.get(other, frozenset()))
             if state.refused_commit or after is not state:
                 self.sources_to_requeue.add(other)
             self.states[other] = after.with_refusal("")

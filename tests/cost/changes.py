@@ -18,7 +18,7 @@ from reconciler.daemon.wake import DRIFT
 from reconciler.engines.registry import ENGINES
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
-from tests.cost.shop import FAR, NEAR, Files, gvc, identity, policy, secret, shop, workload
+from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, secret, shop, workload
 from tests.cost.site import CostSite
 from tests.support.engines import LedgerEngine
 from tests.support.rule_cases import private
@@ -49,6 +49,17 @@ def _in_folders(count: int) -> Files:
 
 def _roots(count: int) -> Files:
     return shop(5) | {f"{number}/gvc.yaml": gvc(f"gvc-{number}") for number in range(count)}
+
+
+def _at_queried_location(count: int) -> Files:
+    """A shop whose GVC selects its location by a query."""
+    query = "{locationQuery: {kind: location, spec: {terms: [{op: '=', property: provider, value: aws}]}}}"
+    placed = gvc().replace(f"{{locationLinks: [//location/{NEAR}]}}", query)
+    return shop(count) | {"shop/gvc.yaml": placed, "location.yaml": location()}
+
+
+def _location_described(number: int) -> Files:
+    return {"location.yaml": location(number + 1)}
 
 
 def _one_workload(number: int) -> Files:
@@ -128,6 +139,9 @@ CHANGES: dict[str, Callable[[Path, int, bool], Scene]] = {
         _committed, partial(shop, inheriting=5), lambda number: {"shop/gvc.yaml": gvc(variable=number + 1)}
     ),
     "a GVC of one of 20 sources": _beside_other_sources,
+    "the description of a location that a query selects": partial(
+        _committed, _at_queried_location, _location_described
+    ),
     "the description of an identity": partial(
         _committed, shop, lambda number: {"shop/identity.yaml": identity(number + 1)}
     ),

@@ -46,6 +46,12 @@ def gvc(name: str = "shop", *, release: int = 1, variable: int = 1, location: st
     return _GVC.format(name=name, release=release, variable=variable, location=location)
 
 
+def location(release: int = 1) -> str:
+    """The location ``NEAR``; ``release`` is in its description."""
+    provider, _, region = NEAR.partition("-")
+    return f"kind: location\nname: {NEAR}\nprovider: {provider}\nregion: {region}\ndescription: Release {release}\n"
+
+
 def workload(number: int, *, image: int = 1, inherits: bool = False, gvc: str = "shop") -> str:
     """A workload that uses the secret; with ``inherits`` the variables of its GVC too."""
     return _WORKLOAD.format(number=number, gvc=gvc, image=image, inherits=str(inherits).lower())

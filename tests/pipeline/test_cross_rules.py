@@ -15,7 +15,7 @@ from reconciler.records.store import Records
 from tests.pipeline.test_convergence import few
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, Way, placed, shown
 
 Files = dict[str | bytes, File]
 
@@ -152,6 +152,19 @@ def test_a_location_that_leaves_the_query_of_a_gvc_is_reported_at_options_and_gv
     assert findings_of(way, back) == ["shop/web.yaml:13:16 local-options-location"]
     both = {**back, "here.yaml": None}
     assert findings_of(way, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
+
+
+def test_a_location_that_leaves_the_query_of_a_gvc_takes_its_workloads_along(way: Way) -> None:
+    spec = "spec: {staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
+    place = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
+    files: Files = {f"{name}.yaml": place.format(name=name) for name in ("here", "there")}
+    way.commit({**files, "shop/gvc.yaml": f"kind: gvc\nname: shop\n{spec}\n", "shop/web.yaml": WEB})
+    way.applied()
+    way.commit({"there.yaml": f"{place.format(name='there')}description: on the left\n"})
+    assert [placed(step) for step in way.plan().steps] == ["location/there"]
+    way.applied()
+    way.commit({"there.yaml": place.format(name="there").replace("front", "back")})
+    assert {placed(step) for step in way.plan().steps} == {"location/there", "workload/shop/web@there"}
 
 
 def test_a_second_user_of_a_volume_set_is_reported_at_both(way: Way) -> None:

@@ -174,6 +174,15 @@ class Applied:
         )
         return [str(key) for (key,) in rows]
 
+    def gvcs_with_location_query(self) -> list[str]:
+        """The keys of GVCs whose bodies contain the word ``locationQuery``, which may be a value too."""
+        rows = self._db.all(
+            """SELECT key FROM applied WHERE key >= ? AND key < ? AND instr(body, CAST('"locationQuery"' AS BLOB))
+            ORDER BY key""",
+            prefix_range(f"{Kind.GVC}/"),
+        )
+        return [str(key) for (key,) in rows]
+
     def inventory(self, source: str) -> int:
         """The number of keys that the source owns; the cost does not depend on the number."""
         return int(self._db.value("SELECT sum(n) FROM tally WHERE source = ?", (source,)) or 0)
