@@ -15,6 +15,11 @@ larger cache would only fill with old commits: 512 KiB became 4 MB after 400 com
 _LARGEST_TREE = 256 * 1024
 """The largest tree in bytes that is cached; libgit2's default is 4 KB, but the root is read again and again."""
 
+_WINDOW_BYTES = 1024 * 1024
+"""Bytes of a pack that libgit2 maps at once: whole packs otherwise, so that a daemon would grow with its repository."""
+MAPPED_BYTES = 8 * _WINDOW_BYTES
+"""Bytes of packs that libgit2 maps in this process. Reading 100,000 files with it takes as long as without."""
+
 
 def lookup_name(text: str) -> str:
     """``text`` for a lookup by name: of a reference, in a tree or in a tree builder.
@@ -35,6 +40,8 @@ def open_git(path: Path) -> pygit2.Repository:
     pygit2.option(Option.ENABLE_STRICT_OBJECT_CREATION, 0)
     pygit2.settings.cache_max_size(CACHE_BYTES)
     pygit2.settings.cache_object_limit(ObjectType.TREE, _LARGEST_TREE)
+    pygit2.option(Option.SET_MWINDOW_SIZE, _WINDOW_BYTES)
+    pygit2.option(Option.SET_MWINDOW_MAPPED_LIMIT, MAPPED_BYTES)
     for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
         pygit2.settings.search_path[level] = ""
     return pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)

@@ -6,11 +6,12 @@ import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import randbytes
 
 import pygit2
 
 from reconciler.settings import SourceSettings
-from reconciler.source.libgit import CACHE_BYTES, open_git
+from reconciler.source.libgit import CACHE_BYTES, MAPPED_BYTES, open_git
 from reconciler.source.source import open_source
 from reconciler.status.branch.branch import StatusBranch
 from tests.support.git import GitRepo
@@ -29,6 +30,24 @@ def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) 
         assert len(git[tree.write()]) == 400
         largest = max(largest, pygit2.settings.cached_memory[0])
     assert 0 < largest < 1.5 * CACHE_BYTES
+
+
+def test_only_a_part_of_a_large_pack_is_in_memory(tmp_path: Path) -> None:
+    repo = GitRepo.create(tmp_path / "repo.git", {f"{number}.yaml": randbytes(1 << 20) for number in range(12)})
+    repo.git("repack", "-a", "-d", "-q")
+    git = open_git(repo.path)
+    mapped = []
+    for entry in git.revparse_single("main^{tree}"):
+        assert len(git[entry.id].data) == 1 << 20
+        mapped.append(mapped_packs())
+    assert 0 < max(mapped) <= MAPPED_BYTES + (1 << 20)
+
+
+def mapped_packs() -> int:
+    """The bytes of packs that this process maps."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    bounds = [line.split()[0].split("-") for line in maps if line.endswith(".pack")]
+    return sum(int(end, 16) - int(start, 16) for start, end in bounds)
 
 
 def left_behind(work: Callable[[int], object], times: int) -> int:
