@@ -153,7 +153,7 @@ def test_a_list_is_of_names_that_begin_with_a_prefix(site: ApiSite, path: str, n
 def test_permissions_are_listed_with_what_they_imply(site: ApiSite) -> None:
     found = site.client().get(f"{ORG}/secret/-schema/permissions")
     assert found["targetKind"] == "secret"
-    assert {"name": "reveal", "description": "reveal on a secret"} in found["items"]
+    assert {"name": "reveal", "description": "see its data"} in found["items"]
     assert found["implied"]["reveal"] == ["view"]
 
 
