@@ -105,7 +105,8 @@ class Repository:
 
     def holds(self, name: str) -> bool:
         """Whether the object ``name`` (a full id) still exists; Git removes what a force push left behind."""
-        return bool(name) and name in self._git
+        # As `name in self._git`, which also reads the object, as wide as a tree may be.
+        return bool(name) and self._odb.exists(pygit2.Oid(hex=name))
 
     def compare(self, before: str, after: str) -> TreeChanges:
         """Manifest files that differ between two trees (``""``: no tree), at a cost proportional to the change.

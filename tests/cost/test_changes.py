@@ -8,10 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pygit2.repository import BaseRepository
 
 from tests.cost.changes import CHANGES
 from tests.cost.shop import Files, shop, workload
 from tests.cost.site import Cost, CostSite
+from tests.support.work import counted
 
 FEW, MANY = 40, 400
 MOST = 1.5
@@ -57,6 +59,15 @@ def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(t
     assert (few.decodes, many.decodes) == (10, 50)  # and not the secret, of which no cache has the value
     # Six of them for each workload are triggers that record its change for watches, twice for its two locations.
     assert many.statements - few.statements <= (13 + 6) * (50 - 10)
+
+
+def test_a_poll_reads_no_object_only_to_see_that_it_exists(tmp_path: Path) -> None:
+    site = CostSite(tmp_path, {"main": shop(FEW)})
+    site.commit(shop(FEW) | {"shop/0.yaml": workload(0, image=2)})
+    with counted() as work:
+        site.poll()
+    # It reads whole trees, and one of ten thousand folders takes three milliseconds.
+    assert work.calls_of(BaseRepository.__contains__) == 0
 
 
 def test_one_document_of_a_file_is_decoded_alone(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from io import BytesIO
 from pathlib import Path
 
 from reconciler.errors import SourceError
@@ -44,10 +46,10 @@ def pack_commits(repository: Path, tips: Sequence[str], former: str) -> None:
             index = (objects / "pack" / f"pack-{name}.idx").read_bytes()
         listed = _git(repository, ["show-index"], environment, index)
     with file_access_of(repository):
-        for line in listed.decode().splitlines():
-            oid = line.split(" ")[1]
+        for line in BytesIO(listed):  # a first apply leaves an object for each resource: no list, and no Path for each
+            oid = line.split(b" ")[1].decode()
             with suppress(FileNotFoundError):
-                (objects / oid[:2] / oid[2:]).unlink()
+                os.unlink(f"{objects}/{oid[:2]}/{oid[2:]}")
 
 
 def _git(repository: Path, command: list[str], environment: dict[str, str], stdin: bytes = b"") -> bytes:
