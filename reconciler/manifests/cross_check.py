@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from reconciler.manifests.rules import cross_check_of, rules, trivially_passes
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Workload, declared_ports
 from reconciler.model.platform import SECRET_URI
 from reconciler.model.resource import LookupRequest, Resource
 
@@ -30,9 +31,6 @@ DEPENDENT_KINDS: dict[str, frozenset[str]] = {
 Without a policy, the workloads of the identities in it lose permissions. A changed location affects the GVCs that find
 theirs by a query, without any link.
 """
-
-PREDICATED_KINDS = frozenset({Kind.GVC, Kind.IDENTITY, Kind.LOCATION, Kind.POLICY, Kind.SECRET})
-"""Kinds that many resources refer to, and of which rules read less than there is."""
 
 _OF_PEOPLE = frozenset({"description", "tags"})
 
@@ -128,7 +126,7 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
 def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     """Unchanged resources that refer to a changed resource, or to a target of one."""
     touched = keys_touched(delta)
-    changed = [key for key in touched if _affects_referrers(key, delta, world)]
+    changed = [key for batch in batches(touched, LOOKUP_BATCH) for key in _affecting_referrers(batch, delta, world)]
     middle: set[str] = set()
     if locations := [*_of_kinds(_PLACES, touched)]:
         middle.update(world.bodies.gvcs_moved_by(locations))
@@ -142,37 +140,62 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     return {*(middle - delta.added.keys()), *world.index.referrers_of_any({*changed, *middle})}
 
 
-def _affects_referrers(key: str, delta: ChangeSet, world: DesiredState) -> bool:
-    """Whether the changed resource ``key`` can change the answers of resources that refer to it."""
-    kind, after = key.partition("/")[0], delta.added.get(key)
-    if kind not in PREDICATED_KINDS or after is None or key not in delta.previous:
-        return True
-    if world.index.references_before(key) != after.references:
-        return True
-    before = world.bodies.former_body(key)
-    return before is None or _read_by_rules(kind, before) != _read_by_rules(kind, msgspec.json.decode(after.body))
+def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredState) -> Iterator[str]:
+    """Those of the changed ``keys`` that can change the answers of resources that refer to them."""
+    compared = []
+    for key in keys:
+        after, before = delta.added.get(key), delta.previous.get(key)
+        if after is None or before is None or before.references != after.references:
+            yield key
+        elif key.partition("/")[0] in _READ_BY_RULES:
+            compared.append(key)
+    former = world.bodies.former_bodies(compared)
+    for key in compared:
+        read = _READ_BY_RULES[key.partition("/")[0]]
+        if key not in former or read(former[key]) != read(delta.added[key].body):
+            yield key
 
 
 def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
     return (target for target in targets if target.partition("/")[0] in kinds)
 
 
-def _read_by_rules(kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """All that rules of other resources may read of ``body``."""
-    if kind == Kind.LOCATION:
-        return {}  # only queries read it
-    if kind == Kind.SECRET:
-        # The query of a policy may ask for the description and for tags.
-        data = body.get("data")
-        return {**body, "data": sorted(data) if isinstance(data, Mapping) else ""}
-    left = {name: value for name, value in body.items() if name not in _OF_PEOPLE}
-    if kind == Kind.GVC:
-        spec = left.get("spec") or {}
-        left["spec"] = {**spec, "env": [(each["name"], _read_value(each)) for each in spec.get("env") or ()]}
-    return left
+def _without_words(body: bytes) -> dict[str, Any]:
+    """All but what is for people."""
+    return {name: value for name, value in msgspec.json.decode(body).items() if name not in _OF_PEOPLE}
+
+
+def _read_of_gvc(body: bytes) -> object:
+    left = _without_words(body)
+    spec = left.get("spec") or {}
+    return {**left, "spec": {**spec, "env": [(each["name"], _read_value(each)) for each in spec.get("env") or ()]}}
+
+
+def _read_of_secret(body: bytes) -> object:
+    """The keys of its data; the query of a policy may ask for the description and for tags."""
+    whole = msgspec.json.decode(body)
+    data = whole.get("data")
+    return {**whole, "data": sorted(data) if isinstance(data, dict) else ""}
+
+
+def _read_of_workload(body: bytes) -> object:
+    """What a route needs; a rule about volume sets asks for references."""
+    spec = msgspec.json.decode(body, type=Workload).spec
+    return spec.type, [declared_ports(container) for container in spec.containers]
 
 
 def _read_value(variable: Mapping[str, str]) -> str:
     """The value of a GVC's variable if a rule reads it: for other values, the name alone matters."""
     name, value = variable["name"], variable["value"]
     return value if name == "PORT" or SECRET_URI in value or "$(" in value else ""
+
+
+_READ_BY_RULES: dict[str, Callable[[bytes], object]] = {
+    Kind.CLOUDACCOUNT: _without_words,
+    Kind.GVC: _read_of_gvc,
+    Kind.IDENTITY: _without_words,
+    Kind.POLICY: _without_words,
+    Kind.SECRET: _read_of_secret,
+    Kind.WORKLOAD: _read_of_workload,
+}
+"""What rules read of resources that others refer to. Of all other kinds only existence and links matter."""

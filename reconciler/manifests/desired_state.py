@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -81,8 +81,8 @@ class DesiredBodies(Protocol):
     def typed(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None if its body is unknown."""
 
-    def former_body(self, key: str) -> Mapping[str, Any] | None:
-        """The body of ``key`` in the last good revision, in normal form; None if it can no longer be read."""
+    def former_bodies(self, keys: Iterable[str]) -> Mapping[str, bytes]:
+        """The bodies of ``keys`` in the last good revision, in normal form; without those that cannot be read now."""
 
     def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
         """Names of the locations of a GVC; empty if it is unknown, None if its query exceeds the budget."""

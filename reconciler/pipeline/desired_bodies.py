@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -97,16 +98,17 @@ class DecodedBodies:
         body = self.related_body(key)
         return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
-    def former_body(self, key: str) -> dict[str, Any] | None:
-        """The body of ``key`` in the last good revision; None if there was none, or Git has lost its file."""
-        entry = self.index.records.desired.get(key)
-        if entry is None or entry.source != self.index.source:
-            return None
-        try:
-            body = self._body_of(entry)
-        except SourceError:
-            return None
-        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
+    def former_bodies(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """The bodies of ``keys`` in the last good revision; without those that it lacks, or whose file Git has lost."""
+        records, found = self.index.records, {}
+        wanted = {key: each for key, each in records.desired.get_many(keys).items() if each.source == self.index.source}
+        applied = records.applied.bodies({key: each.digest for key, each in wanted.items()})
+        for key, entry in wanted.items():
+            with suppress(SourceError):
+                body = applied.get(key) or self._body_of(entry)
+                if body is not None:
+                    found[key] = body
+        return found
 
     def related_body(self, key: str) -> bytes | None:
         """The body of ``key`` for references: as desired, or as recorded if retained or another source's."""
@@ -146,7 +148,8 @@ class DecodedBodies:
 
         Links name locations, so a GVC without a query stays where it is.
         """
-        changed = [(self.former_body(key), self.body(key)) for key in locations]
+        former = {key: msgspec.json.decode(body) for key, body in self.former_bodies(locations).items()}
+        changed = [(former.get(key), self.body(key)) for key in locations]
         return [
             key
             for key, selects in self._location_queries()

@@ -18,7 +18,7 @@ from reconciler.daemon.wake import DRIFT
 from reconciler.engines.registry import ENGINES
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
-from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, secret, shop, workload
+from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, reached_by_others, secret, shop, workload
 from tests.cost.site import CostSite
 from tests.support.engines import LedgerEngine
 from tests.support.rule_cases import private
@@ -133,6 +133,9 @@ CHANGES: dict[str, Callable[[Path, int, bool], Scene]] = {
         _committed, _in_folders, lambda number: {"shop/0/0.yaml": workload(0, image=number + 1)}
     ),
     "one workload beside many GVCs": partial(_committed, _roots, _one_workload),
+    "one workload that all others let in": partial(
+        _committed, reached_by_others, lambda number: {"shop/3.yaml": workload(3, image=number + 1)}
+    ),
     "one workload beside secrets of the host": _beside_hosted_secrets,
     "the description of a GVC": partial(_committed, shop, lambda number: {"shop/gvc.yaml": gvc(release=number + 1)}),
     "a variable of a GVC that five members inherit": partial(

@@ -57,6 +57,13 @@ def workload(number: int, *, image: int = 1, inherits: bool = False, gvc: str = 
     return _WORKLOAD.format(number=number, gvc=gvc, image=image, inherits=str(inherits).lower())
 
 
+def reached_by_others(count: int) -> Files:
+    """A shop of ``count`` workloads, which all let one of them in."""
+    allowed = "  firewallConfig:\n    internal:\n      inboundAllowType: workload-list\n"
+    allowed += "      inboundAllowWorkload: [//gvc/shop/workload/shop-3]\n"
+    return {path: text + allowed if "kind: workload" in text else text for path, text in shop(count).items()}
+
+
 def secret(name: str = "db", value: str = "'1'") -> str:
     """A dictionary of one password."""
     return _SECRET.format(name=name, value=value)

@@ -291,6 +291,16 @@ def test_a_variable_of_a_gvc_asks_its_members_only_if_a_rule_reads_it(way: Way) 
     assert asked(way)[-1:] == ["workload/shop/web"]
 
 
+def test_ports_and_the_type_of_a_workload_ask_its_users_and_images_do_not(way: Way) -> None:
+    way.commit({"shop/web.yaml": WEB + PORTS, "domain.yaml": DOMAIN % ROUTE})
+    way.applied()
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1.27", "nginx:1.28") + PORTS})
+    assert asked(way) == ["workload/shop/web"]
+    for other in (WEB + PORTS.replace("5672", "5673"), (WEB + PORTS).replace("type: standard", "type: serverless")):
+        way.commit({"shop/web.yaml": other})
+        assert asked(way) == ["workload/shop/web", "domain/shop.example.com"], other
+
+
 def test_keys_and_tags_of_a_secret_ask_its_users_and_values_do_not(way: Way) -> None:
     way.commit({"secret.yaml": SECRET.replace("not-real}", "not-this}")})
     assert asked(way) == []
@@ -329,8 +339,10 @@ VARIANTS: dict[str | bytes, list[str]] = {
     ],
     "shop/web.yaml": [
         WEB,
+        WEB.replace("nginx:1.27", "nginx:1.28"),
         WEB + MOUNT + INSIDE,
         WEB + PORTS + INSIDE,
+        WEB.replace("nginx:1.27", "nginx:1.28") + PORTS + INSIDE,
         WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n") + LOCAL,
         WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n").replace("PASSWORD", "INHERITED"),
         WEB.replace("    env:\n", "    inheritEnv: true\n    ports: [{number: 80}]\n    env:\n" + EMBEDS),
@@ -355,6 +367,7 @@ VARIANTS: dict[str | bytes, list[str]] = {
     ],
     "account.yaml": [
         f"{ACCOUNT}provider: gcp\ndata: {{projectId: shop-1}}\n",
+        f"{ACCOUNT}description: Of the shop\nprovider: gcp\ndata: {{projectId: shop-1}}\n",
         f"{ACCOUNT}provider: aws\ndata: {{roleArn: 'arn:aws:iam::123456789012:role/platform'}}\n",
     ],
     "here.yaml": [
@@ -372,6 +385,7 @@ VARIANTS: dict[str | bytes, list[str]] = {
         DOMAIN % "gvcLink: //gvc/shop",
         DOMAIN % "workloadLink: //gvc/shop/workload/web",
         DOMAIN % ROUTE,
+        (DOMAIN % ROUTE).replace("spec:", "description: Front\nspec:"),
         "",
     ],
 }
