@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.listing import list_paths
 from reconciler.review.folder import _manifests
-from tests.project.tree import modules
+from tests.project.tree import modules, walk
 
 UNCHANGED = {
     "reconciler/cli/__init__.py": "the files of this program",
@@ -68,7 +68,7 @@ def test_every_listing_bears_that_a_directory_vanishes() -> None:
     found = {
         path
         for path, module in modules().items()
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
     }
     assert found == UNCHANGED.keys(), "use reconciler.listing.list_paths, or add the reason"

@@ -18,7 +18,7 @@ from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
 from reconciler.model.rule import Rule
 from reconciler.rulebook import rulebook, sections
-from tests.project.tree import modules
+from tests.project.tree import modules, walk
 
 NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
 """Modules that are not searched for rules: they are programs, or have a rulebook of their own."""
@@ -108,7 +108,7 @@ def _rules(module: ModuleType) -> Iterator[Rule]:
 
 def _named(module: ast.Module) -> Iterator[str]:
     """Words with a hyphen that are passed to functions that report a fault."""
-    calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
+    calls = (node for node in walk(module) if isinstance(node, ast.Call))
     for call in calls:
         if getattr(call.func, "attr", getattr(call.func, "id", "")) in FAULTY:
             arguments = [*call.args[:4], *(each.value for each in call.keywords if each.arg == "rule")]

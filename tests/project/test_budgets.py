@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 
 import grimp
 from importlinter.cli import lint_imports
 
-from tests.project.tree import ROOT, classes, depth, functions, length, modules, parameters, public
+from tests.project.tree import ROOT, classes, depth, functions, length, modules, parameters, public, walk
 
 LINES_IN_A_MODULE = 300
 LINES_IN_A_FUNCTION = 40
@@ -42,7 +44,8 @@ def excused(place: str) -> bool:
     return re.sub(r":\d+", "", place) in EXCEPTIONS
 
 
-def words(name: str) -> list[str]:
+@cache
+def words(name: str) -> Sequence[str]:
     """``StepManager`` and ``step_manager`` → ``step``, ``manager``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
 
@@ -116,7 +119,7 @@ def test_pure_modules_read_no_clock() -> None:
         f"{path}:{node.lineno} {node.attr}"
         for path, module in modules().items()
         if path.startswith(tuple(f"reconciler/{name}/" for name in PURE))
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id in ("date", "datetime", "time") and node.attr in CLOCKS
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.project.tree import ROOT
+from tests.project.tree import ROOT, walk
 
 NAMES = ("wait_for", "CancelledError", "BaseException")
 
@@ -15,7 +15,7 @@ def lost_cancellations(source: str) -> Iterator[str]:
 
     ``asyncio.wait_for`` of Python 3.11 returns the result, and not the cancellation, where both come in one turn.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in walk(ast.parse(source)):
         if isinstance(node, ast.Attribute | ast.Name | ast.alias) and _name(node) == "wait_for":
             yield f"{node.lineno}: wait_for; use asyncio.timeout"
         if isinstance(node, ast.Call) and _name(node.func) == "suppress" and any(map(_cancels, node.args)):

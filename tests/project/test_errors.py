@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import reconciler.errors
-from tests.project.tree import modules
+from tests.project.tree import modules, walk
 
 HOME = "reconciler/errors.py"
 ROOT_ERROR = "ReconcilerError"
@@ -54,7 +54,7 @@ def defined(trees: dict[str, ast.Module]) -> dict[str, Defined]:
     """Every exception class that ``trees`` define, by name."""
     classes: dict[str, Defined] = {}
     for path, module in trees.items():
-        for node in ast.walk(module):
+        for node in walk(module):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
                 classes[node.name] = Defined(bases, path)
@@ -95,7 +95,7 @@ def test_exceptions_for_control_flow_stay_in_their_module() -> None:
     used = {
         (path, alias.name)
         for path, module in modules().items()
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -107,7 +107,7 @@ def test_one_family_is_caught_by_its_name() -> None:
     family = families(drawn(reconciler.errors.__doc__ or ""))
     wrong = []
     for path, module in modules().items():
-        for node in ast.walk(module):
+        for node in walk(module):
             if isinstance(node, ast.ExceptHandler):
                 of_family = [family[name] for name in caught(node) if name in family]
                 wrong += [f"{path}:{node.lineno}"] if len(of_family) != len(set(of_family)) else []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from tests.project.tree import ROOT, modules
+from tests.project.tree import modules, walk
 
 UNSAFE = {"preexec_fn", "fork", "forkpty"}
 
 
 def test_no_python_runs_in_a_forked_child() -> None:
     found = []
-    for path in modules():
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for path, module in modules().items():
+        for node in walk(module):
             name = node.arg if isinstance(node, ast.keyword) else node.attr if isinstance(node, ast.Attribute) else ""
             if name in UNSAFE:
                 found.append(f"{path}:{node.lineno} {name}")  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tests.project.test_budgets import words
 from tests.project.to_do import ROOMS_TO_DO
-from tests.project.tree import ROOT, Definition, listed, modules
+from tests.project.tree import ROOT, Definition, listed, modules, walk
 
 BANNED = frozenset({
     "ailing", "astray", "elsewhere", "fleeting", "given", "hear", "heard", "held", "kept", "lasting", "look", "looked",
@@ -29,7 +29,7 @@ _KEY = re.compile(r"^[ ]*(?:- )*([\w-]+):(?:\s|$)|[{,]\s*([\w-]+):\s", re.MULTIL
 
 def defined(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of all that ``module`` names: definitions, parameters, variables, attributes, aliases."""
-    for node in ast.walk(module):
+    for node in walk(module):
         line = getattr(node, "lineno", 0)
         if isinstance(node, Definition):
             yield line, node.name

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.documents.schema.loader import load_schema
 from reconciler.model import platform
-from tests.project.tree import modules
+from tests.project.tree import modules, walk
 
 HOME = "reconciler/model/platform.py"
 
@@ -27,13 +27,13 @@ NUMBERS = re.compile(r"\d+")
 
 def docstrings(module: ast.Module) -> set[int]:
     """Ids of the texts that stand alone in ``module``: they are prose."""
-    return {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    return {id(node.value) for node in walk(module) if isinstance(node, ast.Expr)}
 
 
 def repeated(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each constant of ``module`` that states a fact of the platform."""
     prose = docstrings(module)
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Set | ast.List | ast.Tuple):
             numbers = {each.value for each in node.elts if isinstance(each, ast.Constant)}
             if len(numbers & platform.BLOCKED_PORTS) > 1:

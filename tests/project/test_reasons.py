@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from reconciler.reasons import ConditionType, EventType, Reason, Use
-from tests.project.tree import modules
+from tests.project.tree import modules, walk
 
 HOME = "reconciler/reasons.py"
 
@@ -53,7 +53,7 @@ def test_no_reason_is_written_as_a_text() -> None:
     words = {*map(str, Reason), *map(str, ConditionType)}
     for path, module in modules().items():
         if path not in (HOME, "reconciler/records/migrations.py"):
-            texts = {node.value for node in ast.walk(module) if isinstance(node, ast.Constant)}
+            texts = {node.value for node in walk(module) if isinstance(node, ast.Constant)}
             assert texts & words == SAME_WORDS.get(path, set()), path
 
 
@@ -78,13 +78,13 @@ def test_a_failure_becomes_a_warning_and_an_unknown_reason_a_failure() -> None:
 
 
 def _members(module: ast.Module, kind: str) -> Iterator[str]:
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == kind:
             yield node.attr
 
 
 def _calls(module: ast.Module) -> Iterator[ast.Call]:
-    yield from (node for node in ast.walk(module) if isinstance(node, ast.Call))
+    yield from (node for node in walk(module) if isinstance(node, ast.Call))
 
 
 def _name(call: ast.Call) -> str:
@@ -105,7 +105,7 @@ def _members_of(node: ast.Attribute) -> Iterator[str]:
 
 def _imports(module: ast.Module, name: str) -> bool:
     """Whether the class ``name`` of the records is what the module means by that name."""
-    found = (node for node in ast.walk(module) if isinstance(node, ast.ImportFrom))
+    found = (node for node in walk(module) if isinstance(node, ast.ImportFrom))
     return any(
         (each.module or "").startswith("reconciler.records") and any(alias.name == name for alias in each.names)
         for each in found

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project.tree import Function, functions, modules
+from tests.project.tree import Function, functions, modules, walk
 
 EXCEPTIONS = {
     "reconciler/convert/kubernetes/ingress.py": "private entries for each host, filled while rules are read",
@@ -55,7 +55,7 @@ def is_new(value: ast.expr | None) -> bool:
 def new_objects(function: Function) -> set[str]:
     """Names of the locals of ``function`` that hold objects which it made itself."""
     assigned: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(function):
+    for node in walk(function):
         pairs = [(target, node.value) for target in node.targets] if isinstance(node, ast.Assign) else []
         pairs += [(node.target, node.value)] if isinstance(node, ast.AnnAssign) else []
         for target, value in pairs:
@@ -67,7 +67,7 @@ def new_objects(function: Function) -> set[str]:
 def changed_attributes(function: Function) -> Iterator[str]:
     """Attributes that ``function`` sets or deletes, and whose objects it did not make."""
     own = {"self", "cls"} | new_objects(function)
-    for node in ast.walk(function):
+    for node in walk(function):
         if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
             continue
         if not isinstance(node.value, ast.Name) or node.value.id not in own:
@@ -104,11 +104,11 @@ def compared(module: ast.Module) -> set[ast.AST]:
     """Nodes of ``module`` that are types of keys: of a mapping, a set, or what a function returns that sorts."""
     sorting = {
         each.value.id
-        for each in ast.walk(module)
+        for each in walk(module)
         if isinstance(each, ast.keyword) and each.arg == "key" and isinstance(each.value, ast.Name)
     }
     found: set[ast.AST] = set()
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, Function) and node.name in sorting and node.returns:
             found.add(node.returns)
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in MAPPINGS:
@@ -146,7 +146,7 @@ def test_records_are_structs_or_named_tuples() -> None:
     found = [
         f"{path}:{node.lineno}"
         for path, module in modules().items()
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, ast.Import | ast.ImportFrom)
         and others & {getattr(node, "module", None), *(alias.name for alias in node.names)}
     ]

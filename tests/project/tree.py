@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,20 +36,32 @@ def modules() -> dict[str, ast.Module]:
     return trees
 
 
-def functions() -> Iterator[tuple[str, Function]]:
+@cache
+def walk(node: ast.AST) -> Sequence[ast.AST]:
+    """``node`` and all below it, as ``ast.walk`` has them; found once, for many tests ask for the same module."""
+    return tuple(ast.walk(node))
+
+
+@cache
+def functions() -> Sequence[tuple[str, Function]]:
     """Every function and method, nested ones too, each with ``path:line name``."""
-    for path, module in modules().items():
-        for node in ast.walk(module):
-            if isinstance(node, Function):
-                yield f"{path}:{node.lineno} {node.name}", node
+    return [
+        (f"{path}:{node.lineno} {node.name}", node)
+        for path, module in modules().items()
+        for node in walk(module)
+        if isinstance(node, Function)
+    ]
 
 
-def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+@cache
+def classes() -> Sequence[tuple[str, ast.ClassDef]]:
     """Every class, nested ones too, each with ``path:line name``."""
-    for path, module in modules().items():
-        for node in ast.walk(module):
-            if isinstance(node, ast.ClassDef):
-                yield f"{path}:{node.lineno} {node.name}", node
+    return [
+        (f"{path}:{node.lineno} {node.name}", node)
+        for path, module in modules().items()
+        for node in walk(module)
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 def public(path: str, body: list[ast.stmt]) -> Iterator[tuple[str, Definition]]:
