@@ -1,10 +1,11 @@
-"""Settings of every test: the number of examples of a property, workers, and when garbage is collected."""
+"""Settings of every test: examples of a property, workers, trusted authorities, and when garbage is collected."""
 
 from __future__ import annotations
 
 import gc
 
-import tests.support.examples  # noqa: F401
+import tests.support.examples
+import tests.support.trust  # noqa: F401
 
 pytest_plugins = ["tests.support.workers"]
 

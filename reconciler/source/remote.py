@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PASSED_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    "GIT_SSL_CAINFO",
+    *("GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
 )
 _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import yaml
 from tests.project.test_pre_commit import hooks
 from tests.project.tree import ROOT
 from tests.support.git import git
+from tests.support.trust import machine_environ
 
 CI = ROOT / "examples" / "ci"
 INSTALL = re.compile(
@@ -84,7 +84,7 @@ def test_the_requirement_of_ci_is_one_that_pip_takes(tmp_path: Path) -> None:
     requirement, _, _ = requirements()["github"].rpartition("@")
     pin = hooks(tmp_path / "reconciler.git")
     environ = {
-        **os.environ,
+        **machine_environ(),
         # The placeholder's host stands for this directory.
         "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{tmp_path}/.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://git.example.com/",

@@ -14,6 +14,7 @@ from pre_commit.clientlib import load_manifest
 from tests.project.tree import ROOT
 from tests.support.desk import SHOP, here, workload
 from tests.support.git import ENVIRONMENT, GitRepo, git
+from tests.support.trust import machine_environ
 
 NEEDED = (".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples/repo", "reconciler", "schemas",
           "docs/rules.md")  # fmt: skip
@@ -44,8 +45,9 @@ def committed(path: Path) -> str:
 
 def pre_commit(place: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """``pre-commit WORDS`` in ``place``, keeping what it installs below ``home``."""
-    names = {name for name in os.environ if not name.startswith(("GIT_", "PYTHON", "VIRTUAL_ENV", "RECONCILER_"))}
-    environ = {**{name: os.environ[name] for name in names}, **ENVIRONMENT, "PRE_COMMIT_HOME": str(home),
+    hidden = ("GIT_", "PYTHON", "VIRTUAL_ENV", "RECONCILER_")
+    visible = {name: value for name, value in machine_environ().items() if not name.startswith(hidden)}
+    environ = {**visible, **ENVIRONMENT, "PRE_COMMIT_HOME": str(home),
                "HOME": os.environ.get("HOME", "/nonexistent"), "PATH": os.environ["PATH"]}  # fmt: skip
     command = [sys.executable, "-m", "pre_commit", *words]
     return subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, timeout=300, check=False)

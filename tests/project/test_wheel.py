@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import venv
@@ -12,6 +11,7 @@ import pytest
 
 from tests.project.tree import ROOT
 from tests.support.once import made_once
+from tests.support.trust import machine_environ
 
 SHIPPED = """
 from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, shipped
@@ -27,7 +27,9 @@ print(*sorted(str(path.relative_to(shipped("examples/repo"))) for path in shippe
 
 def outside(*command: object, cwd: Path) -> str:
     """What ``command`` prints, run where neither the tree nor this environment is in reach."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment = {
+        name: value for name, value in machine_environ().items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
     answer = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.project.tree import ROOT
 from tests.support.programs import tool
 from tests.support.sandbox import eventually
+from tests.support.trust import machine_environ
 
 BASE = ROOT / "build" / "systemd" / "bookworm"
 """The system as it is installed, made once; each machine is a copy."""
@@ -103,7 +104,12 @@ def _base() -> Path:
 def _install(root: Path) -> None:
     """Put the reconciler, its units and its user there."""
     quiet = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run([*quiet, "--target", str(root / LIBRARY), str(ROOT)], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [*quiet, "--target", str(root / LIBRARY), str(ROOT)],
+        env=machine_environ(),
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
     program = root / "usr/bin/reconciler"
     program.write_text(PROGRAM)
     program.chmod(0o755)
