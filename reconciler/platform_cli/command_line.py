@@ -259,14 +259,25 @@ def _run(row: Row, **values: Any) -> int | None:
 
 
 def _nearest(session: Session, row: Row, ref: str | Sequence[str]) -> str:
-    """A hint at the resource that a reference which does not exist may mean; "" without one."""
+    """A hint at the resource, or the GVC of it, that a name which does not exist may mean; "" without one."""
+    kind, names = next(iter(row.passed), ""), (ref,) if isinstance(ref, str) else ref
+    # A link has its own GVC, and need not be one of this call.
+    if kind not in KINDS or any("/" in name for name in names):
+        return ""
+    for name in names:
+        if near := _nearest_name(session, kind, name):
+            return f"did you mean {near!r}?"
+    if KINDS[kind].in_gvc and (near := _nearest_name(session, "gvc", session.gvc)):
+        return f"did you mean the GVC {near!r}?"
+    return ""
+
+
+def _nearest_name(session: Session, kind: str, name: str) -> str:
+    """The name of a resource of ``kind`` that ``name`` is close to; "" if there is none, or ``name`` is right."""
     from reconciler.model.suggest import closest
 
-    for name in (ref,) if isinstance(ref, str) else ref:
-        known = session.names(row.passed[0], name[:1], COMPLETION_SECONDS) if row.passed[0] in KINDS else []
-        if name not in known and (near := closest(name, known)):
-            return f"did you mean {near!r}?"
-    return ""
+    known = session.names(kind, name[:1], COMPLETION_SECONDS)
+    return "" if name in known else closest(name, known)
 
 
 def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:

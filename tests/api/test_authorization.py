@@ -209,6 +209,18 @@ def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -
         assert not [link for link in found["links"] if link["rel"] == "next"], "no page shows that there is more"
 
 
+def test_a_missing_gvc_is_an_empty_one_for_callers_who_may_not_view_it(site: ApiSite) -> None:
+    asked = [
+        Question(account, method, path.replace("/gvc/shop/", "/gvc/nope/"), body, allowed=True)
+        for account, _ in accounts()
+        if account.kind is Kind.WORKLOAD
+        for method, path, body in lists_of(Kind.WORKLOAD)
+    ]
+    assert [(response.status_code, response.json()["items"]) for response in answers(site, asked)] == [
+        (200, []) for _ in asked
+    ]
+
+
 def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
     managers = [account for account, _ in accounts() if account.name == f"{account.kind}-manage"]
     asked = [

@@ -88,6 +88,7 @@ REFUSED = [
     ("GET", f"{ORG}/gvc/shop/secret", 404, "there is no kind 'secret' here"),
     ("GET", f"{ORG}/workload/web", 404, "a workload belongs to a GVC: /org/acme/gvc/GVC/workload/NAME"),
     ("GET", f"{ORG}/gvc/shop/workload/wub", 404, "there is no workload/shop/wub"),
+    ("GET", f"{ORG}/gvc/nope/workload", 404, "there is no gvc/nope"),
     ("GET", "/org/other/gvc", 403, "this server has the org acme alone"),
     ("GET", f"{ORG}/workload?limit=0", 400, "limit is a number from 1 to 500, not '0'"),
     ("GET", f"{ORG}/workload?cursor=%ff", 400, "the cursor is not one of a page; use the link `next`"),

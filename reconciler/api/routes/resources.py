@@ -23,12 +23,14 @@ from reconciler.api.documents import built_in_document, person_document, resourc
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.table import Operation
+from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import ALLOWS, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query import UNARY
 from reconciler.model.query_match import selector
 from reconciler.model.record import Record
+from reconciler.queries.existence import is_present
 from reconciler.queries.secrets import read_secret_data
 
 Others = Mapping[str, Person | None]
@@ -171,6 +173,8 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
     limit = call.count("limit", PAGE, MOST_ITEMS)
     found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")), limit + 1)
     items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))
+    if gvc is not None and not items:
+        _require_gvc(call, gvc)
     links = [{"rel": "self", "href": str(call.request.url.path)}]
     if len(items) > limit:
         following = urlencode({**call.request.query_params, "cursor": _encoded(items[limit - 1][0])})
@@ -179,6 +183,14 @@ def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool],
     shape = "queryresult" if extra else "list"
     document = {"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra}
     return call.respond(document, headers={VERSION_HEADER: str(call.reader.records.changes.newest())})
+
+
+def _require_gvc(call: Call, name: str) -> None:
+    """Raise NotFoundError if no GVC has the ``name``, and the caller may know that."""
+    key, records = Key(Kind.GVC, "", name), call.reader.records
+    # A GVC that other tools keep has no record, but its workloads have.
+    if not is_present(records, key) and not records.applied.keys_of_gvc(name) and call.may("view", key):
+        raise NotFoundError(f"there is no {key}")
 
 
 def _visible(
