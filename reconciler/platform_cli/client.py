@@ -56,12 +56,38 @@ class Answer(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where the API is, with which credential ("": that of the process), and for which profile errors give advice."""
+    """Where the API is, with which credential ("": that of the process), and for which profile errors give advice.
+
+    An origin is the flag or the environment variable that has a value in place of the profile, else "".
+    """
 
     url: str
     token: str = ""
     insecure: bool = False
     profile: str = "default"
+    token_origin: str = ""
+    url_origin: str = ""
+
+    @property
+    def advice(self) -> str:
+        """How a person changes the address."""
+        if self.url_origin:
+            return f"{self.url_origin}{'=' if self.url_origin.isupper() else ' '}URL"
+        return f"platform profile update {self.profile} --endpoint URL"
+
+    def unauthorized(self, reason: str) -> str:
+        """The message for a credential that the server refuses for a ``reason``."""
+        if not self.token:
+            return f"the server at {self.url} wants a credential. Log in: platform login {self.profile}"
+        if self.token_origin:
+            return (
+                f"the credential of {self.token_origin} is not valid: {reason}. Replace it, or leave it out and "
+                f"log in: platform login {self.profile}"
+            )
+        return (
+            f"the credential of the profile {self.profile!r} is not valid: {reason}. Log in again: "
+            f"platform login {self.profile}"
+        )
 
 
 class Client:
@@ -174,24 +200,24 @@ class Client:
 
     def _refused(self, response: Response, path: str, body: Mapping[str, Any]) -> ApiError:
         """The error for a refusal: what the server says, and what helps."""
-        status, name = response.status, self._endpoint.profile
+        status = response.status
         message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
         if findings := findings_of(body.get("details")):
             return refused_change(findings, status)
         if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
-            message = f"the credential of the profile {name!r} is not valid: {message}. Log in again: platform login"
-            if not self._endpoint.token:
-                message = f"the server at {self._endpoint.url} wants a credential. Log in: platform login {name}"
+            message = self._endpoint.unauthorized(message)
         elif status == 403:
-            message = f"you may not do this: {message}. To see who may: platform KIND access-report REF"
+            # Not every refusal is for a permission that is missing.
+            advice = ". To see who may: platform KIND access-report REF" if "has no permission" in message else ""
+            message = f"you may not do this: {message}{advice}"
         elif status in (BUSY, UNAVAILABLE):
             message = f"the server at {self._endpoint.url} is not ready: {message}. Try again in a moment"
         elif status >= 500:
             message = f"the server failed: {message} (request {body.get('id', '')})"
         elif not body:
-            message = f"{self._endpoint.url} is not the API: {message}. To change the address: {_advice(name)}"
+            message = f"{self._endpoint.url} is not the API: {message}. To change the address: {self._endpoint.advice}"
         return ApiError(message, status, str(body.get("error") or ""))
 
     def unreachable(self, error: Exception) -> ApiError:
@@ -211,7 +237,7 @@ class Client:
             )
         return ApiError(
             f"no server answers at {self._endpoint.url}: {reason}. Start the daemon with `api` in its settings, or "
-            f"change the address: {_advice(self._endpoint.profile)}"
+            f"change the address: {self._endpoint.advice}"
         )
 
     def show(self, method: str, target: str, body: Any, response: Response) -> None:
@@ -237,10 +263,6 @@ def default_socket() -> str:
     """The endpoint of a daemon on this host with the usual state directory; "" if there is none."""
     path = "/var/lib/reconciler/api.sock"
     return f"{UNIX}{path}" if os.path.exists(path) else ""
-
-
-def _advice(profile: str) -> str:
-    return f"platform profile update {profile} --endpoint URL"
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:

@@ -250,34 +250,17 @@ def _run(row: Row, **values: Any) -> int | None:
         )
         return code
     except ReconcilerError as error:
-        hint = _nearest(session, row, values.get("ref") or ()) if getattr(error, "status", 0) == NOT_FOUND else ""
-        if not hint:
+        if getattr(error, "status", 0) != NOT_FOUND or not (hint := _hint(session, row, values.get("ref") or ())):
             raise
         raise RefusedError(f"{error}; {hint}") from None
     finally:
         session.close()
 
 
-def _nearest(session: Session, row: Row, ref: str | Sequence[str]) -> str:
-    """A hint at the resource, or the GVC of it, that a name which does not exist may mean; "" without one."""
-    kind, names = next(iter(row.passed), ""), (ref,) if isinstance(ref, str) else ref
-    # A link has its own GVC, and need not be one of this call.
-    if kind not in KINDS or any("/" in name for name in names):
-        return ""
-    for name in names:
-        if near := _nearest_name(session, kind, name):
-            return f"did you mean {near!r}?"
-    if KINDS[kind].in_gvc and (near := _nearest_name(session, "gvc", session.gvc)):
-        return f"did you mean the GVC {near!r}?"
-    return ""
-
-
-def _nearest_name(session: Session, kind: str, name: str) -> str:
-    """The name of a resource of ``kind`` that ``name`` is close to; "" if there is none, or ``name`` is right."""
-    from reconciler.model.suggest import closest
-
-    known = session.names(kind, name[:1], COMPLETION_SECONDS)
-    return "" if name in known else closest(name, known)
+def _hint(session: Session, row: Row, ref: str | Sequence[str]) -> str:
+    """What a reference that does not exist may mean; "" if that is unknown."""
+    kind = next(iter(row.passed), "")
+    return session.nearest(kind, (ref,) if isinstance(ref, str) else ref, COMPLETION_SECONDS) if kind in KINDS else ""
 
 
 def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:

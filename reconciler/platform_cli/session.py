@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
@@ -56,7 +56,7 @@ class Session:
     @cached_property
     def profile_name(self) -> str:
         """The profile that this call uses. Raises UsageError if one was named that does not exist."""
-        named = self._options.get("profile") or self.environ.get(f"{VARIABLE_PREFIX}PROFILE")
+        named = self._options.get("profile") or self.environ.get(_variable("profile"))
         name = str(named or self.profiles.current)
         if named and name not in self.profiles.profiles:
             known = ", ".join(sorted(self.profiles.profiles)) or "none"
@@ -82,8 +82,14 @@ class Session:
 
     def setting(self, name: str) -> str:
         """A common option by flag, else environment variable, else profile; "" if none has it."""
-        found = self._options.get(name) or self.environ.get(f"{VARIABLE_PREFIX}{name.upper()}")
+        found = self._options.get(name) or self.environ.get(_variable(name))
         return str(found or getattr(self.profile, name))
+
+    def _origin(self, name: str) -> str:
+        """What a common option comes from: its flag or its environment variable; "" for the profile."""
+        if self._options.get(name):
+            return f"--{name}"
+        return _variable(name) if self.environ.get(_variable(name)) else ""
 
     @cached_property
     def org(self) -> str:
@@ -120,9 +126,10 @@ class Session:
 
         named = self._token
         if named is None:
-            named = self._options.get("token") or self.environ.get(f"{VARIABLE_PREFIX}TOKEN")
+            named = self._options.get("token") or self.environ.get(_variable("token"))
         token = self.stored_token() if named is None else str(named)
-        return Client(self._endpoint()._replace(token=token), debug=bool(self._options.get("debug")))
+        endpoint = self._endpoint()._replace(token=token, token_origin=self._origin("token"))
+        return Client(endpoint, debug=bool(self._options.get("debug")))
 
     def stored_token(self) -> str:
         """The token of the profile, renewed and stored if it is about to end; "" without one.
@@ -154,7 +161,8 @@ class Session:
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)
-        return Endpoint(url, "", bool(self._options.get("insecure")), self.profile_name)
+        insecure = bool(self._options.get("insecure"))
+        return Endpoint(url, "", insecure, self.profile_name, url_origin=self._origin("endpoint"))
 
     def change_profiles(self, change: Callable[[Profiles], Profiles]) -> None:
         """Replace the profiles by what ``change`` makes of those that are stored now. Raises UsageError."""
@@ -232,6 +240,28 @@ class Session:
         except (KeyError, TypeError):
             return []
 
+    def nearest(self, kind: str, refs: Iterable[str], seconds: float) -> str:
+        """A hint at the resource of ``kind``, or at its GVC, that names which do not exist may mean; "" without one.
+
+        The server has ``seconds`` for each name.
+        """
+        for ref in refs:
+            # A link has its own GVC, and need not be one of this call.
+            if "/" in ref:
+                return ""
+            if near := self._nearest_name(kind, ref, seconds):
+                return f"did you mean {near!r}?"
+        if KINDS[kind].in_gvc and (near := self._nearest_name("gvc", self.gvc, seconds)):
+            return f"did you mean the GVC {near!r}?"
+        return ""
+
+    def _nearest_name(self, kind: str, name: str, seconds: float) -> str:
+        """The name that ``name`` may be meant to be; "" if there is none, or if ``name`` exists."""
+        from reconciler.model.suggest import closest
+
+        known = self.names(kind, name[:1], seconds)
+        return "" if name in known else closest(name, known)
+
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""
         return self.client.items(path, self.max, query)
@@ -240,3 +270,8 @@ class Session:
         """Close what is open."""
         if "client" in self.__dict__:
             self.client.close()
+
+
+def _variable(name: str) -> str:
+    """The environment variable of a common option."""
+    return f"{VARIABLE_PREFIX}{name.upper()}"

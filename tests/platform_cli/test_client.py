@@ -108,11 +108,35 @@ def test_a_busy_server_is_asked_again_when_it_asks_for_it() -> None:
     assert len(late.asked) == 1
 
 
-@pytest.mark.parametrize(("status", "advice"), [(401, "platform login"), (403, "access-report")])
-def test_a_refusal_names_the_command_that_helps(status: int, advice: str) -> None:
-    server = Scripted(answer(status, {"message": "no", "status": status}))
-    with pytest.raises(ApiError, match=advice):
+@pytest.mark.parametrize(
+    ("status", "message", "shown"),
+    [
+        (401, "it is expired", "the profile 'work' is not valid: it is expired. Log in again: platform login work$"),
+        (403, "ann has no permission `view` on gvc/x", r"gvc/x\. To see who may: platform KIND access-report REF$"),
+        (403, "this server has the org acme alone", "you may not do this: this server has the org acme alone$"),
+    ],
+)
+def test_a_refusal_names_the_command_that_helps(status: int, message: str, shown: str) -> None:
+    server = Scripted(answer(status, {"message": message, "status": status}))
+    with pytest.raises(ApiError, match=shown):
         server.client.get("/x")
+
+
+@pytest.mark.parametrize(
+    ("origin", "advice"), [("--endpoint", "--endpoint URL$"), ("PLATFORM_ENDPOINT", "PLATFORM_ENDPOINT=URL$")]
+)
+def test_advice_is_about_what_has_the_value(origin: str, advice: str) -> None:
+    """A login would change nothing for a credential in an environment variable, which wins over the profile."""
+    server = Scripted(answer(401, {"message": "it is expired", "status": 401}))
+    url = f"http://127.0.0.1:{server.server_port}"
+    with pytest.raises(
+        ApiError, match=r"of PLATFORM_TOKEN is not valid: it is expired\. Replace it, or leave it out and"
+    ):
+        Client(Endpoint(url, "rk_secret", token_origin="PLATFORM_TOKEN")).get("/x")
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(ApiError, match=advice):
+        Client(Endpoint(url, url_origin=origin)).get("/x")
 
 
 def test_another_server_is_not_taken_for_the_api() -> None:
@@ -153,7 +177,9 @@ def test_a_stream_waits_for_a_server_that_begins() -> None:
 
 
 def test_a_stream_comes_as_objects_and_its_errors_as_any_other() -> None:
-    server = Scripted((200, {}, b'{"line": "a"}\n{"line": "b"}\n'), answer(403, {"message": "no", "status": 403}))
+    server = Scripted(
+        (200, {}, b'{"line": "a"}\n{"line": "b"}\n'), answer(403, {"message": "x has no permission", "status": 403})
+    )
     assert [each["line"] for each in server.client.lines("/org/acme/-log", {"query": "gvc/shop"})] == ["a", "b"]
     with pytest.raises(ApiError, match="access-report"):
         [*server.client.lines("/org/acme/-log", {"query": "gvc/shop"})]

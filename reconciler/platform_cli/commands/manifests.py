@@ -62,6 +62,7 @@ def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool
 def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool) -> None:
     """Create and change the resources of ``documents``, and wait for them if ``ready``. Raises RefusedError."""
     manifests, failed = _manifests(session, documents)
+    total = len(manifests) + failed
     applied = {}
     for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind)):
         try:
@@ -75,7 +76,7 @@ def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool
         raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
     if ready and applied:
         _wait_until_ready(session, applied)
-    _raise_for(failed)
+    _raise_for(failed, total)
 
 
 def _apply(session: Session, manifest: Manifest) -> str | None:
@@ -107,6 +108,7 @@ def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
 def delete_documents(session: Session, documents: Sequence[Input]) -> None:
     """Delete the resources of ``documents``. Raises RefusedError."""
     manifests, failed = _manifests(session, documents)
+    total = len(manifests) + failed
     for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind), reverse=True):
         try:
             change = (session.change("DELETE", each.path).body or {}).get("change")
@@ -118,7 +120,7 @@ def delete_documents(session: Session, documents: Sequence[Input]) -> None:
                 raise
             session.output.note(each.failure(error))
             failed += 1
-    _raise_for(failed)
+    _raise_for(failed, total)
 
 
 def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
@@ -279,6 +281,7 @@ def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     return f"{status.get('health') or Health.UNKNOWN}: {message}"
 
 
-def _raise_for(failed: int) -> None:
+def _raise_for(failed: int, total: int) -> None:
     if failed:
-        raise RefusedError(f"{failed} document{'s' if failed > 1 else ''} failed; the others were carried out")
+        others = "; the others were carried out" if failed < total else ""
+        raise RefusedError(f"{failed} document{'s' if failed > 1 else ''} failed{others}")

@@ -67,7 +67,7 @@ def token(session: Session, ref: str | None) -> None:
     session.use_profile(name)
     found = session.stored_token()
     if not found:
-        raise UsageError(f"the profile {name!r} has no token: platform login")
+        raise UsageError(f"the profile {name!r} has no token: platform login {name}")
     session.output.line(found)
 
 
