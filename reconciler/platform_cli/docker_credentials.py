@@ -66,7 +66,7 @@ def store_path(environ: Mapping[str, str]) -> Path:
 
 
 def main() -> None:
-    """Run the action that the command line names and exit: 0 success, 1 refused or failed."""
+    """Run the action that the command line names and exit: 0 success, 1 refused or failed, 130 interrupted."""
     sys.exit(run(sys.argv[1:], os.environ))
 
 
@@ -77,6 +77,8 @@ def run(words: list[str], environ: Mapping[str, str]) -> int:
     except ReconcilerError as error:
         print(error)  # noqa: T201
         return 1
+    except KeyboardInterrupt:
+        return 130
     if answer:
         print(answer)  # noqa: T201
     return 0

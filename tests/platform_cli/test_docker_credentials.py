@@ -9,11 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from reconciler.platform_cli.docker_credentials import run
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
 from tests.support.programs import tool
 from tests.support.sandbox import eventually
@@ -98,6 +100,26 @@ def test_a_refusal_is_a_line_on_stdout_and_the_code_1(
     home: Home, words: tuple[str, ...], text: str | bytes, printed: str
 ) -> None:
     assert home.run(*words, text=text) == Done(1, printed, "")
+    assert not home.file.exists()
+
+
+class InterruptedInput(RawIOBase):
+    """Standard input at which a person presses Ctrl-C."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> int:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_at_the_input_writes_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for action in ("store", "get", "erase"):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BufferedReader(InterruptedInput())))
+        assert run([action], {"XDG_CONFIG_HOME": str(home.path)}) == 130
+    assert capsys.readouterr() == ("", "")
     assert not home.file.exists()
 
 

@@ -58,6 +58,8 @@ def endless_login() -> str:
 
 PROMPTS = {
     "login new --token-stdin": "Token: ",
+    "login new --bootstrap": "Token: ",
+    "rest post /org/acme/gvc --file -": "Ctrl-D ends the text",
     "image docker-login --registry registry.example.com --username ann": "Password: ",
     "secret create-opaque --name typed --file -": "Ctrl-D ends the text",
     "apply -f -": "Ctrl-D ends the text",
