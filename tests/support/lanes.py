@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.project.tree import modules
+
 WAITING = {
     "tests/api/test_conformance.py": 70,
     "tests/cli/test_apply_wait.py": 20,
@@ -91,6 +93,7 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[list[pytest.Ite
             waiting[path].append(item)
         else:
             rest.append(item)
+    rest.sort(key=_parses_source, reverse=True)
     parts = [podman, *([] for _ in range((workers - 1) // 2))]
     seconds = [PODMAN_SECONDS * bool(podman), *(0 for _ in parts[1:])]
     for path in sorted(waiting, key=lambda path: (-WAITING[path], path)):
@@ -109,6 +112,11 @@ def _fill(parts: list[list[pytest.Item]], rest: list[pytest.Item], workers: int)
         begin = 0 if number == workers else max(0, len(rest) - max(0, missing))
         part += rest[begin:]
         del rest[begin:]
+
+
+def _parses_source(item: pytest.Item) -> bool:
+    """Whether ``item`` needs the syntax trees of the package: one worker parses them, at the beginning of its part."""
+    return getattr(getattr(item, "module", None), "modules", None) is modules
 
 
 def _uses_podman(item: pytest.Item) -> bool:

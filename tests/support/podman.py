@@ -72,13 +72,14 @@ class PodmanService:
         own = {"root": "root", "runroot": "run", "tmpdir": "tmp", "network-config-dir": "net", "volumepath": "volumes"}
         flags = [part for flag, name in own.items() for part in (f"--{flag}", str(self.folder / name))]
         flags += ["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
+        search = f"{self._programs()}:{os.environ['PATH']}"
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 ["podman", *flags, "system", "service", "--time", "0", f"unix://{self.socket}"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "CONTAINERS_CONF": str(self._conf)},
+                env={**os.environ, "CONTAINERS_CONF": str(self._conf), "PATH": search},
                 cwd=self.folder,  # conmon writes a file there when the memory is exhausted
                 start_new_session=True,
             )
@@ -87,6 +88,14 @@ class PodmanService:
         while not self._answers():
             assert time.monotonic() < deadline, (self.folder / "log").read_text()[-2000:]
             time.sleep(0.02)
+
+    def _programs(self) -> Path:
+        """A directory with a program that knows no package: the search takes 0.25 s of CPU when an engine starts."""
+        program = self.folder / "bin/dpkg-query"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+        return program.parent
 
     def kill(self) -> None:
         """End the service by SIGKILL at any moment; containers run on."""
