@@ -33,8 +33,8 @@ them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`,
 
 A change is a commit; `apply` prints it with the digest of its plan. Deletes beyond the budget, and those of volumes,
 wait: the command names them and what releases them. A document that fails names its file and line, each fault its own,
-and the others are carried out. Reads are repeated for 10 seconds while the daemon starts; changes only with their
-`Idempotency-Key`.
+and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and a read is repeated
+for 10; a change only with its `Idempotency-Key`.
 
 Values of secrets come from files or standard input. `--entry` and `--token` also take them from the command line, where
 other users of the machine and the history of the shell have them. `--debug` hides them, and credentials. `HTTPS_PROXY`,
@@ -52,8 +52,8 @@ over lines of a file keeps its lines.
 profiles. To use it, add `"credHelpers": {"registry.example.com": "platform"}` to `~/.docker/config.json`, or to
 `auth.json` of Podman, and log in: `docker login registry.example.com`.
 
-A reference is a name, or a link such as `/org/acme/gvc/shop`; `<>` is required, `[]` optional, and
-`...` allows several.
+A reference is a name, or a link such as `/org/acme/gvc/shop`; `<>` is required, `[]` optional, and `...` allows
+several. `get` with an empty one lists all; other commands refuse it.
 
 """
 

@@ -16,15 +16,15 @@ import click
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, Option, Row
 
 if TYPE_CHECKING:
-    from reconciler.platform_cli.session import Session
+    pass
 
-NOT_FOUND = 404
 COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
 """The variable by which the script of completion asks."""
 COMPLETION_SECONDS = 0.3
@@ -176,8 +176,20 @@ def _common(row: Row) -> Iterator[Option]:
 
 def _argument(row: Row) -> Iterator[click.Parameter]:
     for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
-        complete = None if at else _complete(_referred(row))
-        yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, shell_complete=complete)
+        # What follows a reference is a command in a container, whose words may be empty.
+        settings = {} if at else {"shell_complete": _complete(_referred(row)), "callback": _not_empty}
+        yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, **settings)
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """``value`` without empty references, as scripts write them with variables that are not set.
+
+    Raises click's BadParameter where a reference is required.
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    if param.required and "" in values:
+        raise click.BadParameter("it is empty", ctx, param)
+    return tuple(filter(None, value)) if isinstance(value, tuple) else value or None
 
 
 def _referred(row: Row) -> str:
@@ -249,18 +261,15 @@ def _run(row: Row, **values: Any) -> int | None:
             session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}
         )
         return code
-    except ReconcilerError as error:
-        if getattr(error, "status", 0) != NOT_FOUND or not (hint := _hint(session, row, values.get("ref") or ())):
+    except ApiError as error:
+        kind, ref = _referred(row), values.get("ref") or ()
+        refs = (ref,) if isinstance(ref, str) else ref
+        hint = session.nearest(kind, refs, COMPLETION_SECONDS) if error.is_missing and kind in KINDS else ""
+        if not hint:
             raise
         raise RefusedError(f"{error}; {hint}") from None
     finally:
         session.close()
-
-
-def _hint(session: Session, row: Row, ref: str | Sequence[str]) -> str:
-    """What a reference that does not exist may mean; "" if that is unknown."""
-    kind = next(iter(row.passed), "")
-    return session.nearest(kind, (ref,) if isinstance(ref, str) else ref, COMPLETION_SECONDS) if kind in KINDS else ""
 
 
 def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from reconciler.errors import ReconcilerError
 if TYPE_CHECKING:
     from reconciler.platform_cli.documents import Input
 
+_NOT_FOUND = 404
 UNUSABLE = (0, 401)
 """Statuses of errors that every other request would have too: no answer, and no valid credential."""
 
@@ -28,6 +29,11 @@ class ApiError(ReconcilerError):
         self.status = status
         self.code = code
         self.findings = findings
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the resource does not exist."""
+        return self.status == _NOT_FOUND
 
     def within(self, source: Input, key: str) -> ApiError:
         """This error, its findings about the resource ``key`` at their places in ``source``."""

@@ -185,6 +185,8 @@ class Session:
             return quote(ref)
         if ref.startswith("//"):
             return self.path(kind, f"/org/{self.org}/{ref[2:]}")
+        if "/" in ref:
+            raise UsageError(f"{ref!r} is not a name; a link begins with /org/, or with // for this org")
         if kind == "org":
             return f"/org/{quote(ref or self.org, safe='')}"
         place = f"/org/{quote(self.org, safe='')}"

@@ -113,7 +113,8 @@ def _by_device(session: Session) -> dict[str, Any]:
     while time.monotonic() < deadline:
         time.sleep(pause)
         try:
-            return dict(session.client.request("POST", "/login/token", body=form).body)
+            answer: dict[str, Any] = session.client.request("POST", "/login/token", body=form).body
+            return answer
         except ApiError as error:
             if error.code not in (_PENDING, _SLOW_DOWN):
                 raise
@@ -140,7 +141,8 @@ def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:
     form = {
         "grant_type": "authorization_code", "code": found, "redirect_uri": redirect_uri, "code_verifier": verifier,
     }  # fmt: skip
-    return dict(session.client.request("POST", "/login/token", body=form).body)
+    answer: dict[str, Any] = session.client.request("POST", "/login/token", body=form).body
+    return answer
 
 
 class _Waiting(http.server.HTTPServer):

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.model.record import Health
-from reconciler.platform_cli.commands.resources import described, missing, resource_key
+from reconciler.platform_cli.commands.resources import described, resource_key
 from reconciler.platform_cli.documents import Input, read_documents, read_files
 from reconciler.platform_cli.output import slim
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
@@ -87,7 +87,7 @@ def _apply(session: Session, manifest: Manifest) -> str | None:
     try:
         body, done = session.change("PUT", manifest.path, manifest.body).body, "changed"
     except ApiError as error:
-        if not missing(error):
+        if not error.is_missing:
             raise
         body, done = session.change("POST", manifest.collection, manifest.body).body, "created"
     change = (body or {}).get("change")
@@ -114,7 +114,7 @@ def delete_documents(session: Session, documents: Sequence[Input]) -> None:
             change = (session.change("DELETE", each.path).body or {}).get("change")
             session.output.line(f"{each.title} deleted" + (f": {described(change)}" if change else ""))
         except ApiError as error:
-            if missing(error):
+            if error.is_missing:
                 continue
             if error.status in UNUSABLE:
                 raise
@@ -268,7 +268,7 @@ def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     try:
         status = session.client.get(manifest.path).get("status", {})
     except ApiError as error:
-        if missing(error):
+        if error.is_missing:
             return "not applied yet"
         raise
     if former is not None and status.get("revision") == former:

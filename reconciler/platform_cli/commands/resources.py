@@ -284,11 +284,6 @@ def resource_key(kind: str, gvc: str, name: str) -> str:
     return "/".join(filter(None, (kind, gvc, name)))
 
 
-def missing(error: ApiError) -> bool:
-    """Whether ``error`` is that of a resource that does not exist."""
-    return error.status == 404
-
-
 def tags_of(texts: tuple[str, ...]) -> dict[str, Any]:
     """The member ``tags`` of a manifest, from texts ``KEY=VALUE``; none without any."""
     return {"tags": pairs(texts, "--tag")} if texts else {}

@@ -23,8 +23,8 @@ class Row(NamedTuple):
 
     ``argument`` is ``<ref>``, ``<ref...>``, ``[ref]`` or ``[ref...]`` in the notation of the reference, or two of them.
     The function gets the session, what is ``passed``, such as the kind, then the arguments and the options by name; it
-    returns the exit code if that is not 0. ``instead`` makes
-    it a command that is not available: what to do in place of it.
+    returns the exit code if that is not 0. ``instead`` makes it a command that is not available: what to do in place
+    of it.
     """
 
     words: tuple[str, ...]
