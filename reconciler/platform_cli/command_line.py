@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,9 +21,6 @@ from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, Option, Row
-
-if TYPE_CHECKING:
-    pass
 
 COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
 """The variable by which the script of completion asks."""
