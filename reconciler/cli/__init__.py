@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from io import TextIOWrapper
 from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from reconciler import __version__
 from reconciler.cli.options import carry_out
 from reconciler.cli.output.printing import print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.printable import guard
+from reconciler.terminal.standard_streams import prepare_streams
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
@@ -100,10 +99,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-            guard(stream)
+    prepare_streams()
     try:
         code = carry_out(_run_command, _ask_daemon)
         sys.stdout.flush()

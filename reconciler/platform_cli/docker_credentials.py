@@ -13,6 +13,7 @@ import msgspec
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.platform_cli.profiles import locked_directory, profiles_path, replace_private_file
+from reconciler.terminal.standard_streams import open_closed_streams
 
 NAME = "docker-credential-platform"
 # Clients compare these three texts; they are those of the protocol.
@@ -72,6 +73,7 @@ def main() -> None:
 
 def run(words: list[str], environ: Mapping[str, str]) -> int:
     """Run an action, with its input on stdin; returns the exit code. Errors go to stdout, as the protocol has it."""
+    open_closed_streams()
     try:
         answer = _answer(words, Store(store_path(environ)))
     except ReconcilerError as error:

@@ -86,7 +86,7 @@ def read_object(name: str) -> dict[str, Any]:
         if each.fault:
             raise InputError(f"{each.place}: {each.fault}")
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
-        raise InputError(f"{name} must hold one object, in YAML or JSON")
+        raise InputError(f"{shown_name(name)} must hold one object, in YAML or JSON")
     return dict(documents[0].value)
 
 
@@ -95,7 +95,7 @@ def read_value(name: str) -> Any:
     documents = read_documents(read_files([name]))
     if len(documents) != 1 or documents[0].fault:
         fault = next((f"{each.place}: {each.fault}" for each in documents if each.fault), "")
-        raise InputError(fault or f"{name} must hold one document, in YAML or JSON")
+        raise InputError(fault or f"{shown_name(name)} must hold one document, in YAML or JSON")
     return documents[0].value
 
 
@@ -105,7 +105,14 @@ def read_text(name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"{name} is not text in UTF-8; encode it with base64, and add --encoding base64") from None
+        raise UsageError(
+            f"{shown_name(name)} is not text in UTF-8; encode it with base64, and add --encoding base64"
+        ) from None
+
+
+def shown_name(name: str) -> str:
+    """The file ``name`` as messages have it."""
+    return "standard input" if name == STDIN else name
 
 
 def read_hidden(title: str) -> str:

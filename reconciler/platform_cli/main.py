@@ -8,14 +8,14 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
-from io import TextIOWrapper
 
 import click
 
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows, program
 from reconciler.platform_cli.table.row import COMMON, Option
-from reconciler.printable import guard, printable_lines
+from reconciler.printable import printable_lines
+from reconciler.terminal.standard_streams import prepare_streams
 
 
 def main() -> None:
@@ -27,10 +27,7 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Run the command ``words``; returns its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-            guard(stream)
+    prepare_streams()
     try:
         code = program().main(_normalized(words), prog_name="platform", complete_var=COMPLETE_VARIABLE,
                               standalone_mode=False)  # fmt: skip
@@ -43,6 +40,10 @@ def run(words: list[str]) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except UnicodeEncodeError:
+        # Bytes that are no text in UTF-8 come from there alone; a path of the API cannot have them.
+        click.echo("error: an argument, or an environment variable, is not text in UTF-8", err=True)
+        return 2
     except OSError as error:
         return _report_write_error(error)
     except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text

@@ -101,5 +101,5 @@ def _value(text: str) -> Any:
 def whole_number(text: str, option: str) -> int:
     """The number that ``option`` has. Raises UsageError."""
     if not text.isdecimal() or not text.isascii():
-        raise UsageError(f"{option} {text}: a whole number")
+        raise UsageError(f"{option} {text}: write a whole number")
     return int(text)

@@ -112,7 +112,7 @@ class Session:
         try:
             return MAX if text is None else max(0, int(text))
         except ValueError:
-            raise UsageError(f"--max {text}: a whole number; below 1 shows all") from None
+            raise UsageError(f"--max {text}: write a whole number; below 1 shows all") from None
 
     @property
     def verbose(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.model.record import Health
 from reconciler.platform_cli.commands.resources import described, resource_key
-from reconciler.platform_cli.documents import Input, read_documents, read_files
+from reconciler.platform_cli.documents import Input, read_documents, read_files, shown_name
 from reconciler.platform_cli.output import slim
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
@@ -165,7 +165,7 @@ def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Inp
         return [Input(", ".join(files), 1, each) for each in _converted(session, contents)]
     documents = read_documents(contents)
     if not documents:
-        raise UsageError(f"{', '.join(files)}: there is no manifest")
+        raise UsageError(f"{', '.join(map(shown_name, files))}: there is no manifest")
     return documents
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.errors import RefusedError, UsageError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.commands.resources import patch_with, read
-from reconciler.platform_cli.documents import read_value
+from reconciler.platform_cli.documents import read_value, shown_name
 from reconciler.platform_cli.output import at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
@@ -97,7 +97,7 @@ def start_cron(session: Session, kind: str, ref: str, location: str | None, file
     if file:
         overrides = read_value(file)
         if not isinstance(overrides, list):
-            raise UsageError(f"{file} must hold a list of overrides of containers")
+            raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
         spec["containerOverrides"] = overrides
     _run(session, kind, ref, "runCronWorkload", spec, wait)
 
