@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.documents.events import Event, NodeEvent
 from reconciler.documents.fault_sink import Sink
+from reconciler.documents.limits import depth_texts
 
 MERGE = object()
 """Stands for `<<` in a mapping until the mapping is complete; no key of a document can equal it."""
@@ -123,8 +124,7 @@ class Merges:
 
 def too_deep(sink: Sink, event: Event) -> Never:
     """End the reading at ``event``. Raises LimitReached."""
-    message = f"lists and mappings are nested more than {sink.limits.depth} levels deep here"
-    sink.end("too-deep", event, message, "nest less deeply; an unclosed bracket looks like this too")
+    sink.end("too-deep", event, *depth_texts(sink.limits))
 
 
 def too_many_nodes(sink: Sink, event: Event) -> Never:

@@ -68,6 +68,12 @@ def read_within(path: str | os.PathLike[str], limit: int = LIMITS.file_bytes) ->
     return content
 
 
+def depth_texts(limits: Limits) -> tuple[str, str]:
+    """The message and the suggestion of a fault about depth."""
+    message = f"lists and mappings are nested more than {limits.depth} levels deep here"
+    return message, "nest less deeply; an unclosed bracket looks like this too"
+
+
 def shown_size(count: int) -> str:
     """``count`` bytes in KiB or MiB."""
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

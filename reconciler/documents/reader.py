@@ -54,7 +54,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
     except LimitReached:
         pass
     except YAMLError as error:
-        faults.append(explain(error, raw))
+        faults.append(explain(error, raw, composer.faults.limits))
     if faults and (template := _TEMPLATE.search(raw)):
         return Reading([], [_template_fault(raw, template.start())])
     return Reading(documents, _in_order(faults, raw) if faults else faults, partial)

@@ -6,6 +6,7 @@ import re
 
 from yaml import Mark, MarkedYAMLError, YAMLError
 
+from reconciler.documents.limits import Limits, depth_texts
 from reconciler.documents.positions import position, start_of_line
 from reconciler.model.finding import Fault
 
@@ -78,6 +79,8 @@ _WORDING: dict[str, tuple[str, str]] = {
     "found incompatible YAML document": ("this version of YAML is not known", "remove the %YAML line"),
 }
 _FROM_THE_BEGINNING = {"found unexpected end of stream", "found unexpected document indicator"}
+_AT_DEPTH = "exceeded maximum nesting depth"
+"""libyaml from 0.2.6 on ends at 1,000 levels, sometimes before the reader sees the first of them."""
 _NO_TOKEN = "found character that cannot start any token"
 _NO_TAG = {"found undefined tag handle", "did not find expected tag URI", "did not find expected '!'"}
 _TAB = ("a tab is used for indentation", "indent with spaces")
@@ -85,10 +88,13 @@ _LAST_RESORT = "correct this line; text with special characters is safe in quote
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def explain(error: YAMLError, raw: bytes) -> Fault:
+def explain(error: YAMLError, raw: bytes, limits: Limits) -> Fault:
     """The fault for ``error``, which the parser raised for ``raw`` (valid UTF-8)."""
     text = raw.decode("utf-8-sig")
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
+        if error.problem == _AT_DEPTH:
+            message, suggestion = depth_texts(limits)
+            return Fault("too-deep", message, error.problem_mark.line + 1, error.problem_mark.column + 1, suggestion)
         return _explain(error.problem or "", error.problem_mark, error.context_mark or error.problem_mark, text)
     found = _UNPRINTABLE.search(text)
     line, column = position(text, found.start() if found else 0)
