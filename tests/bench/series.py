@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.listing import list_paths
+from tests.bench.calibration import REFERENCE, calibrate
 from tests.bench.generate import commit_change
 from tests.bench.ground import Ground
 from tests.bench.hostsite import used
@@ -24,12 +25,16 @@ LOOSE = 5_000
 
 
 class Part(NamedTuple):
-    """A tenth of the commits: seconds of time and of the daemon's CPU, then its megabytes and the loose objects."""
+    """A tenth of the commits: seconds of time and of the daemon's CPU, then its megabytes and the loose objects.
+
+    ``pace`` is how slow the machine was, against the reference. It changes in the minutes between two tenths.
+    """
 
     seconds: float
     cpu: float
     resident: float
     loose: int
+    pace: float
 
 
 def series(ground: Ground) -> Iterator[Row]:
@@ -50,10 +55,12 @@ def _rows(count: int, parts: list[Part]) -> Iterator[Row]:
     first, last, size = parts[0], parts[-1], count // len(parts)
     what = f"{count:,} commits in a row, the last tenth against the first"
     each = [1000 * part.cpu / size for part in (first, last)]
-    note = f"{each[0]:.1f} and {each[1]:.1f} ms of the daemon for each"
-    yield Row(f"{what}: CPU", last.cpu / first.cpu, SLOWER, "times", cpu=sum(part.cpu for part in parts), note=note)
+    pace = last.pace / first.pace
+    note = f"{each[0]:.1f} and {each[1]:.1f} ms of the daemon for each, the machine {pace:.2f} times as slow"
+    cpu, seconds = last.cpu / first.cpu / pace, last.seconds / first.seconds / pace
+    yield Row(f"{what}: CPU", cpu, SLOWER, "times", cpu=sum(part.cpu for part in parts), note=note)
     rates = [f"{size / part.seconds:.0f}" for part in parts]
-    yield Row(f"{what}: time", last.seconds / first.seconds, SLOWER, "times", note=f"{', '.join(rates)} commits/s")
+    yield Row(f"{what}: time", seconds, SLOWER, "times", note=f"{', '.join(rates)} commits/s")
     memory, middle = [f"{part.resident:.0f}" for part in parts], parts[len(parts) // 2]
     yield Row("  memory: the last tenth against the sixth", last.resident / middle.resident, 1.1, "times",
               note=f"{', '.join(memory)} MB")  # fmt: skip
@@ -63,9 +70,11 @@ def _rows(count: int, parts: list[Part]) -> Iterator[Row]:
 
 def _follow(repository: Path, daemon: subprocess.Popen[bytes], commits: list[str]) -> Part:
     """Move the branch to each of ``commits`` once the status of the one before is written."""
+    slow = calibrate()
     before, began = used(daemon.pid).cpu, time.perf_counter()
     for commit in commits:
         move(repository, commit)
     seconds, after = time.perf_counter() - began, used(daemon.pid)
     loose = sum(1 for _ in list_paths(repository / "objects", "[0-9a-f][0-9a-f]/*"))
-    return Part(seconds, after.cpu - before, after.resident, loose)
+    pace = (slow + calibrate()) / 2 / REFERENCE
+    return Part(seconds, after.cpu - before, after.resident, loose, pace)
