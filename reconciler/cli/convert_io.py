@@ -1,17 +1,15 @@
-"""Shared by `convert` and `import`: reads files, writes manifests, prints findings."""
+"""Shared by `convert` and `import`: arguments, manifests and findings."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from reconciler.cli.output.printing import coloured
-from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import RefusedError, UsageError
 from reconciler.render.layout import paint
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from reconciler.convert.drafts import Draft
     from reconciler.model.finding import Finding
 
-_SUFFIXES = (".yaml", ".yml", ".json")
-_STDIN = "-"
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -41,25 +37,6 @@ def out_options(command: _Command) -> _Command:
         help="Write a file for each resource below DIR instead of to standard output.",
     )
     return out(force(command))
-
-
-def read_files(names: Sequence[str]) -> dict[str, bytes]:
-    """Return path → content of the files in ``names``: files, directories with all below them, ``-`` for stdin.
-
-    Raises UsageError where one cannot be read or a directory holds none.
-    """
-    found: dict[str, bytes] = {}
-    for name in names:
-        if name == _STDIN:
-            found["stdin"] = _from_stdin()
-            continue
-        paths = [name]
-        if os.path.isdir(name):
-            paths = sorted(_below(name))
-            if not paths:
-                raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
-        found |= {path: _content(path) for path in paths}
-    return found
 
 
 def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
@@ -98,27 +75,3 @@ def print_plain_findings(findings: Sequence[Finding]) -> None:
         click.echo(f"{where} {severity}: {each.message} {paint(f'[{each.rule}]', 'grey', on)}", err=True)
         if each.suggestion:
             click.echo(f"    {each.suggestion}", err=True)
-
-
-def _below(directory: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(directory, onerror=_unreadable):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
-
-
-def _content(path: str) -> bytes:
-    try:
-        return read_within(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _from_stdin() -> bytes:
-    content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
-    if len(content) > LIMITS.file_bytes:
-        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
-    return content
-
-
-def _unreadable(error: OSError) -> None:
-    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None

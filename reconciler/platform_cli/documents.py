@@ -1,20 +1,13 @@
-"""Manifests and other documents from files, directories and standard input."""
+"""The documents of files, and what a person types."""
 
 from __future__ import annotations
 
-import os
-import select
 import sys
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.input_files import read_file, read_files, shown_name
 from reconciler.model.finding import Pointer
-
-STDIN = "-"
-_SUFFIXES = (".yaml", ".yml", ".json")
-_STEP_SECONDS = 0.5
 
 
 class InputError(ReconcilerError):
@@ -52,20 +45,6 @@ class Input(NamedTuple):
         return f"{self.path}:{line}:{column}"
 
 
-def read_files(names: Sequence[str]) -> dict[str, bytes]:
-    """Path → content of files, of directories with all manifests below them, and of ``-``. Raises UsageError."""
-    found: dict[str, bytes] = {}
-    for name in names:
-        if name == STDIN:
-            found["stdin"] = _standard_input()
-            continue
-        paths = sorted(_below(name)) if os.path.isdir(name) else [name]
-        if not paths:
-            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
-        found |= {path: _content(path) for path in paths}
-    return found
-
-
 def read_documents(contents: dict[str, bytes]) -> list[Input]:
     """All documents, those with a fault too, in the order of the files."""
     # The reader takes 20 ms to import, and most commands read no document.
@@ -101,18 +80,13 @@ def read_value(name: str) -> Any:
 
 def read_text(name: str) -> str:
     """The text of the file ``name``, or of standard input. Raises UsageError."""
-    content = _standard_input() if name == STDIN else _content(name)
+    content = read_file(name)
     try:
         return content.decode()
     except UnicodeDecodeError:
         raise UsageError(
             f"{shown_name(name)} is not text in UTF-8; encode it with base64, and add --encoding base64"
         ) from None
-
-
-def shown_name(name: str) -> str:
-    """The file ``name`` as messages have it."""
-    return "standard input" if name == STDIN else name
 
 
 def read_hidden(title: str) -> str:
@@ -123,45 +97,3 @@ def read_hidden(title: str) -> str:
     if not text.strip():
         raise UsageError(f"standard input has no {title.lower()}")
     return text.strip()
-
-
-def _below(directory: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(directory, onerror=_unreadable):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
-
-
-def _content(path: str) -> bytes:
-    try:
-        return read_within(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _standard_input() -> bytes:
-    if sys.stdin.isatty():
-        sys.stderr.write("reading from the terminal; Ctrl-D ends the text\n")
-        sys.stderr.flush()
-        content = _typed(sys.stdin.fileno())
-    else:
-        content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
-    if len(content) > LIMITS.file_bytes:
-        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
-    return content
-
-
-def _typed(terminal: int) -> bytes:
-    """What a person types at ``terminal``, up to the end or to the limit of a file."""
-    content = b""
-    while len(content) <= LIMITS.file_bytes:
-        # In steps: an interrupt just before a read that blocks would be noticed after the next line only.
-        while not select.select([terminal], [], [], _STEP_SECONDS)[0]:
-            pass
-        if not (typed := os.read(terminal, 65_536)):
-            break
-        content += typed
-    return content
-
-
-def _unreadable(error: OSError) -> None:
-    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None

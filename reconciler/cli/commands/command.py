@@ -72,21 +72,17 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
 
 def _read_spec(file: str) -> dict[str, Any]:
     """The mapping in ``file``; {} if there is none. Raises UsageError."""
-    from reconciler.documents.limits import read_within
     from reconciler.documents.reader import read
+    from reconciler.input_files import read_file, shown_name
 
     if not file:
         return {}
-    try:
-        raw = sys.stdin.buffer.read() if file == "-" else read_within(Path(file))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
-    reading = read(raw)
+    reading, name = read(read_file(file)), shown_name(file)
     for fault in reading.faults:
-        raise UsageError(f"{file}:{fault.line}:{fault.column}: {fault.message}")
+        raise UsageError(f"{name}:{fault.line}:{fault.column}: {fault.message}")
     values = [each.value for each in reading.documents]
     if len(values) != 1 or not isinstance(values[0], dict):
-        raise UsageError(f"{file}: a spec is one mapping of fields, such as volumeIndex: 0")
+        raise UsageError(f"{name}: a spec is one mapping of fields, such as volumeIndex: 0")
     found: dict[str, Any] = values[0]
     return found
 

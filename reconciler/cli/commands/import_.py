@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, read_files, write_drafts
+from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, write_drafts
 from reconciler.errors import RefusedError, UsageError
+from reconciler.input_files import read_files
 
 
 @click.command(epilog="Example: reconciler import export.yaml --org acme --out manifests")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from reconciler.cli.options import load_or_none, settings_option
-from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
+from reconciler.input_files import read_file
 
 if TYPE_CHECKING:
     from reconciler.sops.creation_rules import Creation
@@ -56,7 +56,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     if len(files) > 1 and not in_place:
         raise UsageError("several files need --in-place")
     for path in files:
-        raw = _content(path)
+        raw = read_file(path)
         creation = Creation(recipients) if recipients else _rule_for(path)
         sealed = _encrypt(path, raw, creation)
         if not in_place:
@@ -82,7 +82,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     from reconciler.cli.secret_edit import open_editor, replace_file
     from reconciler.sops.encrypt import SecretFileError, decrypt_file, reencrypt
 
-    raw = _content(path)
+    raw = read_file(path)
     try:
         disclosed = decrypt_file(raw, _keyring(settings_file, identity))
     except SecretFileError as error:
@@ -136,7 +136,7 @@ def rotate(
     ring = _keyring(settings_file, identity)
     done: list[_Rotated] = []
     for path in files:
-        raw = _content(path)
+        raw = read_file(path)
         try:
             done.append(_Rotated(path, raw, rotated(raw, ring, add, remove, _moment())))
         except SecretFileError as error:
@@ -176,7 +176,7 @@ def _rule_for(path: Path) -> Creation:
         if not rules.is_file():
             continue
         try:
-            creation = creation_of(_content(rules), whole.relative_to(folder).as_posix())
+            creation = creation_of(read_file(rules), whole.relative_to(folder).as_posix())
         except SecretFileError as error:
             raise UsageError(f"{rules}: {error}") from None
         if creation is None:
@@ -191,7 +191,7 @@ def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
     from reconciler.sops.keys import Keyring, KeyringError, identities_of
 
     if identity is not None:
-        text = _content(identity).decode(errors="replace")
+        text = read_file(identity).decode(errors="replace")
         try:
             identities_of(text)
         except KeyringError as error:
@@ -201,13 +201,6 @@ def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
     if settings is None:
         raise UsageError(f"there is no identity to decrypt it with: set the path of yours in ${IDENTITY_FILE}")
     return keyring_of(settings)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_within(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _moment() -> str:

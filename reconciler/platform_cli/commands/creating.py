@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import UsageError
+from reconciler.input_files import STDIN
 from reconciler.platform_cli.commands.resources import create, query_spec, tags_of
-from reconciler.platform_cli.documents import STDIN, read_text
+from reconciler.platform_cli.documents import read_text
 from reconciler.platform_cli.patches import pairs, whole_number
 from reconciler.platform_cli.session import Session
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
+from reconciler.input_files import read_files, shown_name
 from reconciler.model.record import Health
 from reconciler.platform_cli.commands.resources import described, resource_key
-from reconciler.platform_cli.documents import Input, read_documents, read_files, shown_name
+from reconciler.platform_cli.documents import Input, read_documents
 from reconciler.platform_cli.output import slim
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session

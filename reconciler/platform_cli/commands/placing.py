@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import RefusedError, UsageError
+from reconciler.input_files import shown_name
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.commands.resources import patch_with, read
-from reconciler.platform_cli.documents import read_value, shown_name
+from reconciler.platform_cli.documents import read_value
 from reconciler.platform_cli.output import at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
-from reconciler.platform_cli.documents import read_documents, read_files, read_object
+from reconciler.input_files import read_files
+from reconciler.platform_cli.documents import read_documents, read_object
 from reconciler.platform_cli.output import Columns, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reconciler.errors import UsageError
+from reconciler.input_files import STDIN, read_files
 from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report, wanted_gvc
-from reconciler.platform_cli.documents import STDIN, Input, read_files
+from reconciler.platform_cli.documents import Input
 from reconciler.platform_cli.session import Session
 
 if TYPE_CHECKING:

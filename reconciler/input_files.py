@@ -1,0 +1,84 @@
+"""Reads the files, directories and standard input that a command names."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Never
+
+from reconciler.documents.limits import LIMITS, read_within, shown_size
+from reconciler.errors import UsageError
+
+STDIN = "-"
+"""The name of standard input."""
+_SUFFIXES = (".yaml", ".yml", ".json")
+_STEP_SECONDS = 0.5
+
+
+def read_files(names: Sequence[str]) -> dict[str, bytes]:
+    """Path → content of the files in ``names``: files, directories with all below them, ``-`` for standard input.
+
+    Raises UsageError where one cannot be read or a directory holds none.
+    """
+    found: dict[str, bytes] = {}
+    for name in names:
+        if name == STDIN:
+            found["stdin"] = read_file(name)
+            continue
+        paths = sorted(_below(name)) if os.path.isdir(name) else [name]
+        if not paths:
+            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
+        found |= {path: read_file(path) for path in paths}
+    return found
+
+
+def read_file(name: str | os.PathLike[str]) -> bytes:
+    """The content of the file ``name``, or of standard input. Raises UsageError."""
+    if name == STDIN:
+        return _read_standard_input()
+    try:
+        return read_within(name)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def shown_name(name: str) -> str:
+    """The file ``name`` as messages have it."""
+    return "standard input" if name == STDIN else name
+
+
+def _below(directory: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(directory, onerror=_raise_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
+
+
+def _raise_unreadable(error: OSError) -> Never:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin.isatty():
+        sys.stderr.write("reading from the terminal; Ctrl-D ends the text\n")
+        sys.stderr.flush()
+        content = _typed(sys.stdin.fileno())
+    else:
+        content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
+    if len(content) > LIMITS.file_bytes:
+        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
+    return content
+
+
+def _typed(terminal: int) -> bytes:
+    """What a person types at ``terminal``, up to the end or to the limit of a file."""
+    content = b""
+    while len(content) <= LIMITS.file_bytes:
+        # In steps: an interrupt just before a read that blocks would be noticed after the next line only.
+        while not select.select([terminal], [], [], _STEP_SECONDS)[0]:
+            pass
+        if not (typed := os.read(terminal, 65_536)):
+            break
+        content += typed
+    return content
