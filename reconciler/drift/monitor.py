@@ -241,7 +241,8 @@ class DriftMonitor:
         """``row``, marked as ``in_conflict`` if it was healed too often."""
         if row.in_conflict or not row.source or not self._settings.drift.heal:
             return row
-        [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
+        record = self._records.applied.at(drift.key, drift.location)
+        assert record is not None
         healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, now)
         return msgspec.structs.replace(row, in_conflict=healed >= self._settings.drift.most_heals)
 

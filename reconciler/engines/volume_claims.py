@@ -66,8 +66,7 @@ class VolumeClaims:
 
     def record(self, key: Key, location: str | None = None) -> Record | None:
         """The record of ``key`` at ``location`` (None: this one)."""
-        at = self._location if location is None else location
-        return next((record for record in self._records.applied.get(key) if record.location == at), None)
+        return self._records.applied.at(key, self._location if location is None else location)
 
     def revision(self, source: str) -> str:
         """The revision that ``source`` applies now."""

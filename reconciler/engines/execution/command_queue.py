@@ -89,9 +89,9 @@ class CommandQueue:
         source, desired = self._records.sources.get(wait.source), self._records.desired.get(wait.key)
         if source is None:
             self._finish(command, CommandStage.CANCELLED, f"{wait.source} is no longer in the settings")
-        applied = [each.digest for each in self._records.applied.get(wait.key) if each.location == command.location]
-        wanted = [desired.digest] if desired is not None else []
-        return source is not None and source.commit == wait.commit and applied == wanted
+        applied = self._records.applied.at(wait.key, command.location)
+        wanted, found = (each.digest if each is not None else "" for each in (desired, applied))
+        return source is not None and source.commit == wait.commit and found == wanted
 
     def _count(self, location: str) -> int:
         return sum(command.location == location for command, _ in self._tasks.values())

@@ -64,9 +64,9 @@ class Recorder:
         """The data of the volume set that ``step`` deletes, as they were last observed; "" for any other resource."""
         if step.key.kind is not Kind.VOLUMESET:
             return ""
-        found = (record for record in self._records.applied.get(step.key) if record.location == step.location)
-        states = (read_volumes(record.state) for record in found)
-        return "".join(data_in_words(state) for state in states if state is not None)
+        record = self._records.applied.at(step.key, step.location)
+        state = read_volumes(record.state) if record is not None else None
+        return data_in_words(state) if state is not None else ""
 
     @property
     def disk_full(self) -> bool:

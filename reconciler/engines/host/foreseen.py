@@ -64,7 +64,7 @@ def foreseen_stops(settings: Settings, records: Records, steps: Iterable[Step]) 
 
 
 def _stops(records: Records, step: Step) -> Iterator[str]:
-    past = next((each for each in records.applied.get(step.key) if each.location == step.location), None)
+    past = records.applied.at(step.key, step.location)
     state, capacity = read_volumes(past.state) if past is not None else None, read_capacity(step.body)
     for volume in state.volumes if state is not None else ():
         bound = volume.lifecycle is Lifecycle.BOUND
@@ -76,7 +76,7 @@ def _stops(records: Records, step: Step) -> Iterator[str]:
 
 
 def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iterator[str]:
-    past = next((each for each in records.applied.get(step.key) if each.location == step.location), None)
+    past = records.applied.at(step.key, step.location)
     known = set(_sentences(step, past.body, runtime)) if past is not None and past.engine == step.engine else set()
     return (sentence for sentence in _sentences(step, step.body, runtime) if sentence not in known)
 

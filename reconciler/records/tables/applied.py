@@ -62,6 +62,11 @@ class Applied:
         rows = self._db.all(f"SELECT {COLUMNS} FROM applied WHERE key = ? ORDER BY location", (str(key),))
         return tuple([_record(row) for row in rows])
 
+    def at(self, key: AnyKey, location: str) -> Record | None:
+        """The record of ``key`` at ``location``; None if it is not applied there."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM applied WHERE key = ? AND location = ?", (str(key), location))
+        return _record(row) if row is not None else None
+
     def get_many(self, keys: Iterable[AnyKey], *, bodies: bool = True) -> dict[str, tuple[Record, ...]]:
         """The records of each of ``keys`` by the key's text; keys without records are omitted.
 
