@@ -35,8 +35,8 @@ VOLUMES = (
     ),
     (
         "`platform://volumeset/…`",
-        "The volume for the replica's index: `db-0` always has the first. Its size, class and file system have no "
-        "effect.",
+        "The volume for the replica's index: `db-0` always has the first. Where this host can mount images, it has "
+        "the capacity and file system of its [volume set](platform/volumeset.md); its class has no effect.",
     ),
     (
         "`scratch://…`",

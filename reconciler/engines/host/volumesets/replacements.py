@@ -25,6 +25,7 @@ class Replacements:
     def __init__(self, root: Path) -> None:
         self._file = root / "replaced-volumesets.json"
         self._last: dict[str, Replacement] = {}
+        self._writing = asyncio.Lock()
 
     async def open(self) -> None:
         """Read what an earlier daemon began."""
@@ -41,24 +42,29 @@ class Replacements:
 
     async def begin(self, key: Key, digest: str) -> None:
         """Write down that ``key`` is being replaced."""
-        await self._write({**self._last, str(key): Replacement(digest)})
+        await self._write(key, Replacement(digest))
 
     async def finish(self, key: Key) -> None:
         """Write down that the replacement of ``key`` is done."""
         digest = self._last[str(key)].digest
-        await self._write({**self._last, str(key): Replacement(digest, done=True)})
+        await self._write(key, Replacement(digest, done=True))
 
     async def forget(self, key: Key) -> None:
         """Forget the last replacement of ``key``, which has changed since. Does nothing if there was none."""
         if str(key) in self._last:
-            await self._write({name: each for name, each in self._last.items() if name != str(key)})
+            await self._write(key, None)
 
     def _read(self) -> dict[str, Replacement]:
         return read_json(self._file, dict[str, Replacement]) or {}
 
-    async def _write(self, wanted: dict[str, Replacement]) -> None:
-        try:
-            await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(wanted))
-        except OSError as error:
-            raise write_error("the replacements of volume sets cannot be written", error) from None
-        self._last = wanted
+    async def _write(self, key: Key, replacement: Replacement | None) -> None:
+        """Set the last replacement of ``key``. Steps on other volume sets may do the same at this moment."""
+        async with self._writing:
+            wanted = {name: each for name, each in self._last.items() if name != str(key)}
+            if replacement is not None:
+                wanted[str(key)] = replacement
+            try:
+                await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(wanted))
+            except OSError as error:
+                raise write_error("the replacements of volume sets cannot be written", error) from None
+            self._last = wanted

@@ -69,6 +69,7 @@ class VolumeSets:
         self._stop = stop
         self._report = report
         self._open = False
+        self._opening = asyncio.Lock()
 
     async def open(self, records: Iterable[Record]) -> None:
         """Continue from the records of the volume sets. Raises EngineError."""
@@ -81,13 +82,14 @@ class VolumeSets:
 
     async def _open_store(self, key: Key) -> None:
         """Repair what a crash left, before the first use; a host without volume sets is spared it."""
-        if self._open:
-            return
-        for report in await asyncio.to_thread(self.store.open):
-            self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
-        await self.attachments.open()
-        await self._replacements.open()
-        self._open = True
+        async with self._opening:
+            if self._open:
+                return
+            for report in await asyncio.to_thread(self.store.open):
+                self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
+            await self.attachments.open()
+            await self._replacements.open()
+            self._open = True
 
     def observations(self) -> Iterator[Observation]:
         """All volume sets."""

@@ -70,6 +70,7 @@ class VolumeWatcher:
         self._clock = clock
         self._append_event = append_event
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._writing = asyncio.Lock()
         self._schedules: dict[str, ScheduleState] = {}
         self._grown: dict[VolumeId, float] = {}
         self._measured: dict[VolumeId, float] = {}
@@ -126,7 +127,8 @@ class VolumeWatcher:
         results = [await self._check_volume(VolumeId(key, each.index), each, known, due) for each in ready]
         if state != former and all(results):
             self._schedules[str(key)] = state
-            await asyncio.to_thread(_write, self._file, self._schedules)
+            async with self._writing:
+                await asyncio.to_thread(_write, self._file, self._schedules)
         await self._sets.refresh(key)
 
     async def _check_volume(
@@ -225,7 +227,8 @@ class VolumeWatcher:
         self._trimmed[str(volume)] = now
         stored = {str(VolumeId(key, each.index)) for key, known in self._sets.known.items() for each in known.stored}
         self._trimmed = {each: last for each, last in self._trimmed.items() if each in stored}
-        await asyncio.to_thread(_write, self._trims_file, self._trimmed)
+        async with self._writing:
+            await asyncio.to_thread(_write, self._trims_file, self._trimmed)
 
     def _is_due(self, last: dict[VolumeId, float], volume: VolumeId, pause: float) -> bool:
         """Whether ``pause`` seconds have passed since the last time, if there was any; it is now then."""
