@@ -53,7 +53,7 @@ class Authenticator:
                 raise unauthorized("send a credential in the header `Authorization`")
             return peer_caller(peer)
         self.check_address(request)
-        credential = header.removeprefix("Bearer ").strip()
+        credential = bearer(header)
         found = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
         if found is None:
             self.count_failure(request)
@@ -164,6 +164,12 @@ def _is_sent_by(request: Request, owner: TokenOwner, root: Path, token: str) -> 
             link = TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
             known[token] = comes_from(link, root, owner.key, token)
     return known[token]
+
+
+def bearer(header: str) -> str:
+    """The credential in the header ``Authorization``, with or without the scheme Bearer in any case."""
+    scheme, _, rest = header.strip().partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" else header.strip()
 
 
 def unauthorized(message: str) -> Problem:

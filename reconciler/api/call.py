@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Caller, Visibility
+from reconciler.api.documents import decode_json, selected
 from reconciler.api.problems import FORM, JSON, Problem
 from reconciler.api.reading import body_of
 from reconciler.api.service import Api
@@ -190,6 +191,13 @@ class Call:
         """The query parameter ``name``."""
         return self.request.query_params.get(name, default)
 
+    def flag(self, name: str) -> bool | None:
+        """The query parameter ``name``, which is ``true`` or ``false``; None without it."""
+        values = self.request.query_params.getlist(name)
+        if values and values not in (["true"], ["false"]):
+            raise Problem(400, f"{name} is true or false, not {', '.join(values)[:20]!r}")
+        return values == ["true"] if values else None
+
     def accepted(self, *offered: str) -> str:
         """The media type among ``offered`` that the header ``Accept`` names first; else the first of them."""
         named = (each.partition(";")[0].strip() for each in self.request.headers.get("accept", "").split(","))
@@ -222,7 +230,7 @@ class Call:
 
     async def body(self, *, optional: bool = False) -> Any:
         """The body, as JSON within the limits of size and of media types; {} for none where it is ``optional``."""
-        kind = self.request.headers.get("content-type", JSON).partition(";")[0].strip()
+        kind = self._media()
         if kind != JSON and not kind.endswith("+json"):
             raise Problem(415, f"the body has the type {kind[:60]!r}; send {JSON}")
         if self.request.headers.get("content-encoding", "identity") != "identity":
@@ -231,13 +239,13 @@ class Call:
         if optional and not content:
             return {}
         try:
-            return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return decode_json(content)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
 
     async def form(self) -> Any:
         """The body, as a form in the way of OAuth 2.0, or as JSON."""
-        if self.request.headers.get("content-type", JSON).partition(";")[0].strip() != FORM:
+        if self._media() != FORM:
             return await self.body()
         try:
             pairs = parse_qsl((await self.raw_body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
@@ -247,14 +255,22 @@ class Call:
             raise Problem(400, "the form has a field twice")
         return dict(pairs)
 
+    def _media(self) -> str:
+        return self.request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
     def respond(self, document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """``document`` as JSON with its entity tag; 304 without a body if the client has it."""
         content = msgspec.json.encode(selected(document, self.query("fields")))
         tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         headers = {**(headers or {}), "ETag": tag}
-        if status == 200 and tag in self.request.headers.get("if-none-match", "").split(", "):
+        if status == 200 and self.request.method in ("GET", "HEAD") and tag in self._known_tags():
             return Response(None, 304, headers)
         return Response(content, status, headers, JSON)
+
+    def _known_tags(self) -> set[str]:
+        """The entity tags that the client has; proxies that compress make them weak."""
+        named = self.request.headers.get("if-none-match", "").split(",")
+        return {each.strip().removeprefix("W/") for each in named}
 
     def recorded_body(self, key: Key) -> dict[str, Any]:
         """The manifest of ``key`` as last applied, {} if it is not; it includes the masked data of a secret."""
@@ -271,27 +287,3 @@ def read_as(body: Any, form: type[_Form]) -> _Form:
         return msgspec.convert(body, form)
     except msgspec.ValidationError as error:
         raise Problem(400, str(error)) from None
-
-
-def selected(document: Any, fields: str) -> Any:
-    """Only ``fields`` (names or dotted paths, separated by commas) of a document, or of each item of a list."""
-    if not fields:
-        return document
-    paths = [path.split(".") for path in fields.split(",")]
-    if isinstance(document, dict) and "items" in document:
-        return {**document, "items": [_picked(item, paths) for item in document["items"]]}
-    return _picked(document, paths)
-
-
-def _picked(document: Any, paths: Iterable[list[str]]) -> Any:
-    found: dict[str, Any] = {}
-    for path in paths:
-        value, into = document, found
-        for name in path[:-1]:
-            value = value.get(name) if isinstance(value, dict) else None
-            if not isinstance(value, dict):
-                break
-            into = into.setdefault(name, {})
-        if isinstance(value, dict) and path[-1] in value:
-            into[path[-1]] = value[path[-1]]
-    return found

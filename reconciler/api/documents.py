@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 from uuid import UUID
@@ -147,3 +148,43 @@ def _workload_status(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     endpoints = [name for each in parts for name in each.get("domainEndpoints", ())]
     whole["domainEndpoints"] = list(dict.fromkeys(endpoints))
     return whole
+
+
+def selected(document: Any, fields: str) -> Any:
+    """Only ``fields`` (names or dotted paths, separated by commas) of a document, or of each item of a list."""
+    if not fields:
+        return document
+    paths = [path.split(".") for path in fields.split(",")]
+    if isinstance(document, dict) and "items" in document:
+        return {**document, "items": [_picked(item, paths) for item in document["items"]]}
+    return _picked(document, paths)
+
+
+def _picked(document: Any, paths: Iterable[list[str]]) -> Any:
+    found: dict[str, Any] = {}
+    for path in paths:
+        value, into = document, found
+        for name in path[:-1]:
+            value = value.get(name) if isinstance(value, dict) else None
+            if not isinstance(value, dict):
+                break
+            into = into.setdefault(name, {})
+        if isinstance(value, dict) and path[-1] in value:
+            into[path[-1]] = value[path[-1]]
+    return found
+
+
+def decode_json(content: bytes) -> Any:
+    """The value of a JSON text. Raises ValueError, also for a field that stands twice in an object."""
+    value = msgspec.json.decode(content)
+    # Which of two fields counts differs between readers: one in front could have checked the other.
+    json.loads(content, object_pairs_hook=_without_repetition, parse_int=str, parse_float=str)
+    return value
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"the field {name[:60]!r} stands twice")
+        seen.add(name)

@@ -26,7 +26,7 @@ def idempotent(change: Handler) -> Handler:
 
     async def answer(call: Call) -> Response:
         name = call.request.headers.get("idempotency-key", "")[:_LONGEST_KEY]
-        if not name or call.query("dryRun") == "true":
+        if not name or call.flag("dryRun") is True:
             return await change(call)
         # With a key, since the body may have a secret, which could be guessed from a plain digest.
         digest = hashlib.blake2b(key=call.reader.records.secret_key[:64], digest_size=32)

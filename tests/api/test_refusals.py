@@ -156,3 +156,11 @@ def test_the_same_requests_are_answered_with_what_they_lack(site: ApiSite, issue
     group = {"name": "x"}
     answer = site.client(None).request("POST", f"{ORG}/group?dryRun=true", json=group, headers=header)
     assert answer.status_code == 200, answer.text
+
+
+def test_schemes_and_media_types_are_in_any_case(site: ApiSite) -> None:
+    site.clock.suspend(3600.0)
+    headers = {"Authorization": f"bEARER  {superuser(site)}", "Content-Type": "Application/JSON; Charset=UTF-8"}
+    answer = site.client(None).request("POST", f"{ORG}/group?dryRun=true", content=b'{"name": "x"}', headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert site.client(None).request("DELETE", "/login", headers=headers).status_code == 204

@@ -79,6 +79,9 @@ def test_what_the_client_has_is_not_sent_again(site: ApiSite) -> None:
     first = site.client().request("GET", WEB)
     again = site.client().request("GET", WEB, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    # A proxy that compresses makes tags weak, and a client may have several.
+    for known in (f"W/{first.headers['etag']}", f'"other",{first.headers["etag"]}'):
+        assert site.client().request("GET", WEB, headers={"If-None-Match": known}).status_code == 304
     other = site.client().request("GET", WEB, headers={"If-None-Match": '"other"'})
     assert other.status_code == 200
 

@@ -131,7 +131,7 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
     records = call.reader.records
     members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
     volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
-    if volumesets and call.query("force") != "true":
+    if volumesets and not call.flag("force"):
         raise Problem(400, f"{gvc} has volume sets ({', '.join(map(str, volumesets[:5]))}): add ?force=true")
     for key in members:
         call.require("delete", key)
@@ -144,6 +144,8 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 async def _declared(call: Call, permission: str) -> Declaration:
     """The resource in the path, which the caller has ``permission`` on."""
     call.require(permission, call.key())
+    if "if-match" in call.request.headers:
+        raise Problem(400, "If-Match is not supported: send a PATCH, which changes its fields in the newest commit")
     if str(call.key()) in BUILT_IN_RESOURCES:
         raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
     key = call.existing(permission)
@@ -195,7 +197,7 @@ async def _carry_out(
     """Make the commit of ``edits``, or show it for a dry run."""
     from reconciler.api.commits import change_document
 
-    dry = call.query("dryRun") == "true"
+    dry = call.flag("dryRun") is True
     # Clients wait for another revision than this one, and the daemon may apply the change at once.
     before = _current(call, edits[0].key)
     change = await _write(call, source, edits, subject, dry=dry)

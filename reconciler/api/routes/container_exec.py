@@ -63,7 +63,7 @@ async def execute(call: Call) -> Response:
     if len(words) > _MOST_WORDS or any(len(word) > _LONGEST_WORD or "\0" in word for word in words):
         raise Problem(400, f"a command has at most {_MOST_WORDS} words, and no zero bytes")
     size = None
-    if query.get("tty") == "true":
+    if call.flag("tty"):
         size = TerminalSize(call.count("rows", 24, _MOST_CHARACTERS), call.count("columns", 80, _MOST_CHARACTERS))
     names = ExecOptions(call.query("replica"), call.query("container"), call.query("location"))
     open_records = partial(Records.open, settings.state / FILE, read_only=True)

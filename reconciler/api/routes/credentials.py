@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import SESSION_PREFIX, ServiceKey
-from reconciler.api.authentication import unauthorized
+from reconciler.api.authentication import bearer, unauthorized
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import ANY, PUBLIC, Operation
@@ -52,7 +52,7 @@ async def log_in_first(call: Call) -> Response:
 
 async def log_out(call: Call) -> Response:
     """End the session of this request."""
-    text = call.request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    text = bearer(call.request.headers.get("authorization", ""))
     if not text.startswith(SESSION_PREFIX) or not call.api.store.end_session(text):
         raise Problem(400, "this credential is no session; revoke a key of a service account to end its use")
     return Response(status_code=204)

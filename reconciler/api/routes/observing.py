@@ -31,7 +31,7 @@ async def read_logs(call: Call) -> Response:
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
     since, until = (_time(call, name) for name in ("since", "until"))
-    limit, follow = call.count("lines", 100, _MOST_LINES), call.query("follow") == "true"
+    limit, follow = call.count("lines", 100, _MOST_LINES), call.flag("follow") is True
     if follow and until is not None:
         raise Problem(400, "follow shows new lines, and until excludes them: use one of them")
     request = LogRequest(

@@ -118,7 +118,7 @@ async def read_events(call: Call) -> Response:
         return _event_lines(reader.newest(last), media), reader.position
 
     async with contextlib.AsyncExitStack() as stack:
-        follows = call.query("follow") == "true"
+        follows = call.flag("follow")
         if follows:
             stack.enter_context(call.api.streams.admit(call.caller.principal))
         content, position = await apart(call, read)
@@ -192,7 +192,7 @@ async def read_snapshots(call: Call) -> Response:
         raise Problem(400, "a source has no snapshots")
 
     def read() -> Response:
-        final = call.query("deleted") == "true"
+        final = call.flag("deleted")
         records, settings = call.reader.records, call.api.settings
         found = list_final_snapshots(settings, target) if final else list_snapshots(records, target)
         if call.accepted(JSON, TEXT) == TEXT:

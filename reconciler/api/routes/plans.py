@@ -28,7 +28,7 @@ async def read_plan(call: Call) -> Response:
     """What a run of a source would do to apply a revision; its headers count the steps and errors."""
     require_everything(call)
     source = find_source(call.api.settings, call.request.path_params["name"])
-    revision, blame = call.query("revision"), {"true": True, "false": False}.get(call.query("blame"))
+    revision, blame = call.query("revision"), call.flag("blame")
     # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
     if revision.startswith(":") or "^{/" in revision:
         raise Problem(400, "revision is a commit, branch or tag, and no search in messages")

@@ -41,7 +41,7 @@ async def remove_user(call: Call) -> Response:
     """Remove a user and end their sessions; a manifest that declares the user goes too, by a commit."""
     key = Key(Kind.USER, "", call.request.path_params["name"])
     call.require("delete", key)
-    removed = call.query("dryRun") != "true" and call.api.store.people.remove(key.name)
+    removed = not call.flag("dryRun") and call.api.store.people.remove(key.name)
     if call.reader.records.applied.exists(key):
         return await delete_resource(call)
     if not removed and call.api.store.people.find(key.name) is None:
