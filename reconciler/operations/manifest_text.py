@@ -19,6 +19,8 @@ from reconciler.documents.writer import scalar, written
 
 _WIDTH = 4096
 _INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
+_HEAD = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---(?:[ \t]*\r?\n|[ \t]+#[^\n]*\n|[ \t]+)")
+_END = re.compile(r"^\.\.\.(?=\s|\Z)", re.MULTILINE)
 
 Wanted = Mapping[str, Any]
 
@@ -32,8 +34,8 @@ def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     if _is_json(text):
         return _replaced_json(text, index, was, wanted)
     parts = split_documents(text)
-    head, body = _without_marker(parts[_checked(index, len(parts))])
-    parts[index] = head + _edited(body, was, wanted)
+    head, body, end = _without_markers(parts[_checked(index, len(parts))])
+    parts[index] = head + _edited(body, was, wanted) + end
     return "".join(parts)
 
 
@@ -100,7 +102,13 @@ def _checked(index: int, count: int) -> int:
 
 
 def _is_json(text: str) -> bool:
-    return text.lstrip().startswith("{")
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:  # a mapping of YAML on one line, or several documents
+        return False
+    return True
 
 
 def _replaced_json(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
@@ -110,10 +118,13 @@ def _replaced_json(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without_marker(part: str) -> tuple[str, str]:
-    """The lines up to ``---``, and the rest."""
-    match = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---[ \t]*\n", part)
-    return (part[: match.end()], part[match.end() :]) if match else ("", part)
+def _without_markers(part: str) -> tuple[str, str, str]:
+    """What precedes the document with its ``---``, the document, and what follows from its ``...``."""
+    head = _HEAD.match(part)
+    start = head.end() if head else 0
+    end = _END.search(part, start)
+    stop = end.start() if end else len(part)
+    return part[:start], part[start:stop], part[stop:]
 
 
 def _edited(body: str, was: Wanted, wanted: Wanted) -> str:

@@ -151,3 +151,25 @@ def test_a_merge_patch_drops_and_replaces() -> None:
     document = {"tags": {"a": "1", "b": "2"}, "spec": {"env": {"x": 1}}}
     patch = {"$replace/tags": {"c": "3"}, "spec": {"$drop/env": None}, "description": "new"}
     assert merge_patch(document, patch) == {"tags": {"c": "3"}, "spec": {}, "description": "new"}
+
+
+MARKED = [
+    ("{kind: gvc, name: a}\n", 0, '{kind: gvc, name: a, tags: {t: "1"}}\n'),
+    ('{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b"}\n', 1,
+     '{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b", tags: {t: "1"}}\n'),
+    ("--- {kind: gvc, name: a}\n--- {kind: gvc, name: b}\n", 1,
+     '--- {kind: gvc, name: a}\n--- {kind: gvc, name: b, tags: {t: "1"}}\n'),
+    ("--- # one\nkind: gvc\nname: a\n", 0, '--- # one\nkind: gvc\nname: a\ntags:\n  t: "1"\n'),
+    ("kind: gvc\nname: a\n...\n# the end\n", 0, 'kind: gvc\nname: a\ntags:\n  t: "1"\n...\n# the end\n'),
+    ("kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\n", 1,
+     'kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\ntags:\n  t: "1"\n'),
+]  # fmt: skip
+"""A text, the document that changes in it, and the text with the change."""
+
+
+@pytest.mark.parametrize(("text", "index", "expected"), MARKED)
+def test_documents_on_one_line_and_their_marks_stay(text: str, index: int, expected: str) -> None:
+    was = {"kind": "gvc", "name": "ab"[index]}
+    after = replace_document(text, index, was, {**was, "tags": {"t": "1"}})
+    assert after == expected
+    assert len(read(after.encode()).documents) == len(read(text.encode()).documents)
