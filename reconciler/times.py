@@ -19,7 +19,9 @@ def iso_milliseconds(milliseconds: int) -> str:
 def parse_time(text: str) -> float:
     """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
     at = datetime.fromisoformat(text)
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    iso(seconds)  # An offset, or a last fraction of a second, can lead to a year that no time has.
+    return seconds
 
 
 def age(seconds: float) -> str:

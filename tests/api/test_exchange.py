@@ -153,6 +153,20 @@ def test_an_issuer_that_does_not_answer_is_503(site: ApiSite, issuer: Issuer) ->
     assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
 
 
+@pytest.mark.parametrize("published", [{}, {"keys": None}, {"keys": [{"kty": "EC", "crv": "P-0", "x": "a", "y": "b"}]}])
+def test_keys_that_are_none_are_503(published: dict[str, Any], site: ApiSite, issuer: Issuer) -> None:
+    kept, issuer.published = issuer.published, published
+    try:
+        site.clock.suspend(7200.0)
+        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        assert (status, body["code"]) == (503, "ServiceUnavailable")
+        assert "no JSON Web Key Set" in body["message"]
+    finally:
+        issuer.published = kept
+        site.clock.suspend(7200.0)
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+
+
 def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
     token = _changed(issuer.token(site.clock.now(), **JOB))
     assert [exchange(site, token)[0] for _ in range(6)] == [401] * 5 + [429]

@@ -132,17 +132,24 @@ class Provider:
                 raise Problem(503, f"the metadata at {place} name an address without https")
         return found
 
-    async def _key_set(self, *, unknown: bool = False) -> KeySet:
-        """The keys; those that are ``unknown`` make them be fetched again, within limits."""
+    async def _read_keys(self, place: str) -> KeySet:
+        from joserfc.errors import JoseError
         from joserfc.jwk import KeySet
 
+        found = await self.get(place, dict[str, Any], "keys")
+        try:
+            return KeySet.import_key_set(found)  # type: ignore[arg-type]
+        except (JoseError, LookupError, TypeError, ValueError):
+            raise Problem(503, f"the keys of {self.issuer} cannot be read: they are no JSON Web Key Set") from None
+
+    async def _key_set(self, *, unknown: bool = False) -> KeySet:
+        """The keys; those that are ``unknown`` make them be fetched again, within limits."""
         async with self._lock:
             now = self._clock.monotonic()
             age = now - self._keys[0] if self._keys is not None else KEYS_SECONDS
             if self._keys is None or age >= KEYS_SECONDS or (unknown and age >= REFETCH_SECONDS):
                 place = (await self._read_metadata()).jwks_uri
-                found = await self._fetch(lambda: self.get(place, dict[str, Any], "keys"))
-                self._keys = (now, KeySet.import_key_set(found))
+                self._keys = (now, await self._fetch(lambda: self._read_keys(place)))
             return self._keys[1]
 
     async def _fetch(self, read: Callable[[], Any]) -> Any:

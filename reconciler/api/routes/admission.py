@@ -25,9 +25,15 @@ def new_name(body: Any) -> str:
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
         raise Problem(400, "the body is a manifest with a name")
     name: str = body["name"]
-    if _FILE_NAME.fullmatch(name) is None:
-        raise Problem(400, f"the name {name[:60]!r} has other characters than letters, digits and -.:@_")
+    check_name(name)
     return name
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is not safe in a path. Raises Problem 400."""
+    if _FILE_NAME.fullmatch(name) is None:
+        wanted = "a letter or digit, and then letters, digits and -.:@_"
+        raise Problem(400, f"the name {name[:60]!r} is wrong: a name has {wanted}")
 
 
 def manifest_from(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from reconciler.api.routes.admission import (
     admit_deletion,
     admit_domain,
     admit_listed_workloads,
+    check_name,
     manifest_from,
     new_name,
 )
@@ -50,7 +51,10 @@ async def create_resource(call: Call) -> Response:
 
     body = await call.body()
     kind = call.kind()
-    key = Key(kind, call.request.path_params.get("gvc", ""), new_name(body))
+    gvc = call.request.path_params.get("gvc")
+    if gvc is not None:
+        check_name(gvc)
+    key = Key(kind, gvc or "", new_name(body))
     wanted = manifest_from(key, body)
     call.require("create", key, lambda: wanted)
     entry = call.reader.records.desired.get(str(key))
