@@ -42,8 +42,10 @@ def matches(query: Body, body: Body) -> bool:
 def selector(query: Body) -> Selector:
     """Reads the query once, for comparisons with many resources: returns whether it selects one."""
     spec = query.get("spec") or {}
-    terms = [_term(term) for term in spec.get("terms", ())]
     match = spec.get("match", "all")
+    # A link is not compared yet. Policies grant by queries, so a term about one selects nothing, whatever its operator.
+    unknown = match == "none"
+    terms = [(lambda _: unknown) if term.get("rel") else _term(term) for term in spec.get("terms", ())]
     if match == "any":
         return lambda body: any(holds(body) for holds in terms)
     if match == "none":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,3 +87,10 @@ def test_comparisons_are_taken_until_none_is_left() -> None:
     assert not left.take(term_count(query("a", "b")), 1)
     assert left.take(term_count(query("a")), 1)
     assert left.take(term_count({}), 100)
+
+
+@pytest.mark.parametrize("match", ["all", "any", "none"])
+@pytest.mark.parametrize("op", ["=", "!=", ">", "~", "exists", "!exists"])
+def test_a_term_about_a_link_selects_nothing(match: str, op: str) -> None:
+    term = {"rel": "gvc", "op": op} | ({} if op.endswith("exists") else {"value": "/org/acme/gvc/shop"})
+    assert not matches({"spec": {"match": match, "terms": [term]}}, {"name": "web", "gvc": "shop"})
