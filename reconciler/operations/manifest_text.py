@@ -34,8 +34,9 @@ def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     if _is_json(text):
         return _replaced_json(text, index, was, wanted)
     parts = split_documents(text)
-    head, body, end = _without_markers(parts[_checked(index, len(parts))])
-    parts[index] = head + _edited(body, was, wanted) + end
+    part = parts[_checked(index, len(parts))]
+    start, end = _bounds(part)
+    parts[index] = part[:start] + _edited(part[start:end], was, wanted) + part[end:]
     return "".join(parts)
 
 
@@ -118,13 +119,12 @@ def _replaced_json(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without_markers(part: str) -> tuple[str, str, str]:
-    """What precedes the document with its ``---``, the document, and what follows from its ``...``."""
+def _bounds(part: str) -> tuple[int, int]:
+    """Where the document of ``part`` begins, after its ``---``, and where it ends, before its ``...``."""
     head = _HEAD.match(part)
     start = head.end() if head else 0
     end = _END.search(part, start)
-    stop = end.start() if end else len(part)
-    return part[:start], part[start:stop], part[stop:]
+    return start, end.start() if end else len(part)
 
 
 def _edited(body: str, was: Wanted, wanted: Wanted) -> str:

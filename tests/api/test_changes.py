@@ -159,7 +159,7 @@ REFUSED = [
         "the change is refused: none/identity/a.yaml:3:6: identity/none/a refers to gvc/none",
     ),
     ("POST", GVC_WORKLOADS, {"name": "a"}, 400, "the change is refused: shop/workload/a.yaml:"),
-    ("POST", GVC_WORKLOADS, {"name": "../../x"}, 400, "the name '../../x' has other characters"),
+    ("POST", GVC_WORKLOADS, {"name": "../../x"}, 400, "the name '../../x' is wrong"),
     ("PUT", f"{GVC_WORKLOADS}/none", {}, 404, "there is no workload/shop/none"),
 ]
 

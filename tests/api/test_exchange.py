@@ -155,14 +155,14 @@ def test_an_issuer_that_does_not_answer_is_503(site: ApiSite, issuer: Issuer) ->
 
 @pytest.mark.parametrize("published", [{}, {"keys": None}, {"keys": [{"kty": "EC", "crv": "P-0", "x": "a", "y": "b"}]}])
 def test_keys_that_are_none_are_503(published: dict[str, Any], site: ApiSite, issuer: Issuer) -> None:
-    kept, issuer.published = issuer.published, published
+    good, issuer.published = issuer.published, published
     try:
         site.clock.suspend(7200.0)
         status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
         assert (status, body["code"]) == (503, "ServiceUnavailable")
         assert "no JSON Web Key Set" in body["message"]
     finally:
-        issuer.published = kept
+        issuer.published = good
         site.clock.suspend(7200.0)
     assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
 
