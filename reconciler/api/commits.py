@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
@@ -30,6 +32,7 @@ from reconciler.operations.manifest_edits import (
 )
 from reconciler.operations.sealed_documents import Sealing
 from reconciler.pipeline.source_pipeline import PlannedRevision
+from reconciler.planning.plan import Plan
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent, WaitingEvents
@@ -235,8 +238,8 @@ def _refuse_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, s
         raise Problem(409, str(error), {"yours": error.ours, "theirs": error.theirs}) from None
 
 
-def change_document(change: Change, *, dry: bool) -> dict[str, Any]:
-    """``change`` as the API shows it; no diff of a file with secrets."""
+def change_document(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
+    """``change`` as the API shows it to a caller who ``sees`` resources; no diff of a file with secrets."""
     plan = change.planned.plan
     assert plan is not None
     texts = [text for files in (change.before, change.after) for text in files.values() if text is not None]
@@ -247,8 +250,20 @@ def change_document(change: Change, *, dry: bool) -> dict[str, Any]:
         "commit": None if dry else change.commit.id,
         "files": paths,
         "diff": "" if any(map(has_secrets, texts)) else "".join(_diff(path, change) for path in paths),
-        "plan": plan_document(plan),
+        "plan": plan_document(_seen(plan, sees)),
     }
+
+
+def _seen(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
+    """``plan`` without what the caller does not see: steps of earlier changes can wait in it."""
+    steps = (
+        msgspec.structs.replace(step, waits_for=tuple(each for each in step.waits_for if sees(each.key)))
+        for step in plan.steps
+        if sees(step.key)
+    )
+    retained = tuple(each for each in plan.retained if sees(each.key))
+    renames = tuple(each for each in plan.renames if sees(each.before) and sees(each.after))
+    return msgspec.structs.replace(plan, steps=tuple(steps), retained=retained, renames=renames)
 
 
 def _diff(path: str, change: Change) -> str:

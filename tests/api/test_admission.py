@@ -35,8 +35,16 @@ name: writer-views
 targetKind: workload
 targetQuery: {kind: workload, spec: {terms: [{tag: hidden, op: "!exists"}]}}
 bindings: [{permissions: [view], principalLinks: [//serviceaccount/writer]}]
+---
+kind: policy
+name: writer-deletes
+targetKind: workload
+target: all
+bindings: [{permissions: [delete], principalLinks: [//serviceaccount/writer]}]
 """
 ENTRY = "  firewallConfig: {internal: {inboundAllowType: workload-list, inboundAllowWorkload: [//workload/secret]}}\n"
+
+HIDDEN = workload("hidden", more='description: hidden/one\ntags: {hidden: "true"}\n')
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +179,19 @@ def test_a_new_gvc_of_one_of_several_sources_gets_members_at_once(tmp_path: Path
         assert "new/identity/me.yaml" in other.git("ls-tree", "-r", "--name-only", "main")
         answer = client.request("POST", f"{ORG}/gvc/none/identity", json={"name": "me"})
         assert (answer.status_code, "add ?source=NAME" in answer.text) == (400, True)
+
+
+def test_the_answer_to_a_change_shows_only_what_its_caller_may_view(tmp_path: Path) -> None:
+    files = {**FILES, "writer.yaml": WRITER, "shop/open.yaml": workload("open"), "shop/hidden.yaml": HIDDEN}
+    with api_site(tmp_path, files) as site:
+        answer = send(site, "DELETE", f"{WORKLOADS}/hidden", None).json()
+        assert set(answer) == {"change"}
+        assert (answer["change"]["diff"], answer["change"]["plan"]["steps"]) == ("", [])
+        site.repo.commit({"shop/hidden.yaml": HIDDEN.replace("hidden/one", "hidden/two")})
+        found = send(site, "PATCH", f"{WORKLOADS}/api", {"tags": {"a": "b"}})
+        assert found.status_code == 200
+        assert {step["key"] for step in found.json()["change"]["plan"]["steps"]} == {"workload/shop/api"}
+        assert "hidden/two" not in found.text
+        everything = site.client().request("PATCH", f"{WORKLOADS}/api?dryRun=true", json={"tags": {"a": "b"}}).json()
+        steps = everything["change"]["plan"]["steps"]
+        assert {step["key"] for step in steps} == {"workload/shop/api", "workload/shop/hidden"}

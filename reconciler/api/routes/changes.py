@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,14 +203,20 @@ async def _carry_out(
     from reconciler.api.commits import change_document
 
     dry = call.flag("dryRun") is True
+    written = {edit.key for edit in edits if edit.wanted is not None}
+    # Who may delete or create a resource need not see it, or others that the plan is about.
+    sees = cache(lambda key: key in written or call.may("view", key))
     # Clients wait for another revision than this one, and the daemon may apply the change at once.
-    before = _current(call, edits[0].key)
+    before = _current(call, edits[0].key) if sees(edits[0].key) else {}
     change = await _write(call, source, edits, subject, dry=dry)
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is None:
         return call.respond({**before, "change": None}, status)
-    document = before | _shown(edits[0].key, change.wanted) | {"change": change_document(change, dry=dry)}
+    shown = change_document(change, sees, dry=dry)
+    if not all(sees(edit.key) for edit in edits):
+        shown["diff"] = ""
+    document = before | _shown(edits[0].key, change.wanted) | {"change": shown}
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
         if status == HTTPStatus.CREATED and edits[0].key.kind is Kind.AGENT:
