@@ -167,6 +167,16 @@ def test_keys_that_are_none_are_503(published: dict[str, Any], site: ApiSite, is
     assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
 
 
+@pytest.mark.parametrize("content", ["grant_type=a", "subject_token=a", "grant_type=a&grant_type=b", "\udcff"])
+def test_a_form_with_a_fault_is_an_invalid_request(content: str, site: ApiSite) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = content.encode("utf-8", "surrogateescape")
+    answer = site.client(None).request("POST", "/login/exchange", content=body, headers=headers)
+    found = answer.json()
+    assert (answer.status_code, found["error"], found["code"]) == (400, "invalid_request", "BadRequest")
+    assert found["error_description"] == found["message"]
+
+
 def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
     token = _changed(issuer.token(site.clock.now(), **JOB))
     assert [exchange(site, token)[0] for _ in range(6)] == [401] * 5 + [429]

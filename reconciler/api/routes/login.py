@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
@@ -23,6 +25,8 @@ from reconciler.api.problems import HTML, OAuthProblem, Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
 from reconciler.settings import TokenExchangeSettings
+
+_Form = TypeVar("_Form")
 
 ACCESS_SECONDS = 900.0
 """How long the session of a person lasts without a refresh."""
@@ -106,7 +110,7 @@ async def _identity(call: Call, logins: Logins, request: LoginRequest) -> Identi
 
 async def issue_tokens(call: Call) -> Response:
     """Exchange a code, a refresh token or the code of a device for a session, with the next refresh token."""
-    wanted = read_as(await call.form(), TokenRequest)
+    wanted = await _form(call, TokenRequest)
     logins = logins_of(call)
     call.api.authenticator.check_address(call.request)
     match wanted.grant_type:
@@ -126,6 +130,16 @@ async def issue_tokens(call: Call) -> Response:
     person = admitted(call, identity, oidc.issuer)
     login, refresh = call.api.store.people.begin_login(person, identity.groups, oidc.session_lasts)
     return _tokens(call, login, refresh)
+
+
+async def _form(call: Call, form: type[_Form]) -> _Form:
+    """The body as ``form``; a fault in it is one that OAuth 2.0 defines (RFC 6749, 5.2)."""
+    try:
+        return read_as(await call.form(), form)
+    except Problem as problem:
+        if problem.status == 400:
+            raise OAuthProblem("invalid_request", str(problem)) from None
+        raise
 
 
 def _refresh(call: Call, text: str) -> Response:
@@ -148,7 +162,7 @@ def _tokens(call: Call, login: Login, refresh: str) -> Response:
 
 async def exchange_token(call: Call) -> Response:
     """Exchange the token of a CI job for a short session of the service account that a rule names."""
-    wanted = read_as(await call.form(), ExchangeRequest)
+    wanted = await _form(call, ExchangeRequest)
     call.api.authenticator.check_address(call.request)
     if wanted.grant_type != EXCHANGE_GRANT:
         raise OAuthProblem("unsupported_grant_type", f"grant_type is {EXCHANGE_GRANT}")
