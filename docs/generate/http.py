@@ -99,10 +99,10 @@ no context that has some; a context that a commit removes has them again when it
 
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
-`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A change with `If-Match` is refused:
-send a `PATCH` of the fields that you change. A body with a field twice is refused, as in a manifest. Lists come in
-pages; the link with rel `next` stays valid while resources come and go. `GET /openapi.json` is an OpenAPI 3.1 document
-of everything below.
+`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A change with `If-Match` is refused: send a
+`PATCH` of the fields that you change. A body with a field twice is refused, as in a manifest, and so is a change with
+an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go.
+`GET /openapi.json` is an OpenAPI 3.1 document of everything below.
 
 A program in a container runs over a WebSocket at `-exec`, with the subprotocol `v5.channel.k8s.io` of Kubernetes. A
 message begins with the byte of its channel: 0, 1 and 2 are the streams of the program, 3 is its end as a `Status` with

@@ -43,6 +43,7 @@ from reconciler.api.table import PUBLIC, WEBSOCKET, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
+from reconciler.queries.existence import did_you_mean
 
 
 async def read_openapi(call: Call) -> Response:
@@ -93,6 +94,7 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
             _limit_caller(call)
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")
+        _check_parameters(call, operation)
         handler = idempotent(operation.handler) if operation.idempotent else operation.handler
         response = await handler(call)
     except Exception as error:
@@ -105,6 +107,14 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     elif operation.changes:
         _audit(call, response.status_code)
     return response
+
+
+def _check_parameters(call: Call, operation: Operation) -> None:
+    """Refuse a change with an unknown parameter: a dry run with a mistyped name would make it. Raises Problem 400."""
+    known = (*operation.parameters, "fields")
+    unknown = next((name for name in call.request.query_params if name not in known), None)
+    if "dryRun" in operation.parameters and unknown is not None:
+        raise Problem(400, f"a change has no parameter {unknown[:40]!r}{did_you_mean(unknown[:40], known)}")
 
 
 def _limit_address(api: Api, request: Request) -> None:
