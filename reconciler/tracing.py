@@ -6,7 +6,6 @@ that hangs delays nothing. Without the setting `traces`, nothing is recorded.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -77,6 +76,8 @@ class Exporter:
     """Sends traces to the receiver of ``settings``, in a thread. Raises OSError if a file cannot be read."""
 
     def __init__(self, settings: TraceSettings, org: str) -> None:
+        import logging
+
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider

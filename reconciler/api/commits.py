@@ -14,7 +14,7 @@ import msgspec
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
 from reconciler.clock import Clock
-from reconciler.documents.locator import pointers_by_position
+from reconciler.documents.event_positions import pointers_by_position
 from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.model.finding import Finding, Severity

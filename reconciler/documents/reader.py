@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from yaml import YAMLError
 
-from reconciler.documents.composer import Composer, compose
 from reconciler.documents.encoding import check_encoding, end_of, fix_json_surrogates
-from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.positions import position
-from reconciler.documents.syntax_errors import explain
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Fault
+
+if TYPE_CHECKING:
+    from reconciler.documents.composer import Composer
 
 _TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
 """An action of a template, such as those of Helm."""
@@ -37,11 +37,17 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     simple = read_lines(raw, limits, text_fields)
     if simple is not None:
         return Reading(simple, [], simple=True)
+    from reconciler.documents.composer import compose  # loads PyYAML, which files of simple lines do not need
+
     raw = fix_json_surrogates(raw)
     return compose(raw, limits, text_fields, partial(_read, raw))
 
 
 def _read(raw: bytes, composer: Composer) -> Reading:
+    from yaml import YAMLError
+
+    from reconciler.documents.fault_sink import LimitReached
+
     documents: list[Document] = []
     partial: list[Document] = []
     faults = composer.faults.faults
@@ -54,6 +60,8 @@ def _read(raw: bytes, composer: Composer) -> Reading:
     except LimitReached:
         pass
     except YAMLError as error:
+        from reconciler.documents.syntax_errors import explain
+
         faults.append(explain(error, raw, composer.faults.limits))
     if faults and (template := _TEMPLATE.search(raw)):
         return Reading([], [_template_fault(raw, template.start())])

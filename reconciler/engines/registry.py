@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_of, runtime_plugin, runtimes_in_use
-from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
 from reconciler.listing import list_paths
 from reconciler.records.store import Records
 from reconciler.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtimes.protocol import Runtime
 
 MakeEngine = Callable[[EngineContext], Engine]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -77,6 +77,7 @@ def records_error(error: sqlite3.Error, path: Path | None) -> RecordsError:
 
 def _is_full(path: Path) -> bool:
     try:
-        return shutil.disk_usage(path.parent).free < ROOM
+        disk = os.statvfs(path.parent)
     except OSError:
         return False
+    return disk.f_bavail * disk.f_frsize < ROOM

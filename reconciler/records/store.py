@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -84,7 +84,7 @@ class Records:
         """
         database = Database.open(path, MIGRATIONS, read_only=read_only, schema=() if read_only else schema())
         if not read_only:
-            key = _KEY_IN_MEMORY if path is None else secrets.token_bytes(32)
+            key = _KEY_IN_MEMORY if path is None else os.urandom(32)
             database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))
         return cls(database, clock_now)
 

@@ -39,7 +39,7 @@ class Excerpts:
         if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:
-            from reconciler.documents.spans import spans
+            from reconciler.documents.event_positions import spans
 
             raw = self._read(finding.path)
             raw = raw if len(raw) <= EXCERPT_BYTES else b""

@@ -11,8 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.documents.event_positions import pointers_by_position
 from reconciler.documents.limits import Limits
-from reconciler.documents.locator import locate, pointers_by_position
+from reconciler.documents.locator import locate
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.reader import read
 from reconciler.printable import is_name

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.documents.event_positions import spans
 from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
-from reconciler.documents.spans import spans
 from reconciler.manifests.decoder import decode
 from reconciler.review.folder import check_folder
 from tests.hostile.suites import json_cases, need_suites, yaml_cases

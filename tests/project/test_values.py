@@ -15,7 +15,7 @@ from tests.project.tree import Function, functions, modules, walk
 EXCEPTIONS = {
     "reconciler/convert/kubernetes/ingress.py": "private entries for each host, filled while rules are read",
     "reconciler/documents/aliases.py": "a stack of private frames: a new one for each event costs a tenth of reading",
-    "reconciler/documents/locator.py": "a stack of private frames: a new one for each event costs time",
+    "reconciler/documents/event_positions.py": "a stack of private frames: a new one for each event costs time",
     "reconciler/engines/host/logs/hole_punch.py": "ctypes declares a function so",
     "reconciler/engines/host/runtimes/process/kill.py": "private entries of those who wait for the end of a process",
     "reconciler/engines/host/runtimes/process/spawn.py": "Popen must not wait for a process that another one reaps",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import RecordsError
 from reconciler.render.layout import strip_control
-from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records
@@ -52,6 +51,7 @@ def unhealthy_lines(records: Records) -> list[str]:
 def _draw(settings: Settings, over: Event) -> None:
     """Draw until ``over`` is set; this thread needs a connection of its own to the records."""
     from reconciler.records.store import FILE, Records
+    from reconciler.terminal.live_display import Live
 
     records: Records | None = None
     with Live(sys.stdout) as live:

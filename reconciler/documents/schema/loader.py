@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from reconciler.model.kinds.table import TABLE
 
@@ -50,7 +51,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 @cache
 def _raw(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(schema_path(name).read_bytes())
+    content: dict[str, Any] = msgspec.json.decode(schema_path(name).read_bytes())
     return content
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -88,7 +88,7 @@ class Commands:
 
         A number that is counted on would be used again after a backup is restored.
         """
-        name, wait = secrets.token_hex(6), command.precondition
+        name, wait = os.urandom(6).hex(), command.precondition
         self._db.write(
             """INSERT INTO commands (id, key, location, type, spec, stage, messages, "by", created, precondition)
             VALUES (?, ?, ?, ?, ?, 'pending', x'5b5d', ?, ?, ?)""",

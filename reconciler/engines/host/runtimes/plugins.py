@@ -6,9 +6,11 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
-from reconciler.engines.host.runtimes.protocol import RuntimePlugin
-from reconciler.settings import Settings
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtimes.protocol import RuntimePlugin
+    from reconciler.settings import Settings
 
 AUTO = "auto"
 """In the settings of a location: the runtime in use there, or images if this host can run them, or processes."""
