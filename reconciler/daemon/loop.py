@@ -7,29 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-import msgspec
-
 from reconciler import tracing
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock, Timers
-from reconciler.daemon.background_fetch import BackgroundFetch
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.disk import DiskMonitor
+from reconciler.daemon.polling import BackgroundFetch, SourceBackoff
+from reconciler.daemon.request_queue import RequestQueue
 from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
-from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
 from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, REFRESH, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
-from reconciler.pipeline.report import Report, encode_reports
-from reconciler.pipeline.report import internal_error as internal_error_report
+from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
@@ -76,6 +72,7 @@ class Daemon:
         self._watching: list[asyncio.Task[None]] = []
         self._upkeep = Upkeep(runner)
         self._disk = DiskMonitor(runner, timers, self.wakes)
+        self._requests = RequestQueue(runner, self._run_for_request, partial(self._flush, force=True))
         self._schedules = ScheduleTimer(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -130,8 +127,7 @@ class Daemon:
             if wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
                 with self._contained("refresh"):
                     self.runner.refresh_engines()
-            for request in self.runner.records.requests.open():
-                await self._handle_request(request)
+            await self._requests.answer_all()
             for name in self._woken(wakes):
                 with self._contained(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
@@ -244,26 +240,11 @@ class Daemon:
             self._backoff.answered(report.source)
         self._run_log.run(report, reason, seconds)
 
-    async def _handle_request(self, request: Request) -> None:
-        """Carry out the request of an operator and record the answer."""
-        self.runner.records.requests.start(request.id)
-        reports: list[Report] = []
-        try:
-            await self._answer(request, reports)
-        except RecordsError:
-            raise
-        except Exception as error:  # noqa: BLE001 - who asked gets an answer, and asks no second time
-            bug = internal_error(error, f"request {request.kind}")
-            reports += [internal_error_report(name, "", bug) for name in self.runner.lines]
-        self.runner.records.requests.done(request.id, encode_reports(reports))
-
-    async def _answer(self, request: Request, reports: list[Report]) -> None:
-        plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[SavedPlan])}
-        for name in plans.keys() & self.runner.lines.keys() or self.runner.lines:
-            began = self.clock.monotonic()
-            reports.append(await self._run(name, request.kind, plans.get(name)))
-            self._log_report(reports[-1], request.kind, self.clock.monotonic() - began)
-        await self._flush(force=True)
+    async def _run_for_request(self, name: str, reason: str, reviewed: SavedPlan | None) -> Report:
+        began = self.clock.monotonic()
+        report = await self._run(name, reason, reviewed)
+        self._log_report(report, reason, self.clock.monotonic() - began)
+        return report
 
     async def _flush(self, *, force: bool = False) -> None:
         """Write the status that is due, and set timers for the rest."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
@@ -19,6 +18,8 @@ LOCATIONS_ALONE = frozenset({"noticed", "command"})
 """Reasons for ``DRIFT`` that no secret changes with: a health change must not cost a read of every secret."""
 COMMANDS = "/commands"
 """Wake-up name, in place of a source, that performs commands on resources."""
+REQUESTS = "/requests"
+"""Wake-up name, in place of a source, that answers requests which need no run."""
 
 REFRESH = "refresh"
 """A reason that makes the engines reread what operators requested."""
@@ -32,6 +33,8 @@ class WakeQueue:
     """Pending wake-ups by source; ``None`` stands for every source. For the loop's thread only."""
 
     def __init__(self) -> None:
+        import asyncio  # not for commands, which only wake
+
         self._waiting: dict[str | None, set[str]] = {}
         self._some = asyncio.Event()
 
@@ -70,6 +73,8 @@ class WakeSocket:
 
     def open(self, call: Callable[[str | None, str], None]) -> None:
         """Call ``call(source, reason)`` on the running event loop for every wake-up that arrives."""
+        import asyncio
+
         (self._state / _NAME).unlink(missing_ok=True)
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         receiver.setblocking(False)
@@ -83,6 +88,8 @@ class WakeSocket:
 
     def close(self) -> None:
         """Stop listening; does nothing if it is not open."""
+        import asyncio
+
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()

@@ -6,7 +6,7 @@ import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.pipeline.accept import index_revision
-from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
@@ -25,7 +25,16 @@ def plan_source(
     """
     line = SourcePipeline(settings, source, records, SystemClock())
     line.source.refresh()
-    planned = add_blames(line, line.plan_revision(revision, keep_cache=first), blame)
+    planned = line.plan_revision(revision, keep_cache=first)
+    review = review_planned(line, planned, blame)
+    if first:
+        index_revision(records, planned.loaded, source.name)
+    return review
+
+
+def review_planned(line: SourcePipeline, planned: PlannedRevision, blame: bool | None) -> PlanReview:
+    """``planned`` by ``line``, for the people who decide about it; for ``blame`` see ``plan_source``."""
+    planned = add_blames(line, planned, blame)
     review = PlanReview(
         planned.revision,
         planned.plan,
@@ -34,12 +43,9 @@ def plan_source(
         len(planned.loaded.change_set.added),
         planned.read,
         planned.blames,
-        status=read_source_status(records, source.name),
+        status=read_source_status(line.records, line.name),
     )
-    review = _with_foreseen(review, settings, records)
-    if first:
-        index_revision(records, planned.loaded, source.name)
-    return review
+    return _with_foreseen(review, line.settings, line.records)
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:

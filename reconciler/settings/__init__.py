@@ -16,6 +16,7 @@ from reconciler.settings.loader import (
     SettingsError,
     load_settings,
     parse_duration,
+    settings_digest,
     settings_path,
 )
 from reconciler.settings.types import (
@@ -87,5 +88,6 @@ __all__ = [
     "is_local",
     "load_settings",
     "parse_duration",
+    "settings_digest",
     "settings_path",
 ]

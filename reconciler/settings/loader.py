@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -72,6 +73,11 @@ def load_settings(path: Path) -> Settings:
             path, raw, [Fault(each.rule, each.message, *places.value(each.at), each.suggestion) for each in wrong]
         )
     return _typed(value, base)
+
+
+def settings_digest(settings: Settings) -> str:
+    """A digest that only equal settings have."""
+    return hashlib.blake2b(msgspec.json.encode(settings, enc_hook=str), digest_size=16).hexdigest()
 
 
 def parse_duration(text: str) -> float:

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler import logs
 from reconciler.daemon.loop import Daemon
-from reconciler.daemon.source_backoff import SourceBackoff
+from reconciler.daemon.polling import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records

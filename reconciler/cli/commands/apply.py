@@ -9,12 +9,11 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from reconciler.cli.options import operator, read_settings, settings_option
+from reconciler.cli.options import read_settings, settings_option
 from reconciler.cli.output.printing import print_error
 from reconciler.cli.privileges import become_owner
-from reconciler.errors import DiskFull, LockedError, RefusedError
+from reconciler.errors import DiskFull, LockedError
 
 if TYPE_CHECKING:
     from reconciler.engines.protocol import ReplicaCounts
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
     Plans = dict[str, SavedPlan] | None
 
+GRACE_SECONDS = 5.0
+"""Seconds beyond --timeout in which a daemon may still finish a run."""
 FINISH_SECONDS = 10.0
 """Seconds that a run without a daemon has to start the replicas that it has created."""
 FINISH_POLL_SECONDS = 0.02
@@ -54,8 +55,6 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     ends; replicas that take longer, and all probes and restarts, need a daemon. Exits with 1 if anything was refused,
     failed or waits, if --wait ran out of time, or if replicas are left that only a daemon can start.
     """
-    import asyncio
-
     from reconciler.cli.options import read_records
     from reconciler.cli.output.wait_display import show_unhealthy, unhealthy_lines
     from reconciler.daemon.lock import StateLock, holder
@@ -75,6 +74,8 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         with show_unhealthy(settings, wait):
             reports = _run_in_daemon(settings, wait, deadline, plans)
     else:
+        import asyncio
+
         try:
             with show_unhealthy(settings, wait):
                 reports, counts = asyncio.run(_run_here(settings, wait, deadline, plans))
@@ -94,11 +95,11 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
 def _load_plans(settings: Settings, plan_file: Path | None) -> Plans:
     """The saved plans by source; None without --plan."""
+    if plan_file is None:
+        return None
     from reconciler.cli.options import select_sources
     from reconciler.pipeline.saved_plan import load_saved_plans
 
-    if plan_file is None:
-        return None
     plans = load_saved_plans(plan_file)
     for name in plans:
         select_sources(settings, name)
@@ -221,39 +222,24 @@ class RunPacer:
 
 def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
     """Request the run from the daemon, and more while that helps; the daemon's own runs meanwhile count too."""
+    from reconciler.cli.daemon_requests import request_run
     from reconciler.pipeline.report import with_history
     from reconciler.records.store import FILE, Records
 
+    def run(plans: Plans = None) -> list[Report]:
+        return request_run(records, settings.state, deadline + GRACE_SECONDS - time.monotonic(), plans)
+
     with closing(Records.open(settings.state / FILE)) as records:
         mark = max((run.id for run in records.runs.list(1)), default=0)
-        reports, turns = _request_run(settings, records, deadline, plans), RunPacer(records)
+        reports, turns = run(plans), RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
             time.sleep(SOON)
             if turns.due():
-                reports = _request_run(settings, records, deadline)
+                reports = run()
         if wait and time.monotonic() < deadline and any(report.outcome == "failed" for report in reports):
             # A later run, which the daemon began itself, may have done what failed.
-            reports = _request_run(settings, records, deadline)
+            reports = run()
         return [with_history(each, records.runs.list(MAX_RUNS, each.source), mark) for each in reports]
-
-
-def _request_run(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
-    """Request one run from the daemon and wait for its answer."""
-    from reconciler.daemon.lock import holder
-    from reconciler.daemon.wake import wake
-    from reconciler.pipeline.report import decode_reports
-
-    wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
-    number = records.requests.add("apply", wanted, operator())
-    wake(settings.state, None, "apply")
-    while time.monotonic() < deadline + 5.0:
-        request = records.requests.get(number)
-        if request is not None and request.result is not None:
-            return decode_reports(request.result)
-        if holder(settings.state) is None:
-            raise RefusedError("the daemon ended before it finished the run; try again")
-        time.sleep(0.02)
-    raise RefusedError("the daemon did not finish the run in time; see its log and `reconciler events`")
 
 
 def _warn_about_status(records: Records, reports: list[Report]) -> None:

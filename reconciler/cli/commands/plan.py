@@ -14,8 +14,9 @@ from reconciler.cli.output.printing import coloured, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
+    from reconciler.render.plan.rendered import RenderedPlan
     from reconciler.render.plan.review import PlanReview
-    from reconciler.settings import Settings
+    from reconciler.settings import Settings, SourceSettings
 
 
 class PlanOptions(NamedTuple):
@@ -47,56 +48,73 @@ CHANGES = 3
 def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
     """Show what a run would do to apply the revision. Changes nothing.
 
-    Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. Exits with 1 if
-    anything has errors, even if the settings skip it.
+    Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. A running daemon with
+    the same settings answers sooner than a new process could. Exits with 1 if anything has errors, even if the settings
+    skip it.
     """
-    from reconciler.cli.output.printing import echo_json, print_findings
-    from reconciler.render.excerpt import Excerpts
-    from reconciler.render.plan.review import (
-        failure_document,
-        failure_markdown,
-        plan_document,
-        plan_markdown,
-        plan_text,
-    )
+    from reconciler.cli.daemon_requests import request_plans
+    from reconciler.render.plan.rendered import PlanRequest
+    from reconciler.settings import settings_digest
 
     saved = _open_private(out) if out is not None and os.geteuid() == 0 else None
     settings = load(settings_file)
-    failed: dict[str, ReconcilerError] = {}
     options = PlanOptions(**wanted)
-    several = len(select_sources(settings, options.name)) > 1
-    reviews = _plan_sources(settings, options, failed)
-    documents = [plan_document(each) for each in reviews]
-    if out is not None and reviews:
-        _write(out, saved, documents if several else documents[0])
-    if form == "json":
-        documents += [failure_document(each, error) for each, error in failed.items()]
-        echo_json(documents if several else documents[0])
-        for each in reviews:
-            if each.plan is not None:  # a plan as JSON has no place for findings
-                print_findings(each.findings, Excerpts(each.read), sys.stderr)
-    elif form == "markdown":
-        shown = [plan_markdown(each) for each in reviews]
-        shown += [failure_markdown(each, error) for each, error in failed.items()]
-        click.echo("\n".join(shown), nl=False)
-    else:
-        click.echo("\n".join(plan_text(each, colour=coloured(sys.stdout)) for each in reviews), nl=False)
-    if failed or any(each.has_errors for each in reviews):
+    sources = select_sources(settings, options.name)
+    colour = coloured(sys.stderr if form == "json" else sys.stdout)
+    failed: dict[str, ReconcilerError] = {}
+    plans = None
+    if out is None and not options.revision:
+        names = [each.name for each in sources]
+        request = PlanRequest(settings_digest(settings), names, form, options.blame, colour)
+        plans = request_plans(settings.state, request)
+    if plans is None:
+        from reconciler.render.plan.review import plan_document, render_plan
+
+        reviews = _plan_sources(settings, sources, options, failed)
+        if out is not None and reviews:
+            documents = [plan_document(each) for each in reviews]
+            _write(out, saved, documents if len(sources) > 1 else documents[0])
+        plans = [render_plan(each, form, colour=colour) for each in reviews]
+    _print(plans, failed, form, several=len(sources) > 1)
+    if failed or any(each.has_errors for each in plans):
         return 1
-    return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in reviews) else 0
+    return CHANGES if detailed_exitcode and any(each.changes for each in plans) else 0
 
 
-def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlanReview]:
+def _plan_sources(
+    settings: Settings, sources: list[SourceSettings], wanted: PlanOptions, failed: dict[str, ReconcilerError]
+) -> list[PlanReview]:
     """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
     from reconciler.review.plan import plan_source
 
-    records, sources = records_or_none(settings), select_sources(settings, wanted.name)
+    records = records_or_none(settings)
     first = records.path is None and len(sources) > 1
     found: list[PlanReview] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
             found.append(plan_source(settings, source, records, wanted.revision, blame=wanted.blame, first=first))
     return found
+
+
+def _print(plans: list[RenderedPlan], failed: dict[str, ReconcilerError], form: str, *, several: bool) -> None:
+    if form == "json":
+        from reconciler.cli.output.printing import echo_json
+
+        documents = [each.document for each in plans] + [_failure(form, *each) for each in failed.items()]
+        echo_json(documents if several else documents[0])
+        click.echo("".join(each.findings for each in plans), nl=False, err=True)
+        return
+    shown = [each.shown for each in plans]
+    if form == "markdown":
+        shown += [_failure(form, *each) for each in failed.items()]
+    click.echo("\n".join(shown), nl=False)
+
+
+def _failure(form: str, source: str, error: ReconcilerError) -> Any:
+    """What stands in place of the plan of a source that cannot be planned."""
+    from reconciler.render.plan.review import failure_document, failure_markdown
+
+    return failure_document(source, error) if form == "json" else failure_markdown(source, error)
 
 
 def _open_private(out: Path) -> int:

@@ -47,6 +47,10 @@ class Requests:
             self._db.write("DELETE FROM requests WHERE done IS NOT NULL AND id <= ?", (number - KEEP,))
         return number
 
+    def remove(self, number: int) -> None:
+        """Forget a request: its answer was read, or is no longer wanted."""
+        self._db.write("DELETE FROM requests WHERE id = ?", (number,))
+
     def open(self) -> list[Request]:
         """The open requests, oldest first."""
         return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]

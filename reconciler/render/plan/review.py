@@ -23,6 +23,7 @@ from reconciler.render.findings import (
 )
 from reconciler.render.plan.json import document
 from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.rendered import RenderedPlan
 from reconciler.render.plan.text import text
 from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
@@ -59,6 +60,17 @@ class PlanReview(msgspec.Struct, frozen=True):
     def has_errors(self) -> bool:
         """Whether any file of the revision has errors, even if the settings skip it."""
         return self.plan is None or has_errors(self.findings)
+
+
+def render_plan(review: PlanReview, form: str, *, colour: bool = False) -> RenderedPlan:
+    """``review`` in ``form``: text, json or markdown; text has colours if ``colour``."""
+    changes = len(review.plan.steps) if review.plan is not None else 0
+    if form == "json":
+        # A plan as JSON has no place for findings; without a plan, the document lists them.
+        findings = "" if review.plan is None else findings_text(review.findings, Excerpts(review.read), colour=colour)
+        return RenderedPlan(changes, review.has_errors, document=plan_document(review), findings=findings)
+    shown = plan_markdown(review) if form == "markdown" else plan_text(review, colour=colour)
+    return RenderedPlan(changes, review.has_errors, shown)
 
 
 def plan_text(review: PlanReview, *, colour: bool = False) -> str:

@@ -1,0 +1,94 @@
+"""A running daemon answers `reconciler plan`: the same plan as a process of its own would make, and sooner."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_plan import CHANGED
+from tests.support import processes
+from tests.support.desk import SHOP, workload
+from tests.support.git import File
+from tests.support.sandbox import Site, eventually
+
+HEAVY = {"asyncio", "pygit2", "reconciler.pipeline", "reconciler.manifests.rules", "reconciler.planning"}
+"""What a command does without if the daemon answers; it takes two thirds of a plan."""
+
+WARNED = workload("web", "3") + "# reconciler: ignore no-such-rule\n"
+COMMITS: dict[str, dict[str, File]] = {
+    "nothing to do": {},
+    "changes": CHANGED,
+    "a warning": {"shop/web.yaml": WARNED},
+    "an error": {"shop/web.yaml": "kind: workload\nname: web\nspec: {type: standart}\n"},
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path, SHOP)
+    assert site.run("apply").returncode == 0
+    return site
+
+
+def loaded(site: Site, *words: str) -> tuple[set[str], str]:
+    """The modules of HEAVY that a command has imported at its end, and its output."""
+    show = f"print('', *{HEAVY!r} & sys.modules.keys(), sep='|', file=sys.stderr)"
+    run = f"import atexit, sys; atexit.register(lambda: {show}); sys.argv = ['reconciler', *{words!r}]"
+    code = f"{run}; from reconciler.cli import main; main()"
+    done = processes.run(["-c", code], environ=site.environ, fresh=True)
+    return set(done.stderr.strip().split("|")) - {""}, done.stdout
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_the_daemon_plans_what_a_command_alone_does(site: Site, commit: str) -> None:
+    assert site.run("suspend", "main").returncode == 0
+    if COMMITS[commit]:
+        site.repo.commit(COMMITS[commit])
+    forms = ("text", "json", "markdown")
+
+    def plans() -> list[tuple[int, str, str]]:
+        found = [site.run("plan", "--format", form, "--detailed-exitcode") for form in forms]
+        return [(each.returncode, each.stdout, each.stderr) for each in found]
+
+    with site.daemon() as daemon:
+        answered = plans()
+        heavy, _ = loaded(site, "plan")
+        assert heavy == set()
+        with site.records() as records:
+            assert records.requests.open() == []
+            assert not [each for each in range(1, 10) if records.requests.get(each)]
+        assert daemon.stop() == 0
+        assert daemon.logged("bug") == []
+    assert answered == plans()
+
+
+def test_the_daemon_does_not_answer_for_other_settings(site: Site) -> None:
+    other = site.path / "other.yaml"
+    other.write_text(json.dumps(site.settings | {"locations": {"here": {"engine": "recorded"}}}))
+    with site.daemon():
+        assert "nothing to do" in site.run("plan").stdout
+        assert "pygit2" in loaded(site, "plan", "--settings", str(other))[0]
+
+
+def test_a_daemon_that_hangs_delays_a_plan_only_a_little(site: Site) -> None:
+    with site.daemon() as daemon:
+        eventually(lambda: "pygit2" not in loaded(site, "plan")[0], "the daemon answers")
+        daemon.signal(signal.SIGSTOP)
+        try:
+            heavy, shown = loaded(site, "plan")
+        finally:
+            daemon.signal(signal.SIGCONT)
+        assert "pygit2" in heavy
+        assert "nothing to do" in shown
+        with site.records() as records:
+            assert records.requests.open() == []
+
+
+def test_a_plan_of_a_revision_or_into_a_file_is_made_by_the_command(site: Site) -> None:
+    with site.daemon():
+        assert "pygit2" in loaded(site, "plan", "--revision", "HEAD")[0]
+        assert "pygit2" in loaded(site, "plan", "--out", str(site.path / "plan.json"))[0]
+    assert json.loads((site.path / "plan.json").read_text())["steps"] == []
