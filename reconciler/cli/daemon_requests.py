@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from reconciler import __version__
 from reconciler.cli.options import operator
 from reconciler.daemon.lock import holder
 from reconciler.daemon.wake import REQUESTS, wake
 from reconciler.errors import RecordsError, RefusedError
-from reconciler.records.store import FILE, Records
+from reconciler.records.database import FILE
+from reconciler.records.tables.requests import Requests, open_requests
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
     from reconciler.pipeline.saved_plan import SavedPlan
+    from reconciler.records.store import Records
     from reconciler.render.plan.rendered import PlanRequest, RenderedPlan
 
 PATIENCE_SECONDS = 0.5
@@ -38,7 +40,7 @@ def request_run(records: Records, state: Path, seconds: float, plans: dict[str, 
     wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
     number = records.requests.add("apply", wanted, operator())
     wake(state, None, "apply")
-    answer = _wait(records, state, number, seconds, seconds)
+    answer = _wait(records.requests, state, number, seconds, seconds)
     if answer is None and holder(state) is None:
         raise RefusedError("the daemon ended before it finished the run; try again")
     if answer is None:
@@ -48,37 +50,37 @@ def request_run(records: Records, state: Path, seconds: float, plans: dict[str, 
 
 def request_plans(state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
     """Let the daemon plan, which has everything in memory; None if the command has to plan by itself."""
-    if holder(state) is None or not os.access(state / FILE, os.W_OK):
+    found = holder(state)
+    # A daemon of another version may take the request for one that it knows, such as a run.
+    if found is None or found.version != __version__ or not os.access(state / FILE, os.W_OK):
         return None
     try:
-        # Read-only first: it refuses records of an earlier version, which a plan must not bring up to date.
-        Records.open(state / FILE, read_only=True).close()
-        with closing(Records.open(state / FILE)) as records:
-            return _plans(records, state, wanted)
+        with open_requests(state / FILE) as requests:
+            return _plans(requests, state, wanted)
     except RecordsError:
         return None  # such as a full disk: reading may still be possible
 
 
-def _plans(records: Records, state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
+def _plans(requests: Requests, state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
     from reconciler.render.plan.rendered import PlanAnswer
 
-    number = records.requests.add("plan", msgspec.to_builtins(wanted), operator())
+    number = requests.add("plan", msgspec.to_builtins(wanted), operator())
     try:
         answer = (
-            _wait(records, state, number, PATIENCE_SECONDS, WORK_SECONDS) if wake(state, REQUESTS, "plan") else None
+            _wait(requests, state, number, PATIENCE_SECONDS, WORK_SECONDS) if wake(state, REQUESTS, "plan") else None
         )
     finally:
-        records.requests.remove(number)
+        requests.remove(number)
     return msgspec.convert(answer, PlanAnswer).plans if answer is not None else None
 
 
-def _wait(records: Records, state: Path, number: int, patience: float, most: float) -> dict[str, Any] | None:
+def _wait(requests: Requests, state: Path, number: int, patience: float, most: float) -> dict[str, Any] | None:
     """The answer to a request; None if it is not begun within ``patience`` or not answered within ``most`` seconds, or
     if the daemon ends.
     """
     begun, pause = time.monotonic(), FIRST_PAUSE_SECONDS
     while True:
-        request = records.requests.get(number)
+        request = requests.get(number)
         if request is not None and request.result is not None:
             return request.result
         is_begun = request is not None and request.started is not None

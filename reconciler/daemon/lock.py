@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from reconciler import __version__
 from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory, open_regular, set_locked
 from reconciler.times import iso
@@ -28,12 +29,13 @@ _Identity = tuple[int, int]
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that holds the lock; ``since`` is UTC as ``2026-01-31T12:00:00Z``."""
+    """The process that holds the lock; ``since`` is UTC as ``2026-01-31T12:00:00Z``. ``version`` is its program's."""
 
     pid: int
     host: str
     command: str
     since: str
+    version: str = ""
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}, `{self.command}`, since {self.since}"
@@ -110,7 +112,8 @@ class StateLock:
         # On a full disk the lock still holds, and the records report the full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
-            os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
+            found = Holder(os.getpid(), socket.gethostname(), words, iso(time.time()), __version__)
+            os.pwrite(file, msgspec.json.encode(found), 0)
 
     def _locked_file(self, directory: int) -> int:
         """Lock the directory and the file; return the file."""

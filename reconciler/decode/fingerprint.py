@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -11,15 +12,17 @@ from reconciler import __version__
 from reconciler.documents.schema.loader import shipped
 from reconciler.manifests.normalize import ManifestContext
 
+_ENDINGS = (".py", ".json")
+
 
 @cache
 def _build() -> str:
     """Name this build of the decoder: another schema or rule may find other faults in the same bytes."""
     package = Path(reconciler.__file__).parent
     folders = [package / name for name in ("documents", "manifests", "model", "sops")]
-    found = (path for folder in (*folders, shipped("schemas")) for path in folder.rglob("*"))
-    files = sorted(path for path in found if path.suffix in (".py", ".json"))
-    seen = [(path.name, stat.st_size, stat.st_mtime_ns) for path in files for stat in (path.stat(),)]
+    found = (directory for folder in (*folders, shipped("schemas")) for directory in os.walk(folder))
+    files = sorted(os.path.join(path, name) for path, _, names in found for name in names if name.endswith(_ENDINGS))
+    seen = [(os.path.basename(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in (os.stat(path),)]
     return blake2b(repr(seen).encode(), digest_size=8).hexdigest()
 
 

@@ -14,6 +14,9 @@ from reconciler.records.reserve import FILE as RESERVE_FILE
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import records_error
 
+FILE = "records.sqlite"
+"""Name of the file in the state directory."""
+
 Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
 

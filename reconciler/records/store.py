@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from reconciler.errors import RecordsError
+from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import MIGRATIONS, schema
 from reconciler.records.reserve import DiskReserve
@@ -32,10 +33,6 @@ from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import Changes, StatusQueue
 from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
-
-FILE = "records.sqlite"
-"""Name of the file in the state directory."""
-
 
 _KEY_IN_MEMORY = bytes(32)
 """Digests in memory are not stored, so their key protects nothing; a fixed key makes plans reproducible."""

@@ -8,14 +8,21 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count as count_from
 from pathlib import Path
 
+from tests.bench.askrows import Asking, push
 from tests.bench.generate import commit_change
 from tests.bench.ground import Ground, Site
 from tests.bench.measure import BIN, ROOT, Failed, Measured, in_turn, middle_of, run
+from tests.bench.push import daemon_on
 from tests.bench.table import Row
 
-OURS = "ours"
+OURS, ANSWERED = "ours", "ours beside a daemon"
+FIRST, CHANGE = "first apply", "apply of one change"
+STEPS = {FIRST: "apply", "plan without changes": "plan", CHANGE: "apply"}
+NOTE = "rewrites its whole state file; no Git, no status, no crash journal per step"
 FILES = 10_000
 COUNTS = (300, 1_000, 3_000)
 """Resources of the comparison with Terraform."""
@@ -148,21 +155,37 @@ def _terraform(ground: Ground, count: int) -> Iterator[Row]:
         return
     sites = [ground.site(count) for _ in range(ground.often(TERRAFORM_ROUNDS))]
     homes = [_terraform_home(ground, python, count, number) for number in range(len(sites))]
-    steps: dict[str, tuple[str, Callable[[int], object]]] = {
-        "first apply": ("apply", lambda _: None),
-        "plan without changes": ("plan", lambda _: None),
-        "apply of one change": ("apply", lambda number: _change(sites[number], homes[number], count)),
-    }
-    for what, (verb, prepare) in steps.items():
-        ours: list[Measured] = []
-        theirs: list[Measured] = []
-        for number, (site, home) in enumerate(zip(sites, homes, strict=True)):
-            prepare(number)
-            ours.append(run([BIN / "reconciler", verb], site.env))
-            theirs.append(run([python, "-c", TERRAFORM, home, verb]))
-        found = {OURS: middle_of(ours), "Terraform": middle_of(theirs)}
-        note = "rewrites its whole state file; no Git, no status, no crash journal per step"
-        yield from _compared(f"{what} of {count:,} resources", found, {"Terraform": note})
+    with _daemon_of_another_site(ground, count) as ask:
+        for what, verb in STEPS.items():
+            found: dict[str, list[Measured]] = {OURS: [], ANSWERED: [], "Terraform": []}
+            for site, home in zip(sites, homes, strict=True):
+                if what == CHANGE:
+                    _change(site, home, count)
+                found[OURS].append(run([BIN / "reconciler", verb], site.env))
+                if what != FIRST:
+                    found[ANSWERED].append(ask(verb))
+                found["Terraform"].append(run([python, "-c", TERRAFORM, home, verb]))
+            middle = {name: middle_of(runs) for name, runs in found.items() if runs}
+            yield from _compared(f"{what} of {count:,} resources", middle, {"Terraform": NOTE})
+            if ANSWERED in middle:
+                times = middle["Terraform"].cpu / middle[ANSWERED].cpu
+                yield Row(f"  Terraform against {ANSWERED}: CPU", times, 0, "times")
+
+
+@contextmanager
+def _daemon_of_another_site(ground: Ground, count: int) -> Iterator[Callable[[str], Measured]]:
+    """Measures a command that a daemon answers, with the CPU of both; each apply is of one change."""
+    site = ground.site(count)
+    run([BIN / "reconciler", "apply"], site.env)
+    with daemon_on(ground, site, "0s") as daemon:
+        seeds = count_from(1)
+
+        def ask(verb: str) -> Measured:
+            if verb == "apply":
+                push(site, next(seeds))
+            return Asking(ground, site, daemon, verb).run()
+
+        yield ask
 
 
 def _terraform_home(ground: Ground, python: Path, count: int, number: int) -> Path:

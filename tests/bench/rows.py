@@ -8,6 +8,7 @@ from statistics import median
 
 from tests.bench import crowd, peers
 from tests.bench.apirows import api
+from tests.bench.askrows import THOUSANDS, asked
 from tests.bench.containers import containers
 from tests.bench.cronrows import cron
 from tests.bench.dataplane import dataplane
@@ -25,7 +26,6 @@ from tests.bench.volumerows import volumes
 
 RECONCILER = BIN / "reconciler"
 SMALL = 1_000
-THOUSANDS = 3_000
 MANY_FILES = 10_000
 USERS = 5_000
 DOCUMENTS = 4_000
@@ -196,8 +196,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, push, many, large, thousands, members, shared, documents, growth, series,
-    validate, commands, logs, host, probes, volumes, api, platform, cron, containers, dataplane,
+    first, cold, warm, poll, paths, commit, push, many, large, thousands, asked, members, shared, documents, growth,
+    series, validate, commands, logs, host, probes, volumes, api, platform, cron, containers, dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler import __version__
 from tests.cli.test_plan import CHANGED
 from tests.support import processes
 from tests.support.desk import SHOP, workload
@@ -92,3 +93,10 @@ def test_a_plan_of_a_revision_or_into_a_file_is_made_by_the_command(site: Site) 
         assert "pygit2" in loaded(site, "plan", "--revision", "HEAD")[0]
         assert "pygit2" in loaded(site, "plan", "--out", str(site.path / "plan.json"))[0]
     assert json.loads((site.path / "plan.json").read_text())["steps"] == []
+
+
+def test_a_daemon_of_another_version_is_not_asked(site: Site) -> None:
+    with site.daemon():
+        lock = site.state / "lock"
+        lock.write_bytes(lock.read_bytes().replace(__version__.encode(), b"9"))
+        assert "pygit2" in loaded(site, "plan")[0]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from reconciler.records.database import Database
+from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.sql import AnyKey, stored_row
 
 KEEP = 1000
@@ -70,6 +74,18 @@ class Requests:
         """One request, None if it never existed or was done long ago."""
         row = self._db.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", (number,))
         return None if row is None else _request(row)
+
+
+@contextmanager
+def open_requests(path: Path) -> Iterator[Requests]:
+    """The requests alone, for a command that needs no other table of the records at ``path``.
+
+    Raises RecordsError if they cannot be written, or are of an earlier version: only the daemon and `reconciler apply`
+    bring them up to date.
+    """
+    Database.open(path, MIGRATIONS, read_only=True).close()
+    with closing(Database.open(path, MIGRATIONS)) as database:
+        yield Requests(database, time.time)
 
 
 class Restarts:
