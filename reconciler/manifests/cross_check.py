@@ -19,7 +19,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload, declared_ports
 from reconciler.model.platform import SECRET_URI
-from reconciler.model.resource import LookupRequest, Resource
+from reconciler.model.resource import LookupRequest, Reference, Resource
 
 DEPENDENT_KINDS: dict[str, frozenset[str]] = {
     Kind.POLICY: frozenset({Kind.IDENTITY}),
@@ -131,12 +131,11 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
     if locations := [*_of_kinds(_PLACES, touched)]:
         middle.update(world.bodies.gvcs_moved_by(locations))
     for key in changed:
-        rippling = DEPENDENT_KINDS.get(key.partition("/")[0])
-        if rippling is not None:
-            middle.update(_of_kinds(rippling, (ref.target for ref in world.index.references(key))))
+        if key.partition("/")[0] in DEPENDENT_KINDS:
+            middle.update(_rippling(key, world.index.references(key)))
             known = delta.previous.get(key)
             before = world.index.references_before(key) if known is None else known.references
-            middle.update(_of_kinds(rippling, (ref.target for ref in before)))
+            middle.update(_rippling(key, before))
     return {*(middle - delta.added.keys()), *world.index.referrers_of_any({*changed, *middle})}
 
 
@@ -149,11 +148,19 @@ def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredSt
             yield key
         elif key.partition("/")[0] in _READ_BY_RULES:
             compared.append(key)
+    # Most resources affect no other one: then their former bodies are not read.
+    referred = world.index.referred(compared)
+    compared = [key for key in compared if key in referred or any(_rippling(key, delta.added[key].references))]
     former = world.bodies.former_bodies(compared)
     for key in compared:
         read = _READ_BY_RULES[key.partition("/")[0]]
         if key not in former or read(former[key]) != read(delta.added[key].body):
             yield key
+
+
+def _rippling(key: str, references: Iterable[Reference]) -> Iterator[str]:
+    """The targets of ``references`` that are checked again, with their referrers, if their referrer ``key`` changes."""
+    return _of_kinds(DEPENDENT_KINDS.get(key.partition("/")[0], frozenset()), (each.target for each in references))
 
 
 def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:

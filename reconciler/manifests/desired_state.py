@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -58,6 +58,9 @@ class DesiredIndex(Protocol):
 
     def referrers_of_any(self, targets: Iterable[str]) -> Iterable[str]:
         """Keys of unchanged resources that refer to any of ``targets``."""
+
+    def referred(self, targets: Iterable[str]) -> Container[str]:
+        """Those of ``targets`` to which an indexed resource refers."""
 
     def users(self, key: str, kind: Kind) -> Sequence[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""

@@ -158,6 +158,10 @@ class RecordsIndex:
         """Keys of unchanged resources that refer to any of ``targets``."""
         return self._unchanged(self.records.desired.referrers_of_any(targets))
 
+    def referred(self, targets: Iterable[str]) -> set[str]:
+        """Those of ``targets`` to which a resource refers in the last good revision."""
+        return self.records.desired.referred(targets)
+
     def _unchanged(self, keys: Iterable[str]) -> list[str]:
         added, gone = self.changes.added, self.removed
         return [key for key in keys if key not in added and key not in gone]

@@ -83,7 +83,7 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
+        for name in _differing(old, new):
             child = shape.member(name) or _PLAIN
             below = _joined(path, name)
             yield from _compare(child, old.get(name), new.get(name), below, _class_at(child, below, change))
@@ -91,6 +91,13 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
         yield from _compare_items(shape, old, new, path, change)
     else:
         yield FieldChange(path, shown(old), shown(new), change)
+
+
+def _differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The names of the members in which two mappings differ, sorted. A member that is null is like a missing one."""
+    if old.keys() == new.keys():
+        return sorted([name for name, value in new.items() if old[name] != value])
+    return sorted([name for name in old.keys() | new.keys() if old.get(name) != new.get(name)])
 
 
 def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:

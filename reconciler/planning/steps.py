@@ -160,7 +160,8 @@ def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bo
 
 
 def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
-    tags = _tags(desired.body)
+    replaces = any(change.change is ChangeClass.REPLACE for change in changes)
+    tags = _tags(desired.body) if replaces else {}
     allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED_TAG) == "true"
     for change in changes:
         pointer = "/" + change.path.replace(".", "/")

@@ -31,11 +31,10 @@ def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: I
     for outcome in outcomes:
         if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason is not Reason.PREEMPTED:
             waits.setdefault(outcome.id.key, _waits(outcome.reason, outcome.message))
-    applied = {outcome.id.key for outcome in outcomes if outcome.result is Result.APPLIED}
+    applied = {outcome.id.key for outcome in outcomes if outcome.result is Result.APPLIED} - waits.keys()
     with records.transaction():
-        for key in sorted(applied - waits.keys()):
-            if wait_reason(records, key) is not None:
-                records.conditions.set(str(key), condition(ConditionType.WAITING, False, Reason.APPLIED))
+        for scope in records.conditions.scopes_where(ConditionType.WAITING, map(str, applied)):
+            records.conditions.set(scope, condition(ConditionType.WAITING, False, Reason.APPLIED))
         return [key for key, waiting in sorted(waits.items()) if records.conditions.set(str(key), waiting)]
 
 

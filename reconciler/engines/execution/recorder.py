@@ -160,8 +160,7 @@ class Recorder:
     def _flush(self, batch: _RecordBatch) -> None:
         records = self._records
         records.applied.put_many(batch.records)
-        for key, location in batch.removed:
-            records.applied.remove(key, location)
+        records.applied.remove_many(batch.removed)
         for seen in batch.seen:
             records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
         for key, location in batch.cleared if records.failures.count() else ():

@@ -119,6 +119,10 @@ class Applied:
         else:
             self._db.write("DELETE FROM applied WHERE key = ? AND location = ?", (str(key), location))
 
+    def remove_many(self, places: Iterable[tuple[str, str]]) -> None:
+        """Remove the record of each key at its location."""
+        self._db.write_many("DELETE FROM applied WHERE key = ? AND location = ?", places)
+
     def adopt(self, source: str, keys: Iterable[AnyKey]) -> list[tuple[str, str]]:
         """Transfer the records of ``keys`` to ``source``; returns each transferred key with its former source."""
         if self._db.one("SELECT 1 FROM tally WHERE source <> ? AND n > 0 LIMIT 1", (source,)) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -56,6 +56,12 @@ class Conditions:
         """The conditions of ``scope``, in order of type."""
         sql = "SELECT type, status, reason, message, since FROM conditions WHERE scope = ? ORDER BY type"
         return [ScopeCondition(kind, bool(status), *rest) for kind, status, *rest in self._db.all(sql, (scope,))]
+
+    def scopes_where(self, type: str, scopes: Iterable[str]) -> list[str]:  # noqa: A002
+        """Those of ``scopes`` whose condition ``type`` is true, in order."""
+        sql = """SELECT scope FROM conditions WHERE scope IN (SELECT value FROM json_each(?)) AND type = ? AND status
+            ORDER BY scope"""
+        return [str(scope) for (scope,) in self._db.all(sql, (msgspec.json.encode(list(scopes)).decode(), type))]
 
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
         """Remove one condition that no longer applies."""

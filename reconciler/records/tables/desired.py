@@ -87,6 +87,13 @@ class Desired:
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         return [key for (key,) in self._db.all(sql, (asked,))]
 
+    def referred(self, targets: Iterable[AnyKey]) -> set[str]:
+        """Those of ``targets`` to which any resource refers."""
+        asked = msgspec.json.encode([str(target) for target in targets]).decode()
+        sql = """SELECT value FROM json_each(?) AS wanted
+            WHERE EXISTS (SELECT 1 FROM referrers WHERE target = wanted.value)"""
+        return {str(target) for (target,) in self._db.all(sql, (asked,))}
+
     def referrers_by_target(self, targets: Iterable[AnyKey], kind: str) -> dict[str, list[str]]:
         """``referrers`` of each of ``targets`` that has any."""
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
