@@ -110,7 +110,7 @@ class StatusPublisher:
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole, layout.path)))
 
         # With many files, the first are written while the last are rendered.
-        changes = LazyFiles(files()) if len(keys) > FEW else dict(files())
+        changes = LazyFiles(files) if len(keys) > FEW else dict(files())
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()), layout.divided)
         self._owed.clear()
         self._first = False
