@@ -14,7 +14,6 @@ from tests.project.tree import modules, walk
 
 UNCHANGED = {
     "reconciler/cli/__init__.py": "the files of this program",
-    "reconciler/decode/fingerprint.py": "the files of this program",
     "reconciler/cli/commands/init.py": "a directory that the command makes",
     "reconciler/demo.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/engines/host/disk/ownership.py": "it raises OSError, and the start is tried again",

@@ -1,9 +1,10 @@
-"""What commands ask the running daemon for: a row in the records, a wake-up, and the answer in the same row."""
+"""Requests of commands to the running daemon: a row in the records, a wake-up, and the answer in the same row."""
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from reconciler.daemon.lock import holder
 from reconciler.daemon.wake import REQUESTS, wake
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.records.database import FILE
-from reconciler.records.tables.requests import Requests, open_requests
+from reconciler.records.tables.requests import PLAN, Requests, requests_table
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 0.5
 """How long a command waits for the daemon to begin what the command can do by itself."""
 WORK_SECONDS = 60.0
-"""How long it waits for the end of that."""
+"""How long a command waits for the daemon to finish what it has begun."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.02
 
 
@@ -55,23 +56,27 @@ def request_plans(state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None
     if found is None or found.version != __version__ or not os.access(state / FILE, os.W_OK):
         return None
     try:
-        with open_requests(state / FILE) as requests:
-            return _plans(requests, state, wanted)
+        with requests_table(state / FILE, PATIENCE_SECONDS) as requests:
+            return _request_plans(requests, state, wanted)
     except RecordsError:
         return None  # such as a full disk: reading may still be possible
 
 
-def _plans(requests: Requests, state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
+def _request_plans(requests: Requests, state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
     from reconciler.render.plan.rendered import PlanAnswer
 
-    number = requests.add("plan", msgspec.to_builtins(wanted), operator())
+    number = requests.add(PLAN, msgspec.to_builtins(wanted), operator())
+    answer = None
     try:
-        answer = (
-            _wait(requests, state, number, PATIENCE_SECONDS, WORK_SECONDS) if wake(state, REQUESTS, "plan") else None
-        )
+        if wake(state, REQUESTS, PLAN):
+            answer = _wait(requests, state, number, PATIENCE_SECONDS, WORK_SECONDS)
     finally:
-        requests.remove(number)
-    return msgspec.convert(answer, PlanAnswer).plans if answer is not None else None
+        with suppress(RecordsError):  # the next request removes it later
+            requests.remove(number)
+    try:
+        return msgspec.convert(answer, PlanAnswer).plans if answer is not None else None
+    except msgspec.ValidationError:
+        return None  # of a daemon with other code, though of the same version
 
 
 def _wait(requests: Requests, state: Path, number: int, patience: float, most: float) -> dict[str, Any] | None:

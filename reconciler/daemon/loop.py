@@ -116,7 +116,7 @@ class Daemon:
             log().error("records", reason=error.reason, message=str(error))
 
     async def _run_round(self, wakes: Mapping[str | None, set[str]]) -> None:
-        """Run one round: requests of operators, then every woken source, then status and timers."""
+        """Run one round: requests for runs, every woken source, requests for plans, then status and timers."""
         self.watchdog.progress()
         began = self.clock.now()
         try:
@@ -127,10 +127,13 @@ class Daemon:
             if wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
                 with self._contained("refresh"):
                     self.runner.refresh_engines()
-            await self._requests.answer_all()
+            with self._contained("requests"):
+                await self._requests.answer_runs()
             for name in self._woken(wakes):
                 with self._contained(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
+            with self._contained("requests"):
+                await self._requests.answer_plans(self.watchdog.progress)
             with self._contained("commands"):
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             with self._contained("schedules"):

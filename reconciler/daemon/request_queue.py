@@ -14,21 +14,24 @@ from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.records.tables.requests import Request
+from reconciler.records.tables.requests import PLAN, Request
 from reconciler.render.plan.rendered import PlanAnswer, PlanRequest, RenderedPlan
 from reconciler.settings import settings_digest
 
-PLAN = "plan"
-"""The kind of a request for plans, and the reason of its wake-up."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The size of the largest answer: with longer plans, which take long anyway, the records would grow."""
+MAX_STEPS = 2_000
+"""The most steps of a plan that is rendered: longer ones hardly fit into an answer."""
 
 Run = Callable[[str, str, SavedPlan | None], Awaitable[Report]]
 """Runs a source for a reason, only if its plan is still the saved one."""
 
 
 class RequestQueue:
-    """The open requests of ``runner``, answered one after the other between two runs."""
+    """The open requests of ``runner``, answered one after the other between two runs.
+
+    A request whose command has given up is not answered.
+    """
 
     def __init__(self, runner: Runner, run: Run, flush: Callable[[], Awaitable[None]]) -> None:
         """``flush`` writes the status of what ``run`` did."""
@@ -36,13 +39,23 @@ class RequestQueue:
         self._run = run
         self._flush = flush
 
-    async def answer_all(self) -> None:
-        """Answer every open request. Raises RecordsError."""
+    async def answer_runs(self) -> None:
+        """Run the sources for each open request. Raises RecordsError."""
         requests = self._runner.records.requests
         for request in requests.open():
-            requests.start(request.id)
-            answer = self._plan if request.kind == PLAN else self._reconcile
-            requests.done(request.id, await answer(request))
+            if request.kind != PLAN and requests.start(request.id):
+                requests.done(request.id, await self._reconcile(request))
+
+    async def answer_plans(self, progress: Callable[[], None]) -> None:
+        """Answer each open request for plans, and call ``progress`` before each. Raises RecordsError.
+
+        A run that is due goes first: it reads what operators have just changed, and must not wait for plans.
+        """
+        requests = self._runner.records.requests
+        for request in requests.open():
+            progress()
+            if request.kind == PLAN and requests.start(request.id):
+                requests.done(request.id, await asyncio.to_thread(self._plan, request))
 
     async def _reconcile(self, request: Request) -> dict[str, Any]:
         """Run the sources, and report each run; a bug is a report too, so that who asked asks no second time."""
@@ -60,33 +73,34 @@ class RequestQueue:
             reports += [internal_error_report(name, "", bug) for name in self._runner.lines]
         return encode_reports(reports)
 
-    async def _plan(self, request: Request) -> dict[str, Any]:
+    def _plan(self, request: Request) -> dict[str, Any]:
         """Plan the sources; without an answer, the command plans by itself and reports what prevents it."""
         try:
-            plans = await asyncio.to_thread(self._plans, msgspec.convert(request.args, PlanRequest))
-        except RecordsError:
-            raise
-        except SourceError:
-            plans = None
-        except Exception as error:  # noqa: BLE001 - as above
+            answer: dict[str, Any] = msgspec.to_builtins(PlanAnswer(self._rendered_plans(request)))
+            if len(msgspec.json.encode(answer)) <= MAX_BYTES:
+                return answer
+        except (RecordsError, SourceError):
+            pass  # the next run meets and reports it too
+        except Exception as error:  # noqa: BLE001 - as in _reconcile
             internal_error(error, f"request {request.kind}")
-            plans = None
-        answer: dict[str, Any] = msgspec.to_builtins(PlanAnswer(plans))
-        return answer if len(msgspec.json.encode(answer)) < MOST_BYTES else {"plans": None}
+        return {"plans": None}
 
-    def _plans(self, wanted: PlanRequest) -> list[RenderedPlan] | None:
+    def _rendered_plans(self, request: Request) -> list[RenderedPlan] | None:
         runner = self._runner
-        lines = [runner.lines.get(name) for name in wanted.sources]
-        if wanted.settings != settings_digest(runner.settings):
-            return None  # the command may be run to see what its settings would do
-        if any(line is None or not line.source.local for line in lines):
-            return None  # runs of other sources would wait for the remote
+        wanted = msgspec.convert(request.args, PlanRequest)
+        lines = [line for name in wanted.sources if (line := runner.lines.get(name)) is not None and line.source.local]
+        # A command with other settings may be run to see what they would do. A fetch would delay the runs of others.
+        if wanted.settings != settings_digest(runner.settings) or len(lines) < len(wanted.sources):
+            return None
+        if runner.records.reserve.full:
+            return None
         from reconciler.render.plan.review import render_plan
         from reconciler.review.plan import review_planned
 
         found = []
-        for line in filter(None, lines):
+        for line in lines:
             planned = line.plan_current(line.current_revision(), runner.states[line.name])
-            review = review_planned(line, planned, wanted.blame)
-            found.append(render_plan(review, wanted.form, colour=wanted.colour))
+            if planned.plan is not None and len(planned.plan.steps) > MAX_STEPS:
+                return None
+            found.append(render_plan(review_planned(line, planned, wanted.blame), wanted.form, colour=wanted.colour))
         return found

@@ -132,10 +132,10 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
         middle.update(world.bodies.gvcs_moved_by(locations))
     for key in changed:
         if key.partition("/")[0] in DEPENDENT_KINDS:
-            middle.update(_rippling(key, world.index.references(key)))
+            middle.update(_dependent_targets(key, world.index.references(key)))
             known = delta.previous.get(key)
             before = world.index.references_before(key) if known is None else known.references
-            middle.update(_rippling(key, before))
+            middle.update(_dependent_targets(key, before))
     return {*(middle - delta.added.keys()), *world.index.referrers_of_any({*changed, *middle})}
 
 
@@ -150,7 +150,8 @@ def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredSt
             compared.append(key)
     # Most resources affect no other one: then their former bodies are not read.
     referred = world.index.referred(compared)
-    compared = [key for key in compared if key in referred or any(_rippling(key, delta.added[key].references))]
+    links = {key: delta.added[key].references for key in compared}
+    compared = [key for key in compared if key in referred or any(_dependent_targets(key, links[key]))]
     former = world.bodies.former_bodies(compared)
     for key in compared:
         read = _READ_BY_RULES[key.partition("/")[0]]
@@ -158,7 +159,7 @@ def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredSt
             yield key
 
 
-def _rippling(key: str, references: Iterable[Reference]) -> Iterator[str]:
+def _dependent_targets(key: str, references: Iterable[Reference]) -> Iterator[str]:
     """The targets of ``references`` that are checked again, with their referrers, if their referrer ``key`` changes."""
     return _of_kinds(DEPENDENT_KINDS.get(key.partition("/")[0], frozenset()), (each.target for each in references))
 

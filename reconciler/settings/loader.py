@@ -76,8 +76,9 @@ def load_settings(path: Path) -> Settings:
 
 
 def settings_digest(settings: Settings) -> str:
-    """A digest that only equal settings have."""
-    return hashlib.blake2b(msgspec.json.encode(settings, enc_hook=str), digest_size=16).hexdigest()
+    """A digest that equal settings have, and no others."""
+    encoded = msgspec.json.encode(settings, enc_hook=str, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def parse_duration(text: str) -> float:

@@ -181,9 +181,8 @@ def _daemon_of_another_site(ground: Ground, count: int) -> Iterator[Callable[[st
         seeds = count_from(1)
 
         def ask(verb: str) -> Measured:
-            if verb == "apply":
-                push(site, next(seeds))
-            return Asking(ground, site, daemon, verb).run()
+            asking = Asking(ground, site, daemon, verb)
+            return asking.run(lambda _: push(site, next(seeds))) if verb == "apply" else asking.run()
 
         yield ask
 

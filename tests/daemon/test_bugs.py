@@ -219,14 +219,6 @@ def test_a_request_whose_run_meets_a_bug_gets_an_answer(stage: Stage) -> None:
     assert {each.reason for each in decode_reports(request.result)} == {"InternalError"}
 
 
-def test_a_request_for_plans_without_sense_gets_an_empty_answer(stage: Stage) -> None:
-    number = stage.records.requests.add("plan", {"nonsense": 1}, "ada")
-    asyncio.run(OneRound(stage).until_quiet())
-    request = stage.records.requests.get(number)
-    assert request is not None
-    assert request.result == {"plans": None}
-
-
 def test_a_bug_at_one_location_leaves_the_drift_of_the_others_to_be_seen(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

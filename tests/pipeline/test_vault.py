@@ -218,7 +218,7 @@ def test_it_may_be_asked_in_other_threads_while_a_run_uses_the_records(tmp_path:
     way = way_of(tmp_path, sealed())
     asked = vault(way)
     with way.records.transaction(), ThreadPoolExecutor(4) as threads:
-        way.records.applied.remove(DB)
+        way.records.applied.remove([(str(DB), "")])
         found = [threads.submit(asked.read, DB).result(30) for _ in range(8)]
     assert found == [EXPECTED] * 8
     assert refused(asked) == "secret/db is not applied"

@@ -46,9 +46,9 @@ def test_observed_state_does_not_change_the_applied_fields(records: Records) -> 
 def test_a_resource_is_gone_with_its_last_location(records: Records) -> None:
     for location in ("west", "east", "north"):
         records.applied.put(record("workload/shop/api", location))
-    records.applied.remove("workload/shop/api", "west")
+    records.applied.remove([("workload/shop/api", "west")])
     assert (records.applied.exists("workload/shop/api"), records.applied.inventory("main")) == (True, 1)
-    records.applied.remove("workload/shop/api")
+    records.applied.remove([("workload/shop/api", "east"), ("workload/shop/api", "north")])
     assert (records.applied.exists("workload/shop/api"), records.applied.inventory("main")) == (False, 0)
     assert records.applied.counts() == {}
 
@@ -125,7 +125,7 @@ def test_stored_counts_equal_computed_counts(
             records.applied.update_seen(key, location, health, b"{}")
             model |= {(key, location): health} if (key, location) in model else {}
         else:
-            records.applied.remove(key, location)
+            records.applied.remove([(key, location)])
             model.pop((key, location), None)
     worst: dict[str, Health] = {}
     for (key, _), health in model.items():

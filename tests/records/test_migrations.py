@@ -233,7 +233,7 @@ def test_older_records_know_later_changes_of_resources(path: Path) -> None:
         assert records.changes.newest() == 0
         records.status_queue.add_many("main", [PLAIN])
         [record] = records.applied.get(PLAIN)
-        records.applied.remove(PLAIN)
+        records.applied.remove([(PLAIN, record.location)])
         assert records.changes.after(0, 10) == [(1, PLAIN, None), (2, PLAIN, record.body)]
 
 

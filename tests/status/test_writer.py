@@ -185,7 +185,9 @@ def test_a_deleted_resource_loses_its_file(world: World) -> None:
     writer = world.writer()
     writer.flush()
     world.records.desired.replace("main", ["workload/shop/w1"], [])
-    world.records.applied.remove("workload/shop/w1")
+    world.records.applied.remove(
+        [("workload/shop/w1", each.location) for each in world.records.applied.get("workload/shop/w1")]
+    )
     world.touch("workload/shop/w1")
     writer.flush(force=True)
     assert "shop/workload/w1.yaml" not in world.files()

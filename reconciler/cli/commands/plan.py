@@ -63,7 +63,8 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     colour = coloured(sys.stderr if form == "json" else sys.stdout)
     failed: dict[str, ReconcilerError] = {}
     plans = None
-    if out is None and not options.revision:
+    # The daemon fetches from remote sources at their interval only.
+    if out is None and not options.revision and all(each.local for each in sources):
         names = [each.name for each in sources]
         request = PlanRequest(settings_digest(settings), names, form, options.blame, colour)
         plans = request_plans(settings.state, request)

@@ -160,7 +160,7 @@ class Recorder:
     def _flush(self, batch: _RecordBatch) -> None:
         records = self._records
         records.applied.put_many(batch.records)
-        records.applied.remove_many(batch.removed)
+        records.applied.remove(batch.removed)
         for seen in batch.seen:
             records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
         for key, location in batch.cleared if records.failures.count() else ():

@@ -112,14 +112,7 @@ class Applied:
             (str(health), state, str(key), location),
         )
 
-    def remove(self, key: AnyKey, location: str | None = None) -> None:
-        """Remove the record of ``key`` at ``location``, or (None) at every location."""
-        if location is None:
-            self._db.write("DELETE FROM applied WHERE key = ?", (str(key),))
-        else:
-            self._db.write("DELETE FROM applied WHERE key = ? AND location = ?", (str(key), location))
-
-    def remove_many(self, places: Iterable[tuple[str, str]]) -> None:
+    def remove(self, places: Iterable[tuple[str, str]]) -> None:
         """Remove the record of each key at its location."""
         self._db.write_many("DELETE FROM applied WHERE key = ? AND location = ?", places)
 

@@ -17,6 +17,10 @@ from reconciler.records.sql import AnyKey, stored_row
 KEEP = 1000
 """The number of completed requests that are remembered."""
 
+PLAN = "plan"
+"""The kind of a request for plans. A command that ends early leaves its row, with an answer of up to a megabyte."""
+KEEP_PLAN_SECONDS = 300.0
+
 COLUMNS = 'id, kind, args, "by", at, started, done, result'
 
 
@@ -49,6 +53,7 @@ class Requests:
             )
             number = int(cursor.lastrowid or 0)
             self._db.write("DELETE FROM requests WHERE done IS NOT NULL AND id <= ?", (number - KEEP,))
+            self._db.write("DELETE FROM requests WHERE kind = ? AND at < ?", (PLAN, self._now() - KEEP_PLAN_SECONDS))
         return number
 
     def remove(self, number: int) -> None:
@@ -59,9 +64,10 @@ class Requests:
         """The open requests, oldest first."""
         return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]
 
-    def start(self, number: int) -> None:
-        """Record that work on it begins."""
-        self._db.write("UPDATE requests SET started = ? WHERE id = ?", (self._now(), number))
+    def start(self, number: int) -> bool:
+        """Record that work on it begins; False if nobody waits for the answer any more."""
+        started = self._db.write("UPDATE requests SET started = ? WHERE id = ?", (self._now(), number))
+        return started.rowcount > 0
 
     def done(self, number: int, result: Mapping[str, Any]) -> None:
         """Record the result of a request, which must be JSON."""
@@ -77,14 +83,15 @@ class Requests:
 
 
 @contextmanager
-def open_requests(path: Path) -> Iterator[Requests]:
+def requests_table(path: Path, patience: float) -> Iterator[Requests]:
     """The requests alone, for a command that needs no other table of the records at ``path``.
 
-    Raises RecordsError if they cannot be written, or are of an earlier version: only the daemon and `reconciler apply`
-    bring them up to date.
+    A write waits ``patience`` seconds for other writers. Raises RecordsError if the records cannot be written, or are
+    of an earlier version: only the daemon and `reconciler apply` bring them up to date.
     """
     Database.open(path, MIGRATIONS, read_only=True).close()
     with closing(Database.open(path, MIGRATIONS)) as database:
+        database.write(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
         yield Requests(database, time.time)
 
 

@@ -197,7 +197,7 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
         assert "The endpoint is not served with TLS: no certificate is for web-" in lacking[0]
         put(host, Kind.GVC, "shop", {"domain": "old.example"})
-        host.records.applied.remove(Key(Kind.DOMAIN, "", "shop.example"))
+        host.records.applied.remove([("domain/shop.example", "")])
         host.engine.refresh()
         assert await served(host, at, "shop.example", 404) == 404
         assert await served(host, at, "web.old.example", 403) == 403
