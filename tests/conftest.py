@@ -6,10 +6,16 @@ import gc
 
 import tests.support.examples
 import tests.support.trust  # noqa: F401
+from reconciler import logs
 
 pytest_plugins = ["tests.support.workers"]
 
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
+
+
+def pytest_runtest_setup() -> None:
+    """Forget how an earlier test wanted to log: with the next line that would take effect, and end its capture."""
+    logs._configure_now = None
 
 
 def pytest_collection_finish() -> None:
