@@ -23,6 +23,8 @@ MAX_BYTES = 1 << 20
 MAX_STEPS = 2_000
 """The most steps of a plan that is rendered: longer ones hardly fit into an answer."""
 
+NO_PLANS: dict[str, Any] = {"plans": None}
+
 Run = Callable[[str, str, SavedPlan | None], Awaitable[Report]]
 """Runs a source for a reason, only if its plan is still the saved one."""
 
@@ -77,13 +79,13 @@ class RequestQueue:
         """Plan the sources; without an answer, the command plans by itself and reports what prevents it."""
         try:
             answer: dict[str, Any] = msgspec.to_builtins(PlanAnswer(self._rendered_plans(request)))
-            if len(msgspec.json.encode(answer)) <= MAX_BYTES:
-                return answer
+            too_large = len(msgspec.json.encode(answer)) > MAX_BYTES
         except (RecordsError, SourceError):
-            pass  # the next run meets and reports it too
-        except Exception as error:  # noqa: BLE001 - as in _reconcile
+            return NO_PLANS  # the next run meets and reports it too
+        except Exception as error:  # noqa: BLE001 - who asked gets an answer
             internal_error(error, f"request {request.kind}")
-        return {"plans": None}
+            return NO_PLANS
+        return NO_PLANS if too_large else answer
 
     def _rendered_plans(self, request: Request) -> list[RenderedPlan] | None:
         runner = self._runner
