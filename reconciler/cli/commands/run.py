@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ def command(settings_file: Path) -> None:
 
     from reconciler import logs
 
+    gc.set_threshold(700)  # the default of the interpreter, which ``main`` raises for commands that end soon
     settings = load(settings_file)
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(_serve(settings, settings_file))
