@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"(?i)(?:^|[_.-])(?:token|secret|password|passwd|passphrase|credential|credentials|authorization|data"
     r"|api_?key|private_?key)$"
 )
-_CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@")
+_CREDENTIALS = r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@"
 _MASK = "***"
 _configure_now: Callable[[], None] | None = None
 """Configures structlog as the last call of ``configure`` requested; None once it is done."""
@@ -110,10 +110,10 @@ def masked(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mu
 
 
 def _without_secrets(name: str, value: Any) -> Any:
-    if _SECRET_NAME.search(name):
+    if re.search(_SECRET_NAME, name):
         return _MASK
     if isinstance(value, str):
-        return _CREDENTIALS.sub(rf"\1{_MASK}@", value)
+        return re.sub(_CREDENTIALS, rf"\1{_MASK}@", value)
     if isinstance(value, dict):
         return {key: _without_secrets(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

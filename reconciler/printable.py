@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from typing import Any, TextIO
 
@@ -41,6 +41,11 @@ _KEY_BYTES = (
 def printable(text: str) -> str:
     """``text`` on one line, with unsafe characters escaped."""
     return text if text.isprintable() else re.sub(_LINE, _escaped, text)
+
+
+def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] = "?") -> str:
+    """``text`` on one line, with each unsafe character replaced."""
+    return text if text.isprintable() else re.sub(_LINE, replacement, text)
 
 
 def truncated(text: str) -> str:

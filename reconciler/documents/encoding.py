@@ -14,10 +14,10 @@ from reconciler.model.finding import Fault
 _MOST_BYTES = 4 * LIMITS.document_bytes
 """A larger document has too many characters, and is refused."""
 
-_PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_PAIR = rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 """A pair of surrogates, as JSON escapes a character beyond the first 65,536."""
 
-_FROM_PAIR = re.compile(_PAIR.pattern + rb'[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_FROM_PAIR = _PAIR + rb'[^"\\]*+(?:\\.[^"\\]*+)*+"'
 """The first pair of surrogates in a string, and the rest of the string."""
 
 
@@ -40,11 +40,11 @@ def fix_json_surrogates(raw: bytes) -> bytes:
         msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return raw
-    return _FROM_PAIR.sub(_padded, raw)
+    return re.sub(_FROM_PAIR, _padded, raw)
 
 
 def _padded(found: re.Match[bytes]) -> bytes:
-    return _PAIR.sub(_joined, found[0]).ljust(len(found[0]))
+    return re.sub(_PAIR, _joined, found[0]).ljust(len(found[0]))
 
 
 def _joined(found: re.Match[bytes]) -> bytes:

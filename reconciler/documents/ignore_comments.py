@@ -22,11 +22,9 @@ _MOST_MARKS = 10 * MOST_COMMENTS
 _BEFORE, _BEHIND = 100, 1_000
 """Characters before and after the mark that may belong to its comment."""
 
-_COMMENT = re.compile(r"(?:(?<![\s\S])|(?<=\s))(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?")
-_END = re.compile("[\n\r\x85\u2028\u2029]|\\Z")
-_COMMENT_LINES = re.compile(
-    "(?:[^\\S\n\r\x85\u2028\u2029]*+#[^\n\r\x85\u2028\u2029]*+(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z))*+"
-)
+_COMMENT = r"(?:(?<![\s\S])|(?<=\s))(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?"
+_END = "[\n\r\x85\u2028\u2029]|\\Z"
+_COMMENT_LINES = "(?:[^\\S\n\r\x85\u2028\u2029]*+#[^\n\r\x85\u2028\u2029]*+(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z))*+"
 """Lines that have only a comment."""
 
 
@@ -77,7 +75,7 @@ class IgnoreComments:
             if not comment.reason:
                 continue
             if start >= block_end:
-                block = _COMMENT_LINES.match(text, start)
+                block = re.compile(_COMMENT_LINES).match(text, start)
                 block_end = block.end() if block is not None else start
                 below = number + count_breaks(text, start, block_end)
             # A comment after a value silences only its own line.
@@ -94,13 +92,14 @@ class _Mark(NamedTuple):
 
 
 def _marked(text: str) -> Iterator[_Mark]:
+    comment, break_or_end = re.compile(_COMMENT), re.compile(_END)
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:
         # Line breaks are counted only between marks, so that a long line costs as little as many short ones.
         if breaks := count_breaks(text, last, at):
             number, start = number + breaks, start_of_line(text, at, last)
-        end = _END.search(text, at, at + _BEHIND)
-        found = _COMMENT.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
+        end = break_or_end.search(text, at, at + _BEHIND)
+        found = comment.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
         yield _Mark(number, start, found)
         last = at
         at += len(_TEXT)

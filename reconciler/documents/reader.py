@@ -18,7 +18,7 @@ from reconciler.model.finding import Fault
 if TYPE_CHECKING:
     from reconciler.documents.composer import Composer
 
-_TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
+_TEMPLATE = rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)"
 """An action of a template, such as those of Helm."""
 
 SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
@@ -63,7 +63,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
         from reconciler.documents.syntax_errors import explain
 
         faults.append(explain(error, raw, composer.faults.limits))
-    if faults and (template := _TEMPLATE.search(raw)):
+    if faults and (template := re.search(_TEMPLATE, raw)):
         return Reading([], [_template_fault(raw, template.start())])
     return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
 

@@ -14,12 +14,12 @@ from reconciler.model.platform import PLATFORM_URI
 from reconciler.model.resource import GVC_PLACEHOLDER
 from reconciler.model.suggest import closest
 
-_PART = re.compile(rb"^---", re.MULTILINE)
+_PART = rb"(?m)^---"
 _PAIR = r"""["']?(kind|name|gvc)["']?[ \t]*:[ \t]*["']?([^\s"',#}]{1,256})"""
-_FIELD = re.compile(r"^[ \t]{0,2}(?:\{[ \t]*)?" + _PAIR, re.MULTILINE)
+_FIELD = r"(?m)^[ \t]{0,2}(?:\{[ \t]*)?" + _PAIR
 """A field of the outermost mapping, in YAML or JSON, by its place on a line."""
-_IN_FLOW = re.compile(r"[{,][ \t]*" + _PAIR)
-_LINK = re.compile(r"""(?:[a-z]{1,30}:)?//[a-z][^\s"',\[\]{}]{1,256}|/org/[^\s"',\[\]{}]{1,256}""")
+_IN_FLOW = r"[{,][ \t]*" + _PAIR
+_LINK = r"""(?:[a-z]{1,30}:)?//[a-z][^\s"',\[\]{}]{1,256}|/org/[^\s"',\[\]{}]{1,256}"""
 _MOST_BYTES = 256 * 1024
 _MOST_PARTS = 500
 _MOST_PAIRS = 64
@@ -57,11 +57,11 @@ class Intended(NamedTuple):
 
 def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
     """The probable keys of the documents of ``raw``, within limits."""
-    for part in _PART.split(raw[:_MOST_BYTES], _MOST_PARTS):
+    for part in re.split(_PART, raw[:_MOST_BYTES], maxsplit=_MOST_PARTS):
         text = part.decode("utf-8", "replace")
         fields: dict[str, list[str]] = {"kind": [], "name": [], "gvc": []}
         flow = text.lstrip()[:1] == "{"
-        for name, value in (_IN_FLOW if flow else _FIELD).findall(text):
+        for name, value in re.findall(_IN_FLOW if flow else _FIELD, text):
             if len(fields[name]) < _MOST_PAIRS:
                 fields[name].append(value)
         gvc = fields["gvc"][0] if len(set(fields["gvc"])) == 1 else GVC_PLACEHOLDER
@@ -74,7 +74,7 @@ def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
 
 
 def _mentions(text: str, context: ManifestContext, gvc: str) -> Iterator[str]:
-    for written in _LINK.findall(text):
+    for written in re.findall(_LINK, text):
         link = translate(written, context.scheme)
         try:
             yield uri_target(link, gvc) if link.startswith(PLATFORM_URI) else parse_link(link, context.org, gvc).target

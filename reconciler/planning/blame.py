@@ -15,9 +15,9 @@ from reconciler.planning.plan import Action, Plan, Step, StepId
 WHOLE = ""
 """The path of a created or deleted resource as a whole."""
 
-_SEGMENT = re.compile(r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)')
+_SEGMENT = r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)'
 
-_INDEX = re.compile(r"(?<!\.ports)\[\d+\]")
+_INDEX = r"(?<!\.ports)\[\d+\]"
 """The index of a list entry, which another commit may have moved. The numbers of ports are names."""
 
 
@@ -60,14 +60,14 @@ def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: 
 
 
 def _overlap(one: str, other: str) -> bool:
-    short, long = sorted((_INDEX.sub("[]", one), _INDEX.sub("[]", other)), key=len)
+    short, long = sorted((re.sub(_INDEX, "[]", one), re.sub(_INDEX, "[]", other)), key=len)
     return long == short or (long.startswith(short) and long[len(short)] in ".[")
 
 
 def pointer_of(path: str, value: Any) -> Pointer:
     """The pointer to the field ``path`` of a plan in ``value``, the document as written, as far as it exists."""
     steps: list[str | int] = []
-    for quoted, item, name in _SEGMENT.findall(path):
+    for quoted, item, name in re.findall(_SEGMENT, path):
         step: str | int | None = quoted or name
         if not step:
             step = _position(item, value)

@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import NamedTuple
+
+import msgspec
 
 from reconciler.errors import EncryptionError
 
@@ -17,7 +18,7 @@ Value = str | int | float | bool
 KEY_BYTES = 32
 _IV_BYTES = 32
 _TAG_BYTES = 16
-_FORM = re.compile(r"ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]")
+_FORM = r"ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]"
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
@@ -29,7 +30,7 @@ class DecryptionFailed(EncryptionError):
     """A value cannot be decrypted: the key or the place is another one, or it was changed. It has no message."""
 
 
-class EncryptedValue(NamedTuple):
+class EncryptedValue(msgspec.Struct, frozen=True):
     """An encrypted value, its parts as bytes."""
 
     content: bytes
@@ -40,7 +41,7 @@ class EncryptedValue(NamedTuple):
 
 def parsed(text: str) -> EncryptedValue | None:
     """The parts of an encrypted value; None if ``text`` is not one."""
-    found = _FORM.fullmatch(text)
+    found = re.fullmatch(_FORM, text)
     if found is None:
         return None
     try:

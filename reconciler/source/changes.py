@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import msgspec
 
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
-from reconciler.printable import UNSAFE
+from reconciler.printable import replace_unsafe
 from reconciler.source.file_filter import IGNORE_FILE
 from reconciler.source.tree_diff import Difference, Entry
-
-CONTROL = re.compile(rf"[\x00-\x1f{UNSAFE}]")
-"""Characters that break lines, control terminals, are invisible, or change the writing direction."""
-
 
 RULES = (
     error_rule(
@@ -94,7 +88,7 @@ def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Sid
     name = raw.decode("utf-8", "backslashreplace")
     if not takes(f"{name}/x.yaml" if entry.submodule else name):
         return _NOTHING
-    path = CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], name)
+    path = replace_unsafe(name, lambda sign: ascii(sign[0])[1:-1])
     fault = _oddity(entry, odd_name=path.encode() != raw)
     if fault is None:
         return _Side(path, entry.id.hex())
@@ -102,7 +96,7 @@ def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Sid
     return _Side(path, "", Finding(path, 0, 0, fault.rule, Severity.ERROR, fault.message, suggestion))
 
 
-class _Oddity(NamedTuple):
+class _Oddity(msgspec.Struct, frozen=True):
     rule: str
     message: str
     remedy: str

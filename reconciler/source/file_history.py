@@ -8,7 +8,7 @@ import msgspec
 import pygit2
 
 from reconciler.errors import SourceError
-from reconciler.source.changes import CONTROL
+from reconciler.printable import replace_unsafe
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.repository import Repository
 
@@ -82,4 +82,4 @@ class History:
 
 
 def _author(commit: pygit2.Commit) -> str:
-    return CONTROL.sub("?", commit.author.raw_name.decode("utf-8", "replace"))
+    return replace_unsafe(commit.author.raw_name.decode("utf-8", "replace"))

@@ -14,8 +14,9 @@ from pygit2.enums import ObjectType
 from reconciler.errors import SourceError, SourceNotFound
 from reconciler.model.revision import FileChange, Revision
 from reconciler.model.suggest import closest
+from reconciler.printable import replace_unsafe
 from reconciler.source.ancestry import is_ancestor
-from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
+from reconciler.source.changes import TreeChanges, classify, is_manifest
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import lookup_name, open_git
@@ -228,8 +229,8 @@ class Repository:
             ref=ref,
             commit=str(commit.id),
             tree=tree.hex(),
-            author=CONTROL.sub("?", author),
-            subject=CONTROL.sub("?", subject),
+            author=replace_unsafe(author),
+            subject=replace_unsafe(subject),
             time=commit.commit_time,
         )
 

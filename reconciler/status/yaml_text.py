@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
+
+import msgspec
 
 from reconciler.printable import printable_yaml
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._@/-]*")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 _AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
@@ -23,9 +24,9 @@ def word(text: str) -> str:
 
 def quoted(text: str) -> str:
     """``text`` on one line in double quotes."""
-    return printable_yaml(json.dumps(without_controls(text), ensure_ascii=False))
+    return printable_yaml(msgspec.json.encode(without_controls(text)).decode())
 
 
 def without_controls(text: str) -> str:
     """``text`` on one line, with control characters, which our YAML must not contain, replaced by question marks."""
-    return _CONTROL.sub("?", text.replace("\n", " "))
+    return text if text.isprintable() else re.sub(_CONTROL, "?", text.replace("\n", " "))
