@@ -27,8 +27,6 @@ def coloured(stream: TextIO) -> bool:
 @contextmanager
 def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> Iterator[None]:
     """Print an error or bug of ``source`` and add it to ``failed``, so that the other sources go on."""
-    from reconciler.bugs import internal_error
-
     try:
         yield
     except SourceError as error:
@@ -38,6 +36,8 @@ def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> It
     except (ReconcilerError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - see above
+        from reconciler.bugs import internal_error
+
         failed[source] = internal_error(error)
         print_bug(error, f"source {source}")
 

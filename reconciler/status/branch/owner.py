@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +37,8 @@ def file_access_of(repository: Path) -> Iterator[None]:
     if owner is None:
         yield
         return
+    import ctypes  # 3 ms, which only root in a repository of another user needs
+
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = owner
     before = os.getegid()
