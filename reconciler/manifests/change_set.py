@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -63,7 +63,7 @@ class Index(Protocol):
         """Files at or below ``directory`` that declare resources."""
 
 
-class PartialDocument(NamedTuple):
+class PartialDocument(msgspec.Struct, frozen=True):
     """A document with faults: only its links and the questions of rules are known."""
 
     key: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,14 +27,14 @@ _TOO_LONG = {"maxLength": "string", "maxItems": "array", "maxProperties": "objec
 """Keyword of a value that is too long for a rule to check → the type of the value."""
 
 
-class InvalidValue(NamedTuple):
+class InvalidValue(msgspec.Struct, frozen=True):
     """A value that does not match the schema; with ``types``, the expected ones, rules do not see it."""
 
     at: Pointer
     types: Sequence[str] = ()
 
 
-class RuleResult(NamedTuple):
+class RuleResult(msgspec.Struct, frozen=True):
     """The faults that rules find in a document, and their questions."""
 
     flaws: list[tuple[Rule, Flaw]]

@@ -6,7 +6,7 @@ Times are whole minutes since 1970-01-01 00:00 UTC; this module reads no clock.
 from __future__ import annotations
 
 from datetime import MAXYEAR, date
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
@@ -32,7 +32,7 @@ class CronError(ParseError):
         self.suggestion = suggestion
 
 
-class _Field(NamedTuple):
+class _Field(msgspec.Struct, frozen=True):
     title: str
     low: int
     high: int

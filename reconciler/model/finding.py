@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +20,7 @@ Pointer = tuple[str | int, ...]
 """The path to a value in a document: ``("spec", "containers", 0, "name")``."""
 
 
-class Flaw(NamedTuple):
+class Flaw(msgspec.Struct, frozen=True):
     """A breach that a rule finds in a document; its caller adds the rule's id and the line.
 
     ``at`` is the path to the value as written (``on_key``: to its key). ``also`` has further values on which the result
@@ -35,7 +34,7 @@ class Flaw(NamedTuple):
     on_key: bool = False
 
 
-class Lookup(NamedTuple):
+class Lookup(msgspec.Struct, frozen=True):
     """A rule's lookup of another resource: ``target`` is its key as text.
 
     ``at`` is the path to the value that refers to it; ``detail`` is passed on to the check of the result.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ MARK = b"sops"
 LOCKED, KEY_WRONG, MAC_BROKEN, METADATA = "secret-locked", "secret-key-wrong", "secret-mac-broken", "secret-metadata"
 
 
-class SopsProblem(NamedTuple):
+class SopsProblem(msgspec.Struct, frozen=True):
     """A fault at a value of an encrypted document."""
 
     rule: str

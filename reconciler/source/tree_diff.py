@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import NamedTuple
 
 import msgspec
 
@@ -74,14 +73,14 @@ def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, Entry]:
     return {name + b"/" if mode == _TREE else name: Entry(mode, id_) for mode, name, id_ in entries}
 
 
-class Tree(NamedTuple):
+class Tree(msgspec.Struct, frozen=True):
     """The bytes of a tree object, and where some of its entries end: in order, the last one included."""
 
     content: bytes
     ends: list[int]
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """The entries of two trees around what differs, and the ``ends`` of the newer one."""
 
     left: bytes

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.engines.calls import EngineCall
@@ -27,7 +29,7 @@ _REASONS = {
 }
 
 
-class _Target(NamedTuple):
+class _Target(msgspec.Struct, frozen=True):
     """What no two commands may change at once: the ``volume`` with an index, or a workload, at a location."""
 
     key: Key

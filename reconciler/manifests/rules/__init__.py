@@ -9,7 +9,8 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import NamedTuple
+
+import msgspec
 
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry, Section
@@ -20,7 +21,7 @@ from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
 
 
-class Rules(NamedTuple):
+class Rules(msgspec.Struct, frozen=True):
     """The rules for documents of one kind, and the typed view that they check."""
 
     view: type[Envelope]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ FILE, CREDENTIAL = "file", "credential"
 _NO_KEYS = frozenset({"encoding", "repos"})
 
 
-class HostPlace(NamedTuple):
+class HostPlace(msgspec.Struct, frozen=True):
     """The place of a value on the host: ``sort`` is ``file`` or ``credential``."""
 
     sort: str

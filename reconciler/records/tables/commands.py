@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Precondition(msgspec.Struct, frozen=True):
     key: Key
 
 
-class NewCommand(NamedTuple):
+class NewCommand(msgspec.Struct, frozen=True):
     """A command to add; ``spec`` must be JSON."""
 
     key: AnyKey

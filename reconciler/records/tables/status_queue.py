@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -50,7 +49,7 @@ class StatusQueue:
         return int(self._db.value("SELECT count(*) FROM pending WHERE source = ?", (source,)))
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """A change of the resource ``key``; ``number`` increases with every change.
 
     ``before`` is its manifest before, b"" if it was not applied, and None if the manifest did not change.
