@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-
-import msgspec
 
 from reconciler.model.finding import Pointer
 from reconciler.model.key import Key
 from reconciler.model.rule import error_rule
 from reconciler.settings.types import IngressSettings, StatusSettings, is_local
-
-if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
 
 RULES = (
     error_rule(
@@ -79,7 +75,7 @@ OWNER_CLAIMS = {
 """Issuers that serve everybody → the claims that name the repository or its owner."""
 
 
-class _Port(msgspec.Struct, frozen=True):
+class _Port(NamedTuple):
     """A port that the ingress of a location has at an address."""
 
     address: IPv4Address | IPv6Address
@@ -87,7 +83,7 @@ class _Port(msgspec.Struct, frozen=True):
     owner: str
 
 
-class SettingsFault(msgspec.Struct, frozen=True):
+class SettingsFault(NamedTuple):
     """One fault: its rule, the value at which it is, a message, and a suggestion."""
 
     rule: str
@@ -176,8 +172,6 @@ def _invalid(ingress: dict[str, Any], at: Pointer) -> Iterator[SettingsFault]:
         if _address(text) is None:
             where = (*at, "addresses", number)
             yield SettingsFault("ingress", f"`{text}` is no address", where, "write one such as 0.0.0.0 or ::")
-    from ipaddress import ip_network
-
     for number, text in enumerate(ingress.get("proxyProtocol", ())):
         try:
             ip_network(text, strict=False)
@@ -207,8 +201,6 @@ def _same(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> b
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    from ipaddress import ip_address  # 3 ms, for settings with addresses only
-
     try:
         return ip_address(text)
     except ValueError:
