@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from docs.generate.tables import table
-from reconciler.cli import COMMANDS, cli
+from reconciler.cli import cli, read_commands
 
 HEAD = """\
 # Commands
@@ -63,12 +63,13 @@ a field gets another name or meaning. With several sources the document is a lis
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, overview(), *(section for name in COMMANDS for section in _sections(name, command(name)))])
+    sections = (section for name in read_commands() for section in _sections(name, command(name)))
+    return "\n".join([HEAD, overview(), *sections])
 
 
 def overview() -> str:
     """Every command with its line in the help, and a link to its section."""
-    return table(("Command", "What it does"), ((f"[{name}](#{name})", line) for name, line in COMMANDS.items()))
+    return table(("Command", "What it does"), ((f"[{name}](#{name})", line) for name, line in read_commands().items()))
 
 
 def command(name: str) -> click.Command:

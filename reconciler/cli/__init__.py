@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -32,10 +33,15 @@ ORDER = (
 """Subcommands in the order of use; subcommands not listed here follow."""
 
 
-def _commands() -> dict[str, str]:
-    """Each subcommand with its help line: the text after the colon in the first line of its module."""
+_FOLDER = Path(__file__).with_name("commands")
+"""A module for each subcommand (``import_`` for ``import``), which holds ``command``."""
+
+
+@cache
+def read_commands() -> dict[str, str]:
+    """Subcommand → help line: the text after the colon in the first line of its module. Opens each module."""
     found = {}
-    for path in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
+    for path in sorted(_FOLDER.glob("[!_]*.py")):
         with path.open(encoding="utf-8") as file:
             line = file.readline().strip().strip('"').partition(": ")[2]
         found[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
@@ -43,22 +49,19 @@ def _commands() -> dict[str, str]:
     return {name: found[name] for name in dict.fromkeys((*first, *found))}
 
 
-COMMANDS = _commands()
-"""Subcommand → help line; its module in ``commands`` (``import_`` for ``import``) holds ``command``."""
-
-
 class LazyGroup(click.Group):
     """A group that imports a subcommand only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the subcommands in the order of use."""
-        return list(COMMANDS)
+        return list(read_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The subcommand ``cmd_name``, or None."""
-        if cmd_name not in COMMANDS:
+        module = f"{cmd_name}{'_' * iskeyword(cmd_name)}"
+        if not cmd_name.isidentifier() or cmd_name.endswith("_") or not (_FOLDER / f"{module}.py").is_file():
             return None
-        command = import_module(f"reconciler.cli.commands.{cmd_name}{'_' * iskeyword(cmd_name)}").command
+        command = import_module(f"reconciler.cli.commands.{module}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -66,16 +69,16 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand that ``args`` begin with; raises click's UsageError with the nearest name."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from reconciler.queries.existence import did_you_mean
 
-            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], read_commands())}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(read_commands().items()))
 
 
 @click.group(

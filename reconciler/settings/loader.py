@@ -46,7 +46,7 @@ def load_settings(path: Path) -> Settings:
     from reconciler.documents.limits import read_within
     from reconciler.documents.locator import locate
     from reconciler.documents.reader import read
-    from reconciler.documents.schema.validator import checker
+    from reconciler.documents.schema.validator import checker, is_valid
 
     try:
         raw = read_within(path)
@@ -63,9 +63,9 @@ def load_settings(path: Path) -> Settings:
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and this file has {len(reading.documents)}")
     value = reading.documents[0].value
-    check = checker("settings")
-    if not check.valid(value):
-        raise SettingsError(path, raw, check.faults(value, locate(raw, reading.documents[0].index)))
+    if not is_valid("settings", value):
+        faults = checker("settings").faults(value, locate(raw, reading.documents[0].index))
+        raise SettingsError(path, raw, faults)
     base = path.absolute().parent
     if wrong := settings_faults(value, base):
         places = locate(raw, reading.documents[0].index)

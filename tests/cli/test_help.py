@@ -12,13 +12,13 @@ import pytest
 
 import reconciler.cli.commands
 from reconciler import __version__
-from reconciler.cli import COMMANDS, ORDER
+from reconciler.cli import ORDER, read_commands
 from tests.support.desk import Desk
 from tests.support.desk import here as run
 from tests.support.pace import on_quiet_machine
 from tests.support.records import cpu_seconds
 
-WRITTEN = sorted(COMMANDS)
+WRITTEN = sorted(read_commands())
 
 
 PARTS = [
@@ -35,7 +35,8 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", result.out)
-    assert len(lines) <= (24 if words else 13 + len(COMMANDS)), "a line for each command, and what fits a terminal"
+    most = 24 if words else 13 + len(read_commands())
+    assert len(lines) <= most, "a line for each command, and what fits a terminal"
     assert max(map(len, lines)) <= 80
     assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
 
@@ -52,9 +53,16 @@ def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name
     assert "--settings FILE" in run(name, "--help", cwd=tmp_path).out
 
 
+@pytest.mark.parametrize("word", ["import_", "__init__", "../commands/plan", "commands.plan", "plän"])
+def test_only_a_name_in_the_list_is_a_command(word: str, tmp_path: Path) -> None:
+    result = run(word, cwd=tmp_path)
+    assert result.code == 2
+    assert f"there is no command {word!r}" in result.err
+
+
 def test_help_lists_every_command(tmp_path: Path) -> None:
     output = run("--help", cwd=tmp_path).out
-    assert all(f"\n  {name} " in output for name in COMMANDS)
+    assert all(f"\n  {name} " in output for name in read_commands())
 
 
 def test_every_module_of_a_command_begins_with_its_line_in_the_help() -> None:
@@ -63,7 +71,7 @@ def test_every_module_of_a_command_begins_with_its_line_in_the_help() -> None:
     assert {
         name: line for name, line in first.items() if not re.fullmatch(rf'"""`reconciler {name}`: .+\."""', line)
     } == {}
-    assert first.keys() == COMMANDS.keys() >= set(ORDER)
+    assert first.keys() == read_commands().keys() >= set(ORDER)
 
 
 def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import COMMANDS
+from reconciler.cli import read_commands
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.reasons import Reason
@@ -162,7 +162,7 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
 def test_no_command_is_without_a_golden_case() -> None:
     files = list((CASES / "cli").glob("*.txt"))
     sessions = (re.findall(r"^\$ reconciler (\w+)", file.read_text(), re.MULTILINE) for file in files)
-    assert set(COMMANDS) - set().union(*sessions) - {file.stem for file in files} == set()
+    assert set(read_commands()) - set().union(*sessions) - {file.stem for file in files} == set()
 
 
 def test_wrong_use_is_reported_in_one_manner(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from docs.generate.pages import DOCS, GUIDES
-from reconciler.cli import COMMANDS
+from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import load_schema
 from reconciler.settings.loader import load_settings
 from tests.docs.shell import blocks, typed
@@ -142,7 +142,7 @@ def is_setting(schema: dict[str, Any], path: str) -> bool:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_named_exists(page: str) -> None:
     named = set(re.findall(r"(?:`|^|\$ )reconciler ([a-z]+)", text(page), re.M))
-    assert named - COMMANDS.keys() == set()
+    assert named - read_commands().keys() == set()
 
 
 def test_every_reason_that_is_named_is_documented() -> None:

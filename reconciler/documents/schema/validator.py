@@ -126,6 +126,22 @@ class Checker:
         return self.phrased(self.breaches(value), places)
 
 
+def is_valid(name: str, value: object) -> bool:
+    """Whether ``value`` fits the schema ``name``, of which only the parts for its own fields are compiled.
+
+    For one document; ``checker`` is for many. Raises FileNotFoundError if there is no such schema.
+    """
+    import jsonschema_rs
+
+    schema = load_schema(name)
+    if isinstance(value, dict):
+        schema = {
+            **schema,
+            "properties": {field: schema["properties"][field] for field in schema["properties"].keys() & value.keys()},
+        }
+    return jsonschema_rs.is_valid(schema, value)
+
+
 @cache
 def checker(name: str) -> Checker:
     """The cached checker of the schema ``name``. Raises FileNotFoundError if there is none."""
