@@ -72,7 +72,7 @@ class ObservationRecorder:
             for key, report in reports.items():
                 found.setdefault(key, []).append(report)
         if self._domains is None:
-            self._domains = {each.key for each in self._records.applied.items(Kind.DOMAIN)}
+            self._domains = set(map(Key.parse, self._records.applied.keys_after(f"{Kind.DOMAIN}/", "", -1)))
         keys, self._domains = found.keys() | self._domains, set(found)
         known = self._records.applied.get_many(keys, bodies=False).values() if keys else ()
         changed = [

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.errors import RecordsError
+from reconciler.iteration import batches
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
-from reconciler.pipeline.desired_index import RecordsIndex
+from reconciler.pipeline.desired_index import MAX_PREFETCHED, RecordsIndex
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
@@ -145,30 +145,61 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
 
     Needed once, at the start; after that, each run returns the keys that it could not finish.
     """
-    places = view.bodies.gvc_locations
-    engines = engines_of(settings)
-    unsettled = set()
-    recorded = groupby(view.index.records.applied.scan(view.index.source), key=lambda row: row[0])
-    name, rows = next(recorded, _END)
-    for key, digest in view.index.records.desired.scan(view.index.source):
-        while name and name < key:
-            unsettled.add(name)
-            name, rows = next(recorded, _END)
+    records, source = view.index.records, view.index.source
+    bindings = _Bindings(view, engines_of(settings))
+    recorded = records.applied.scan(source)
+    pending = set()
+    row = next(recorded, _END)
+    for key, digest in records.desired.scan(source):
+        while row[0] and row[0] < key:
+            pending.add(row[0])
+            row = next(recorded, _END)
+        for location, engine in bindings.of(key):
+            if row != (key, location, digest, engine):
+                pending.add(key)
+                break
+            row = next(recorded, _END)
+        # A record at a place where the resource should not be, or an older record.
+        while row[0] == key:
+            pending.add(key)
+            row = next(recorded, _END)
+    while row[0]:
+        pending.add(row[0])
+        row = next(recorded, _END)
+    return frozenset(pending)
+
+
+_END: AppliedRow = ("", "", "", "")
+
+_Binding = tuple[str, str]
+"""A location and its engine."""
+
+
+class _Bindings:
+    """Where resources should be applied, in order of location: with a record for each binding."""
+
+    def __init__(self, view: DesiredStateView, engines: Mapping[str, str]) -> None:
+        self._places = view.bodies.gvc_locations
+        self._engines = engines
+        self._recorded_only: list[_Binding] = [("", engines[""])]
+        self._of_gvc: dict[str, list[_Binding]] = {}
+        for batch in batches(view.index.records.desired.keys_of_kind(Kind.GVC), MAX_PREFETCHED):
+            view.index.prefetch(batch)
+            for key in batch:
+                self._find(key.partition("/")[2])
+
+    def of(self, key: str) -> list[_Binding]:
+        """The bindings of the resource ``key``; the empty location if it is only recorded."""
         kind, _, rest = key.partition("/")
-        bound = [place for place in places.of(rest.partition("/")[0]) if place in engines] if kind in PLACED else []
-        if name != key:
-            unsettled.add(key)
-            continue
-        if {row[1:] for row in rows} != {(place, digest, engines[place]) for place in bound or [""]}:
-            unsettled.add(key)
-        name, rows = next(recorded, _END)
-    while name:
-        unsettled.add(name)
-        name, rows = next(recorded, _END)
-    return frozenset(unsettled)
+        if kind not in PLACED:
+            return self._recorded_only
+        gvc = rest.partition("/")[0]
+        return self._of_gvc[gvc] if gvc in self._of_gvc else self._find(gvc)
 
-
-_END: tuple[str, Iterator[AppliedRow]] = ("", iter(()))
+    def _find(self, gvc: str) -> list[_Binding]:
+        bound = [(place, self._engines[place]) for place in self._places.of(gvc) if place in self._engines]
+        found = self._of_gvc[gvc] = sorted(bound) or self._recorded_only
+        return found
 
 
 def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:

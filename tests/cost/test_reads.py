@@ -33,6 +33,16 @@ def test_the_number_of_queries_of_get_does_not_follow_the_number_of_resources(tm
     assert many.calls <= MANY / FEW * few.calls
 
 
+def test_the_number_of_queries_of_a_first_plan_does_not_follow_the_number_of_gvcs(tmp_path: Path) -> None:
+    costs = []
+    for count in (FEW, MANY):
+        files = {path: text for number in range(count) for path, text in shop(1, name=f"shop-{number}").items()}
+        site = CostSite(tmp_path / str(count), {"main": files})
+        costs.append(site.cost(site.runner.lines["main"].plan_revision))
+    few, many = costs
+    assert many.statements <= few.statements
+
+
 def findings_shown(path: Path, count: int) -> Work:
     """The work of showing one finding in each of ``count`` files of a folder."""
     site = CostSite(path, {"main": shop(1)})
