@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from reconciler.source.repository import Repository
 
 pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Decoded).decode
 
 _OPENING = frozenset(rule.id for rule in RULES)
 """Rules whose verdict on the same bytes changes with the age identity of this host."""
@@ -32,7 +31,7 @@ DecodedFiles = Generator[DecodedFile, None, None]
 def unpack(packed: bytes) -> Decoded:
     """A decoded file from its cached form. Raises CorruptRowError."""
     try:
-        return _unpack(packed)
+        return msgspec.msgpack.decode(packed, type=Decoded)
     except msgspec.DecodeError as error:
         raise CorruptRowError("blobs", "parsed") from error
 

@@ -105,13 +105,10 @@ class Deployment(msgspec.Struct, frozen=True):
     workload: WorkloadStatus
 
 
-_decoder = msgspec.json.Decoder(Deployment)
-
-
 def read_deployment(state: bytes) -> Deployment | None:
     """The deployment in ``state``; None if it contains none."""
     try:
-        return _decoder.decode(state)
+        return msgspec.json.decode(state, type=Deployment)
     except msgspec.DecodeError:
         return None
 

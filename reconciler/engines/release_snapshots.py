@@ -25,12 +25,9 @@ class _Tagged(msgspec.Struct):
     tags: dict[str, Any] = {}
 
 
-_decode = msgspec.json.Decoder(_Tagged).decode
-
-
 def wants_snapshots(body: bytes) -> bool:
     """Whether the workload with this ``body`` (in normal form) wants a snapshot before each new version."""
-    return SNAPSHOT_ON.encode() in body and _decode(body).tags.get(SNAPSHOT_ON) == NEW_VERSION
+    return SNAPSHOT_ON.encode() in body and msgspec.json.decode(body, type=_Tagged).tags.get(SNAPSHOT_ON) == NEW_VERSION
 
 
 def snapshot_before(key: Key, version: int, revision: str, created: str, expires: str = "") -> Snapshot:

@@ -68,13 +68,10 @@ class VolumeSnapshot(msgspec.Struct, frozen=True):
     snapshot: Snapshot
 
 
-_decoder = msgspec.json.Decoder(VolumeSetState)
-
-
 def read_volumes(state: bytes) -> VolumeSetState | None:
     """The volume set in ``state``; None if it contains none."""
     try:
-        return _decoder.decode(state)
+        return msgspec.json.decode(state, type=VolumeSetState)
     except msgspec.DecodeError:
         return None
 

@@ -30,9 +30,6 @@ class _Tagged(msgspec.Struct):
     tags: dict[str, Any] = {}
 
 
-_decode = msgspec.json.Decoder(_Tagged).decode
-
-
 def parse_no_wake(text: str) -> NoWake:
     """``/healthz, /internal/*, UptimeRobot`` → an exact path, a prefix and a user agent; invalid entries are omitted.
 
@@ -54,7 +51,7 @@ def read_no_wake(body: bytes) -> NoWake:
     """
     if NO_WAKE.encode() not in body:
         return NoWake()  # a body is decoded once on its way to a process
-    text = _decode(body).tags.get(NO_WAKE)
+    text = msgspec.json.decode(body, type=_Tagged).tags.get(NO_WAKE)
     return NoWake() if text is None else parse_no_wake(str(text))
 
 

@@ -43,8 +43,6 @@ class _State(msgspec.Struct):
 _SHOWN = re.compile(rb'"conditions":\s*\[\s*\{')
 _TYPES = frozenset(map(str, ConditionType))
 
-_decode = msgspec.json.Decoder(_State).decode
-
 
 def message_of(state: bytes) -> str:
     """The engine's message for a deployment in progress or not healthy (docs/platform/workload.md#deployments)."""
@@ -67,6 +65,6 @@ def engine_conditions(state: bytes) -> list[EngineCondition]:
 
 def _read(state: bytes) -> _State:
     try:
-        return _decode(state)
+        return msgspec.json.decode(state, type=_State)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return _State()

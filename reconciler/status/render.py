@@ -38,9 +38,6 @@ class _State(msgspec.Struct):
     volumes: list[msgspec.Raw] | None = None
 
 
-_decode_state = msgspec.json.Decoder(_State).decode
-
-
 def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
     """The status of one resource as YAML (schemas/status.json), with equal bytes for equal facts.
 
@@ -85,7 +82,7 @@ def _location(record: Record) -> str:
     if record.state == b"{}":
         return lines
     try:
-        state = _decode_state(record.state)
+        state = msgspec.json.decode(record.state, type=_State)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return lines
     if state.status is not None:

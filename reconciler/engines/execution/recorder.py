@@ -36,7 +36,6 @@ class StepRun(msgspec.Struct, frozen=True, gc=False):
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(StepRun).decode
 
 
 class _RecordBatch(msgspec.Struct):
@@ -193,4 +192,4 @@ def record_of(job: StepRun, seen: Observation, now: float) -> Record:
 
 def _decode_job(row: JournalRow) -> StepRun:
     with stored_row("journal", row.id):
-        return _unpack(row.step)
+        return msgspec.msgpack.decode(row.step, type=StepRun)

@@ -23,9 +23,6 @@ class _ReplicaFile(msgspec.Struct, frozen=True):
     replica: Replica
 
 
-_decode = msgspec.json.Decoder(_ReplicaFile).decode
-
-
 class Store:
     """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like).
 
@@ -74,7 +71,7 @@ class Store:
 
     def _read(self, path: Path) -> Replica | None:
         try:
-            file = _decode(current_replica(path.read_bytes()))
+            file = msgspec.json.decode(current_replica(path.read_bytes()), type=_ReplicaFile)
         except (OSError, msgspec.DecodeError):
             return None
         return file.replica if file.boot in self._boots else None

@@ -99,12 +99,9 @@ class Domain(Envelope, frozen=True):
     spec: Specification = Specification()
 
 
-_decoder = msgspec.json.Decoder(Domain)
-
-
 def read_domain(body: bytes) -> Domain:
     """The view of a domain in normal form."""
-    return _decoder.decode(body)
+    return msgspec.json.decode(body, type=Domain)
 
 
 def proof_name(domain: str) -> str:

@@ -46,17 +46,15 @@ class VolumeSet(Envelope, frozen=True):
 
 _MOST_SNAPSHOTS = 9999
 
-_decoder = msgspec.json.Decoder(VolumeSet)
-
 
 def read_specification(body: bytes) -> Specification:
     """The spec in the body of a volume set, in normal form."""
-    return _decoder.decode(body).spec
+    return msgspec.json.decode(body, type=VolumeSet).spec
 
 
 def read_keep_last(body: bytes) -> int | None:
     """How many snapshots of the schedule each volume keeps, by a tag; None for all."""
-    return parse_keep_last(str(_decoder.decode(body).tags.get(KEEP_LAST, "")))
+    return parse_keep_last(str(msgspec.json.decode(body, type=VolumeSet).tags.get(KEEP_LAST, "")))
 
 
 def parse_keep_last(text: str) -> int | None:

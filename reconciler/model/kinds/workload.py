@@ -235,12 +235,9 @@ class Workload(Envelope, frozen=True):
     spec: Specification = Specification()
 
 
-_decoder = msgspec.json.Decoder(Workload)
-
-
 def read_specification(body: bytes) -> Specification:
     """The spec in the body of a workload, in normal form. Raises msgspec.ValidationError for another body."""
-    return _decoder.decode(body).spec
+    return msgspec.json.decode(body, type=Workload).spec
 
 
 def options_at(spec: Specification, location: str) -> Options:

@@ -47,8 +47,6 @@ from reconciler.reasons import Reason
 Histories = dict[str, History]
 """The histories of one workload's containers, by container name."""
 
-_decode = msgspec.json.Decoder(Histories).decode
-
 
 class Autoscaler:
     """Remembers the scaling decisions for each workload; a new daemon continues from the existing replicas."""
@@ -150,7 +148,7 @@ class CapacityRecommender:
         if key not in self._histories:
             self._histories[key] = {}
             with suppress(OSError, msgspec.DecodeError):
-                self._histories[key] = _decode(self._path(key).read_bytes())
+                self._histories[key] = msgspec.json.decode(self._path(key).read_bytes(), type=Histories)
         return self._histories[key]
 
     def _path(self, key: Key) -> Path:

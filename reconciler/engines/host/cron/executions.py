@@ -39,8 +39,6 @@ CHECK_SECONDS = 60.0
 
 FOLDER = "executions"
 
-_decode = msgspec.json.Decoder(ExecutionLog).decode
-
 
 class Executions:
     """The log of the workload ``key``; it is read from its file when it is needed first."""
@@ -57,7 +55,7 @@ class Executions:
         """The log; empty before the first execution, and if its file cannot be read."""
         if self._log is None:
             try:
-                self._log = _decode(self._path.read_bytes())
+                self._log = msgspec.json.decode(self._path.read_bytes(), type=ExecutionLog)
             except (OSError, msgspec.DecodeError):
                 self._log = ExecutionLog()
         return self._log

@@ -39,8 +39,6 @@ class _File(msgspec.Struct, frozen=True):
     replicas: tuple[Endpoint, ...]
 
 
-_decode = msgspec.json.Decoder(_File).decode
-
 Listener = Callable[[Key, tuple[Endpoint, ...]], None]
 Addresses = Callable[[Key, str, Mapping[int, int]], Mapping[int, str] | None]
 """Runtime.addresses."""
@@ -64,7 +62,7 @@ class EndpointFiles:
     def names(self, key: Key) -> list[str] | None:
         """Names of the replicas in the file of ``key``, also of an earlier daemon; None if it cannot be read."""
         try:
-            return [each.name for each in _decode(self._path(key).read_bytes()).replicas]
+            return [each.name for each in msgspec.json.decode(self._path(key).read_bytes(), type=_File).replicas]
         except (OSError, msgspec.DecodeError):
             return None
 

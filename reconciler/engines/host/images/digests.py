@@ -33,9 +33,6 @@ class VersionPins(msgspec.Struct, frozen=True):
     containers: dict[str, Pin]
 
 
-_decode = msgspec.json.Decoder(VersionPins).decode
-
-
 class DigestStore:
     """The pins of all versions at a location, one file each below ``root``. Methods that write raise EngineError."""
 
@@ -97,7 +94,7 @@ class DigestStore:
     def _load(self, path: Path) -> None:
         try:
             version = int(path.stem)
-            pins = _decode(path.read_bytes())
+            pins = msgspec.json.decode(path.read_bytes(), type=VersionPins)
         except FileNotFoundError:
             # A command reads the pins while the daemon removes a version.
             return

@@ -25,9 +25,6 @@ class _File(msgspec.Struct, frozen=True):
     images: dict[str, PulledImage] = {}
 
 
-_decode = msgspec.json.Decoder(_File).decode
-
-
 def pulled_path(root: Path) -> Path:
     """The record of the location whose directory is ``root``."""
     return root / "images" / "pulled.json"
@@ -66,7 +63,7 @@ class PulledImages:
 
     def _read(self) -> dict[str, PulledImage]:
         try:
-            return dict(_decode(self._path.read_bytes()).images)
+            return dict(msgspec.json.decode(self._path.read_bytes(), type=_File).images)
         except FileNotFoundError:
             return {}
         except OSError as error:

@@ -20,8 +20,6 @@ from reconciler.reasons import Reason
 
 PORT = "PORT"
 
-_location = msgspec.json.Decoder(Location)
-
 
 class PlatformEnvContext(msgspec.Struct, frozen=True):
     """The inputs that all containers of a workload at a location share.
@@ -140,7 +138,7 @@ def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
     ``body`` is the manifest in normal form, None without one. An own location, such as ``local``, has the provider
     byok; without a region in its manifest, its name is the region.
     """
-    declared = _location.decode(body) if body is not None else Location()
+    declared = msgspec.json.decode(body, type=Location) if body is not None else Location()
     provider, _, region = location.partition("-")
     if provider not in LOCATION_PROVIDERS or not region:
         provider, region = OWN_PROVIDER, location

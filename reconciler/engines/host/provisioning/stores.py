@@ -23,9 +23,6 @@ from reconciler.model.kinds.workload import Container, Specification, Volume
 from reconciler.model.platform import FILE_SHARE_URI, STORE_PROVIDERS, STORE_URIS
 from reconciler.settings import CloudAccountSettings
 
-_identity = msgspec.json.Decoder(Identity)
-_account = msgspec.json.Decoder(CloudAccount)
-
 ReadBody = Callable[[Key], bytes | None]
 """The body of a recorded resource in normal form; None if it is not recorded."""
 
@@ -45,7 +42,7 @@ def cloud_access(
     """The access of the identity of ``spec`` by provider, for the object stores that its containers mount."""
     providers = {_provider(volume) for volume in _stores(spec)}
     body = read(Key(Kind.IDENTITY, gvc, _name(spec.identity_link))) if providers and spec.identity_link else None
-    identity = _identity.decode(body) if body is not None else Identity()
+    identity = msgspec.json.decode(body, type=Identity) if body is not None else Identity()
     found = {}
     for provider, access in identity.accesses():
         if provider in providers:
@@ -76,7 +73,7 @@ def unmounted_stores(spec: Specification, access: Mapping[str, CloudAccess]) -> 
 def _access(account: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]) -> CloudAccess:
     bound = accounts.get(account, CloudAccountSettings())
     body = read(Key(Kind.CLOUDACCOUNT, "", account))
-    own = _name(_account.decode(body).data.secret_link) if body is not None else ""
+    own = _name(msgspec.json.decode(body, type=CloudAccount).data.secret_link) if body is not None else ""
     return CloudAccess(account, bound.secret or own, bound.endpoint, bound.region)
 
 

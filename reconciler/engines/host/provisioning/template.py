@@ -25,8 +25,6 @@ from reconciler.records.store import Records
 from reconciler.settings import CloudAccountSettings
 from reconciler.times import iso
 
-_gvc = msgspec.json.Decoder(Gvc)
-
 
 class ReplicaTemplate(msgspec.Struct, frozen=True):
     """The specification with the least number of replicas, its source, and the platform's variables.
@@ -86,7 +84,7 @@ class TemplateBuilder:
         """The current template of a workload, whose tags mean ``images``. Raises EngineError and RecordsError."""
         fixed = self._fixed
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
-        shared = _gvc.decode(gvc.body).spec if gvc is not None else GvcSpecification()
+        shared = msgspec.json.decode(gvc.body, type=Gvc).spec if gvc is not None else GvcSpecification()
         variables = shared.env
         access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
         used = (*secrets_used(spec, variables), *store_secrets(access))

@@ -24,8 +24,6 @@ from reconciler.model.record import Record
 Made = tuple[int, str]
 """Version and ``config_hash`` of a replica."""
 
-_decode = msgspec.json.Decoder(ReplicaTemplate).decode
-
 
 class TemplateFiles:
     """Files ``GVC/WORKLOAD/VERSION-HASH.json`` below ``root``, without the tokens of the workloads."""
@@ -45,7 +43,7 @@ class TemplateFiles:
     def load(self, key: Key, made: Made) -> ReplicaTemplate | None:
         """The stored template; None if there is none, or if it cannot be read. Raises EngineError."""
         try:
-            stored = _decode(self._path(key, made).read_bytes())
+            stored = msgspec.json.decode(self._path(key, made).read_bytes(), type=ReplicaTemplate)
         except (OSError, msgspec.DecodeError):
             return None
         return replace(stored, env_context=replace(stored.env_context, token=self._tokens.of(key)))

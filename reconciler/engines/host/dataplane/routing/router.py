@@ -22,8 +22,6 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.record import Record
 from reconciler.records.store import Records
 
-_gvc = msgspec.json.Decoder(Gvc)
-
 
 class Router:
     """The routes of ``location``. The table is built when it is needed, and the same object until something changes."""
@@ -84,7 +82,7 @@ class Router:
 
     def _read_gvc(self, name: str, alias: str) -> None:
         record: Record | None = next(iter(self._records.applied.get(Key(Kind.GVC, "", name))), None)
-        spec = _gvc.decode(record.body).spec if record is not None else Gvc().spec
+        spec = msgspec.json.decode(record.body, type=Gvc).spec if record is not None else Gvc().spec
         balancer = spec.load_balancer
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
         if self._gvcs.get(name) != found:

@@ -42,9 +42,6 @@ class ContainerRecord(msgspec.Struct, frozen=True):
     oci: tuple[str, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(ContainerRecord)
-
-
 class ContainerFolders(msgspec.Struct, frozen=True):
     """The directories of one location, whose directory is ``root``."""
 
@@ -105,7 +102,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def record(self, place: ContainerId) -> ContainerRecord | None:
         """The last start of a container; None without one."""
         try:
-            return _decoder.decode((self._of(place) / _RECORD).read_bytes())
+            return msgspec.json.decode((self._of(place) / _RECORD).read_bytes(), type=ContainerRecord)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -142,7 +139,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def _records(self) -> Iterator[ContainerRecord]:
         for path in list_paths(self.top, f"*/*/*/*/{_RECORD}"):
             with suppress(OSError, msgspec.DecodeError):
-                yield _decoder.decode(path.read_bytes())
+                yield msgspec.json.decode(path.read_bytes(), type=ContainerRecord)
 
 
 def give_mounts(mounts: tuple[Mount, ...], user: int) -> None:

@@ -52,12 +52,9 @@ class Code(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-_decoder = msgspec.json.Decoder(StartRecord)
-
-
 def _read_record(path: Path) -> StartRecord | None:
     try:
-        return _decoder.decode(_current_record(path.read_bytes()))
+        return msgspec.json.decode(_current_record(path.read_bytes()), type=StartRecord)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -43,9 +43,6 @@ class _File(msgspec.Struct):
     replicas: tuple[_Replica, ...]
 
 
-_decode = msgspec.json.Decoder(_File, strict=False).decode
-
-
 class HostNames:
     """The ready replicas of a location, whose endpoints files for containers are in ``directory``."""
 
@@ -60,7 +57,8 @@ class HostNames:
         """Begin with the endpoints files of an earlier daemon, until ``set`` replaces them one by one. Blocks."""
         for path in list_paths(self._directory, "*/*.json"):
             with suppress(OSError, msgspec.DecodeError):
-                ready = {each.name: each.ports for each in _decode(path.read_bytes()).replicas}
+                file = msgspec.json.decode(path.read_bytes(), type=_File, strict=False)
+                ready = {each.name: each.ports for each in file.replicas}
                 self.set(Key(Kind.WORKLOAD, path.parent.name, path.stem), ready)
 
     def set(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
