@@ -91,6 +91,10 @@ class ChangeSet(msgspec.Struct):
     findings: list[Finding] = []
     documents: int = 0
 
+    def is_empty(self) -> bool:
+        """Whether no changed file declares or declared a resource."""
+        return not (self.added or self.previous)
+
     def removed(self) -> list[str]:
         """Keys that the changed files no longer declare, nor any other file."""
         return [key for key in self.previous if key not in self.added]

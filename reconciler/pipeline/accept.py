@@ -18,7 +18,7 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
     revision = loaded.revision
     row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
                     revision.subject, revision.time)  # fmt: skip
-    if not loaded.change_set.added and not loaded.change_set.previous and row == records.sources.get(source):
+    if loaded.change_set.is_empty() and row == records.sources.get(source):
         return
     with records.transaction():
         records.desired.replace(

@@ -65,12 +65,15 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
     """Resources by result, counted as in plans: a resource is done when all its steps are."""
-    worst: dict[tuple[Action, Key], Result] = {}
+    worst: dict[Action, dict[Key, Result]] = {}
     for step, outcome in zip(plan.steps, outcomes, strict=True):
-        known = worst.setdefault((step.action, step.key), outcome.result)
+        same = worst.setdefault(step.action, {})
+        known = same.setdefault(step.key, outcome.result)
         if _SEVERITY[outcome.result] > _SEVERITY[known]:
-            worst[step.action, step.key] = outcome.result
-    words = Counter(DONE[action] if each is Result.APPLIED else str(each) for (action, _), each in worst.items())
+            same[step.key] = outcome.result
+    words: Counter[str] = Counter()
+    for action, same in worst.items():
+        words.update(DONE[action] if each is Result.APPLIED else str(each) for each in same.values())
     return dict(sorted(words.items()))
 
 

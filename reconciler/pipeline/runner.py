@@ -27,6 +27,7 @@ from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.pipeline.source_state import SourceState
+from reconciler.planning.plan import Plan
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent
@@ -195,27 +196,28 @@ class Runner:
         if prepared.plan is not None:
             self.states[name] = prepared.state.before_steps(prepared.plan)
         accepted = self.secret_filler.accept if self._runs_containers else None
-        ended, self.states[name] = await line.execute(
-            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted
-        )
+        changed = not prepared.loaded.change_set.is_empty()
+        execution = line.execute(prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted)
+        # Nothing but the execution holds the resources, which drops them before the first step.
+        prepared = prepared.without_resources()
+        ended, self.states[name] = await execution
         steps = prepared.plan.steps if prepared.plan is not None else ()
         if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
             self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
             self.refresh_engines()
         self.conditions.after_run(name, prepared, ended, reason)
-        self._requeue_dependents(name, prepared, ended)
+        self._requeue_dependents(name, prepared.plan, ended, changed=changed)
         return ended
 
-    def _requeue_dependents(self, name: str, prepared: PlannedRevision, ended: Report) -> None:
-        """Requeue other sources that the run of ``name`` may affect.
+    def _requeue_dependents(self, name: str, plan: Plan | None, ended: Report, *, changed: bool) -> None:
+        """Requeue other sources that the run of ``name`` may affect; ``changed``: its revision changed resources.
 
         A refusal may end when this source adds or removes a resource; members of this source's GVCs move with the
         locations of the GVC.
         """
-        delta, plan = prepared.loaded.change_set, prepared.plan
         done = ended.steps > 0
         others = [(other, state) for other, state in self.states.items() if other != name]
-        if plan is None or not others or not (done or delta.added or delta.previous):
+        if plan is None or not others or not (done or changed):
             return
         moved = moved_members(self.records, plan.steps if done else ())
         for other, state in others:

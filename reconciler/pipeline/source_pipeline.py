@@ -70,6 +70,10 @@ class PlannedRevision(msgspec.Struct, frozen=True):
         """The revision that was read."""
         return self.loaded.revision
 
+    def without_resources(self) -> PlannedRevision:
+        """The same without the change set; the steps of the plan have what the engines need."""
+        return msgspec.structs.replace(self, loaded=msgspec.structs.replace(self.loaded, change_set=ChangeSet()))
+
 
 class RunResult(NamedTuple):
     """The report of a run, and the state of its source after it."""
@@ -255,7 +259,11 @@ class SourcePipeline:
         self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool],
         accepted: Accepted | None = None,
     ) -> RunResult:  # fmt: skip
-        """Accept ``prepared`` and execute its plan. Raises RecordsError."""
+        """Accept ``prepared`` and execute its plan. Raises RecordsError.
+
+        Drops the resources of ``prepared`` before the first step: a caller that does not hold them either has room
+        for 100,000 results in their place.
+        """
         import asyncio
 
         revision = str(prepared.revision)
@@ -264,6 +272,7 @@ class SourcePipeline:
             refused = report.refused(self.name, revision, prepared.findings)
             return RunResult(refused, msgspec.structs.replace(prepared.state, crashes=CrashBackoff()))
         run = await asyncio.to_thread(self.start_run, prepared, reason, accepted)
+        prepared = prepared.without_resources()
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.retained:

@@ -18,6 +18,10 @@ from reconciler.times import iso
 POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED, Reason.TERMINATING})
 """Wait reasons that end without an event: while one holds, every poll of the source is a run."""
 
+MOST_PENDING = 10_000
+"""The most steps whose keys are held while they run; of a larger plan that is cut off, a comparison of all resources
+finds what is left. The keys of 100,000 steps take 16 MB."""
+
 
 class CrashBackoff(msgspec.Struct, frozen=True):
     """Backoff of a source whose run ended in a bug: the delay grows, and a new commit runs at once."""
@@ -75,7 +79,8 @@ class SourceState(msgspec.Struct, frozen=True):
 
     def before_steps(self, plan: Plan) -> SourceState:
         """The state until the outcomes of ``plan`` are known: the run may end between any two steps."""
-        pending = None if self.pending_keys is None else self.pending_keys.union(_planned(plan))
+        known = self.pending_keys if len(plan.steps) <= MOST_PENDING else None
+        pending = None if known is None else known.union(_planned(plan))
         return msgspec.structs.replace(self, pending_keys=pending, must_repoll=True, hold_ends=_hold_ends(plan))
 
     def after_steps(self, plan: Plan, outcomes: Sequence[Outcome]) -> SourceState:

@@ -21,22 +21,22 @@ Edges = list[frozenset[int]]
 """For each step the steps that it waits for, as indices by rank, which cost a tenth of ids."""
 
 
-def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
-    """``steps``, each with the steps it waits for, in an order in which they could run one by one.
+def order_steps(scope: PlannerInput, steps: list[Step]) -> None:
+    """Sort ``steps`` in place, into an order in which they could run one by one, each with the steps it waits for.
 
     Apply order, key and location break ties, so the same input always gives the same order.
     """
-    by_rank = sorted(steps, key=_rank)
-    references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in by_rank]
-    by_key = _awaitable(references, by_rank)
-    edges = _forward(references, by_rank, by_key)
-    if any(step.action is not Action.CREATE for step in by_rank):
+    steps.sort(key=_rank)
+    references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in steps]
+    by_key = _awaitable(references, steps)
+    edges = _forward(references, steps, by_key)
+    if any(step.action is not Action.CREATE for step in steps):
         sets = [set(awaited) for awaited in edges]
-        _backward(scope, by_rank, by_key, sets)
-        _volume_handover_edges(scope, by_rank, sets)
+        _backward(scope, steps, by_key, sets)
+        _volume_handover_edges(scope, steps, sets)
         edges = [frozenset(awaited) for awaited in sets]
-    bound = _bound(scope, references, by_rank, edges)
-    return tuple([bound[index] for index in _sorted(edges)])
+    _bind(scope, references, steps, edges)
+    steps[:] = [steps[index] for index in _sorted(edges)]
 
 
 def _awaitable(references: list[References], steps: list[Step]) -> dict[str, list[int]]:
@@ -50,12 +50,11 @@ def _awaitable(references: list[References], steps: list[Step]) -> dict[str, lis
     return by_key
 
 
-def _bound(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
-    """The steps, each with the steps it waits for; steps with equal waits share one tuple."""
+def _bind(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> None:
+    """Replace each step by one with the steps it waits for; steps with equal waits share one tuple."""
     waits: dict[frozenset[int], tuple[StepId, ...]] = {}
     healthy: dict[int, tuple[Key, ...]] = {}
-    bound = []
-    for step, refs, awaited in zip(steps, references, edges, strict=True):
+    for position, (step, refs, awaited) in enumerate(zip(steps, references, edges, strict=True)):
         if awaited not in waits:
             waits[awaited] = tuple(sorted([steps[index].id for index in awaited]))
         if id(refs) not in healthy:
@@ -63,9 +62,7 @@ def _bound(scope: PlannerInput, references: list[References], steps: list[Step],
         recorded_only = step.key.kind in PLACED and not step.location
         needs = () if recorded_only else healthy[id(refs)]
         if awaited or needs:
-            step = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
-        bound.append(step)
-    return bound
+            steps[position] = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
 
 
 def _forward(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:

@@ -31,7 +31,7 @@ def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: I
     for outcome in outcomes:
         if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason is not Reason.PREEMPTED:
             waits.setdefault(outcome.id.key, _waits(outcome.reason, outcome.message))
-    applied = {outcome.id.key for outcome in outcomes if outcome.result is Result.APPLIED} - waits.keys()
+    applied = (one.id.key for one in outcomes if one.result is Result.APPLIED and one.id.key not in waits)
     with records.transaction():
         for scope in records.conditions.scopes_where(ConditionType.WAITING, map(str, applied)):
             records.conditions.set(scope, condition(ConditionType.WAITING, False, Reason.APPLIED))

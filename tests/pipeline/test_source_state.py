@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.pipeline.source_state import CrashBackoff, SourceState
+from reconciler.pipeline.source_state import MOST_PENDING, CrashBackoff, SourceState
 from reconciler.settings import RetrySettings
 from tests.support.pipeline import BASE, Way
 
@@ -31,6 +31,8 @@ def test_a_run_that_ends_between_two_steps_leaves_all_it_planned_and_all_that_wa
     assert cut.pending_keys == {"identity/shop/old", "identity/shop/a", "gvc/shop"}
     assert cut.must_repoll
     assert SourceState().before_steps(plan).pending_keys is None
+    large = msgspec.structs.replace(plan, steps=plan.steps * MOST_PENDING)
+    assert SourceState(pending_keys=frozenset()).before_steps(large).pending_keys is None
     way.applied()
     assert (way.state.pending_keys, way.state.must_repoll) == (frozenset(), False)
 

@@ -58,7 +58,8 @@ def test_no_resource_with_shared_references_waits_for_itself() -> None:
     engines = {"here": "recorded", "there": "recorded"}
     scope = PlannerInput("main", "", keys, desired, {}, {"g": tuple(engines)}, engines, 0, "acme")
     steps = [Step(Action.CREATE, key, place, "recorded", 1, "", b"{}") for key in keys for place in engines]
-    found = {str(step.id): {str(other) for other in step.waits_for} for step in order_steps(scope, steps)}
+    order_steps(scope, steps)
+    found = {str(step.id): {str(other) for other in step.waits_for} for step in steps}
     everywhere = {"workload/g/b@here", "workload/g/b@there"}
     assert found["workload/g/a@here"] == everywhere
     assert found["workload/g/b@there"] == {"workload/g/a@there"}

@@ -31,6 +31,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.events import NewEvent, WaitingEvents
 from reconciler.records.tables.schedules import SchedulePosition
+from reconciler.records.tables.status_queue import Change
 
 RETAINED = "workload/shop/kept"
 FAILED = "workload/shop/failed"
@@ -234,7 +235,7 @@ def test_older_records_know_later_changes_of_resources(path: Path) -> None:
         records.status_queue.add_many("main", [PLAIN])
         [record] = records.applied.get(PLAIN)
         records.applied.remove([(PLAIN, record.location)])
-        assert records.changes.after(0, 10) == [(1, PLAIN, None), (2, PLAIN, record.body)]
+        assert records.changes.after(0, 10) == [Change(1, PLAIN, None), Change(2, PLAIN, record.body)]
 
 
 def test_older_records_take_events_that_wait(path: Path) -> None:

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from reconciler.iteration import batches
 from reconciler.records.database import Database
 
 HOST = "/host"
 """The scope of conditions of the daemon itself."""
+
+BATCH = 1000
+"""The most scopes that one statement asks for."""
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
@@ -59,9 +63,11 @@ class Conditions:
 
     def scopes_where(self, type: str, scopes: Iterable[str]) -> list[str]:  # noqa: A002
         """Those of ``scopes`` whose condition ``type`` is true, in order."""
-        sql = """SELECT scope FROM conditions WHERE scope IN (SELECT value FROM json_each(?)) AND type = ? AND status
-            ORDER BY scope"""
-        return [str(scope) for (scope,) in self._db.all(sql, (msgspec.json.encode(list(scopes)).decode(), type))]
+        sql = "SELECT scope FROM conditions WHERE scope IN (SELECT value FROM json_each(?)) AND type = ? AND status"
+        found: set[str] = set()
+        for batch in batches(scopes, BATCH):
+            found.update(scope for (scope,) in self._db.all(sql, (msgspec.json.encode(batch).decode(), type)))
+        return sorted(found)
 
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
         """Remove one condition that no longer applies."""
