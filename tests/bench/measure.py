@@ -18,6 +18,8 @@ BIN = Path(sys.executable).parent
 TICKS = os.sysconf("SC_CLK_TCK")
 AS_INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Who installs a program has it compiled, and is not made to wait for that at each start."""
+ON_HOST = {name: value for name, value in AS_INSTALLED.items() if name not in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+"""A host names no certificates in the environment; pygit2 would read all of them each time it is imported."""
 
 
 class Measured(NamedTuple):
@@ -45,7 +47,7 @@ def run(
         began = time.perf_counter()
         child = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**AS_INSTALLED, **(env or {})}, cwd=cwd,
+            env={**(ON_HOST if Path(command[0]).parent == BIN else AS_INSTALLED), **(env or {})}, cwd=cwd,
         )  # fmt: skip
         # Not child.wait(): only wait4 returns the use of this one child and of those it waited for.
         _, status, used = os.wait4(child.pid, 0)

@@ -65,7 +65,7 @@ def git(path: Path, *arguments: str, stdin: bytes = b"") -> str:
     """Run git in ``path``, without any configuration; its output without the newline at the end."""
     done = subprocess.run(["git", *arguments], cwd=path, env=ENVIRONMENT, input=stdin, capture_output=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.decode()}")
+        raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.decode()}{done.stdout.decode(errors='replace')}")
     return done.stdout.decode().removesuffix("\n")
 
 
