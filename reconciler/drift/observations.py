@@ -60,7 +60,7 @@ class ObservationRecorder:
     def _record_domains(self, engines: Mapping[str, Engine]) -> None:
         """Record what the locations of ``engines`` report about domains; at others nothing is known.
 
-        Domains that nothing is reported about any more are compared once; the first time all are.
+        Domains that nothing is reported about any more are compared once; the first time all with a former report.
         """
         found: dict[Key, list[DomainReport]] = {}
         unknown = self._settings.locations.keys() - engines.keys()
@@ -72,7 +72,7 @@ class ObservationRecorder:
             for key, report in reports.items():
                 found.setdefault(key, []).append(report)
         if self._domains is None:
-            self._domains = set(map(Key.parse, self._records.applied.keys_after(f"{Kind.DOMAIN}/", "", -1)))
+            self._domains = set(map(Key.parse, self._records.applied.keys_with_state(Kind.DOMAIN)))
         keys, self._domains = found.keys() | self._domains, set(found)
         known = self._records.applied.get_many(keys, bodies=False).values() if keys else ()
         changed = [

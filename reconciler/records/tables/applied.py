@@ -176,6 +176,11 @@ class Applied:
         )
         return [str(key) for (key,) in rows]
 
+    def keys_with_state(self, kind: Kind) -> list[str]:
+        """Keys of the resources of ``kind`` about which an engine has reported anything, in key order."""
+        sql = "SELECT DISTINCT key FROM applied WHERE key >= ? AND key < ? AND state <> ? ORDER BY key"
+        return [str(key) for (key,) in self._db.all(sql, (*prefix_range(f"{kind}/"), b"{}"))]
+
     def gvcs_with_location_query(self) -> list[str]:
         """The keys of GVCs whose bodies contain the word ``locationQuery``, which may be a value too."""
         rows = self._db.all(
