@@ -31,7 +31,7 @@ from reconciler.operations.manifest_edits import (
     has_secrets,
 )
 from reconciler.operations.sealed_documents import Sealing
-from reconciler.pipeline.source_pipeline import PlannedRevision
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.planning.plan import Plan
 from reconciler.reasons import Reason
 from reconciler.records.store import Records

@@ -12,7 +12,8 @@ from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import Revision
 from reconciler.operations.manifest_commits import author_of
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 from reconciler.source.file_history import HISTORY_END, History

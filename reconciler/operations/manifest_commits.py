@@ -18,7 +18,8 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.printable import printable
 from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings

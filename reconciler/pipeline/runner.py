@@ -21,11 +21,12 @@ from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.pipeline import report
 from reconciler.pipeline.placement import moved_members
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.pipeline.source_state import SourceState
 from reconciler.planning.plan import Plan
 from reconciler.reasons import ConditionType, Reason

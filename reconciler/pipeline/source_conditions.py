@@ -9,8 +9,8 @@ from reconciler.errors import InternalError, SourceError
 from reconciler.model.finding import Severity
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
-from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.planning.plan import Plan
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records

@@ -15,7 +15,6 @@ from reconciler.drift.healing import record_healed
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
 from reconciler.manifests.change_set import ChangeSet
-from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
@@ -25,17 +24,17 @@ from reconciler.pipeline.desired_view import DesiredStateView, desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.load import Loaded, LoadedRevision, Loader, LoadOptions, gc_paused
 from reconciler.pipeline.plan_inputs import finding_of, pending_keys_of, planner_input
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
-from reconciler.planning.blame import Blames
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
 from reconciler.settings import Settings, SourceSettings
-from reconciler.source.file_reader import Read, reader
+from reconciler.source.file_reader import reader
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
 from reconciler.tracing import span
@@ -49,30 +48,6 @@ CACHE_SWEEP_EVERY_RUNS = 1000
 
 Accepted = Callable[[ChangeSet], None]
 """Called, in a thread, with the change set of a newly accepted revision."""
-
-
-class PlannedRevision(msgspec.Struct, frozen=True):
-    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None if errors refuse it.
-
-    ``read`` returns the bytes of a file by its path in findings; ``blames`` has the commits that caused the changes, if
-    requested. ``state`` is the source's state until the plan is executed.
-    """
-
-    loaded: LoadedRevision
-    findings: list[Finding]
-    plan: Plan | None
-    read: Read
-    state: SourceState
-    blames: Blames | None = None
-
-    @property
-    def revision(self) -> Revision:
-        """The revision that was read."""
-        return self.loaded.revision
-
-    def without_resources(self) -> PlannedRevision:
-        """The same without the change set; the steps of the plan have what the engines need."""
-        return msgspec.structs.replace(self, loaded=msgspec.structs.replace(self.loaded, change_set=ChangeSet()))
 
 
 class RunResult(NamedTuple):
@@ -181,7 +156,7 @@ class SourcePipeline:
         self, loader: Loader, revision: Revision, state: SourceState, *, whole: bool
     ) -> PlannedRevision:
         prepared = self._planned(loader.load(revision, whole=whole), state)
-        while self._skips and (without := _refused_files(prepared)):
+        while self._skips and (without := prepared.refused_files()):
             found, state = prepared.findings, prepared.state
             prepared = self._planned(loader.load(revision, whole=whole, without=without), state)
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
@@ -298,11 +273,3 @@ class SourcePipeline:
                 self.records.restarts.sweep()
             for digest in plan.approved_digests if ended.good else ():
                 self.records.approvals.consume(f"{self.name}/{digest}")
-
-
-def _refused_files(prepared: PlannedRevision) -> frozenset[str]:
-    """All files to skip if the plan refuses changes in some; empty if skipping more files does not help."""
-    bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
-    changed = {resource.path for resource in prepared.loaded.change_set.added.values()}
-    skipped = prepared.loaded.skipped
-    return skipped | bad if (bad - skipped) & changed else frozenset()

@@ -15,7 +15,8 @@ from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
 from reconciler.pipeline.desired_view import DesiredStateView
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.planning.blame import WHOLE, Blame, blamable_paths, changed_paths, count, pointer_of
 from reconciler.planning.plan import Action, Step, StepId
 from reconciler.source.file_history import HISTORY_END, CommitTouch, History

@@ -11,7 +11,8 @@ from reconciler.model.record import Health, Record
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames

@@ -6,7 +6,8 @@ import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.pipeline.accept import index_revision
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.manifests.cross_check import resources_to_check
 from reconciler.model.finding import Severity
-from reconciler.pipeline.source_pipeline import PlannedRevision
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.records.store import Records
 from tests.pipeline.test_convergence import few
 from tests.support.examples import examples

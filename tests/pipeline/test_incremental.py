@@ -17,7 +17,8 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.pipeline import desired_bodies
 from reconciler.pipeline.accept import index_revision
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.planned_revision import PlannedRevision
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from tests.pipeline.test_convergence import few
 from tests.pipeline.worlds import AFAR, World, files_of, worlds

@@ -16,8 +16,9 @@ from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.finding import Finding
 from reconciler.model.record import Record
 from reconciler.pipeline.accept import index_revision
+from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
-from reconciler.pipeline.source_pipeline import Accepted, PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_pipeline import Accepted, SourcePipeline
 from reconciler.pipeline.source_state import SourceState
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
