@@ -40,12 +40,12 @@ _KEY_BYTES = (
 
 def printable(text: str) -> str:
     """``text`` on one line, with unsafe characters escaped."""
-    return text if text.isprintable() else re.sub(_LINE, _escaped, text)
+    return text if _is_plain(text) else re.sub(_LINE, _escaped, text)
 
 
 def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] = "?") -> str:
     """``text`` on one line, with each unsafe character replaced."""
-    return text if text.isprintable() else re.sub(_LINE, replacement, text)
+    return text if _is_plain(text) else re.sub(_LINE, replacement, text)
 
 
 def truncated(text: str) -> str:
@@ -71,7 +71,12 @@ def printable_yaml(text: str) -> str:
 
 def is_name(text: str) -> bool:
     """Whether every character of a name or key is visible."""
-    return (text.isascii() and text.isprintable()) or re.search(_KEY, text) is None
+    return _is_plain(text) or re.search(_KEY, text) is None
+
+
+def _is_plain(text: str) -> bool:
+    """Whether ``text`` is visible ASCII. Beyond it, Python calls some characters printable that nobody sees."""
+    return text.isascii() and text.isprintable()
 
 
 def may_hide(raw: bytes) -> bool:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 
 import pytest
 import yaml
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
-from reconciler.printable import UNSAFE, code_span, guard, is_name, may_hide, printable, printable_json, printable_lines
+from reconciler.printable import (
+    UNSAFE,
+    code_span,
+    guard,
+    is_name,
+    may_hide,
+    printable,
+    printable_json,
+    printable_lines,
+    replace_unsafe,
+)
 from reconciler.status.yaml_text import quoted
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
@@ -33,6 +44,13 @@ def test_a_character_that_cannot_be_shown_is_escaped_at_every_border(character: 
     assert yaml.safe_load(written({"a": text})) == {"a": text}
     assert not BAD.search(quoted(text))
     assert not is_name(text)
+
+
+def test_every_unsafe_character_is_replaced_beside_others() -> None:
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    unsafe = BAD.findall(everything)
+    assert [sign for sign in unsafe if BAD.search(printable(f"a{sign}"))] == []
+    assert [sign for sign in unsafe if replace_unsafe(f"a{sign}") != "a?"] == []
 
 
 def test_a_half_of_a_character_is_escaped() -> None:

@@ -34,7 +34,10 @@ ORDER = (
 
 
 _FOLDER = Path(__file__).with_name("commands")
-"""A module for each subcommand (``import_`` for ``import``), which holds ``command``."""
+"""The modules of the subcommands (``import_`` for ``import``), each with the attribute ``command``."""
+
+GC_THRESHOLD = gc.get_threshold()
+"""How often the interpreter collects garbage, unless it is told otherwise."""
 
 
 @cache
@@ -59,7 +62,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The subcommand ``cmd_name``, or None."""
         module = f"{cmd_name}{'_' * iskeyword(cmd_name)}"
-        if not cmd_name.isidentifier() or cmd_name.endswith("_") or not (_FOLDER / f"{module}.py").is_file():
+        if not cmd_name.isidentifier() or cmd_name.endswith("_") or not os.path.isfile(_FOLDER / f"{module}.py"):
             return None
         command = import_module(f"reconciler.cli.commands.{module}").command
         assert isinstance(command, click.Command)
@@ -96,9 +99,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
-    # By default the interpreter collects 60 times in an apply, and finds no garbage; the daemon sets it back.
+    # By default the interpreter collects 60 times in an apply, and finds no garbage. The daemon restores the default;
+    # commands that wait for something make little garbage meanwhile.
     gc.set_threshold(100_000)
-    # At exit it collects in memory that the kernel frees anyway: 30 ms of a plan.
+    # At exit the interpreter collects in memory that the kernel frees anyway: 30 ms of a plan.
     atexit.register(gc.freeze)
     sys.exit(_run())
 

@@ -143,7 +143,8 @@ def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:
 def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str]:
     """Keys of the source whose records differ from the desired state, found by a merge of both sorted lists.
 
-    Needed once, at the start; after that, each run returns the keys that it could not finish.
+    Needed at the start, and after a run whose open keys are not known; any other run returns those that it could not
+    finish.
     """
     records, source = view.index.records, view.index.source
     bindings = _Bindings(view, engines_of(settings))
@@ -159,7 +160,7 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
                 pending.add(key)
                 break
             row = next(recorded, _END)
-        # A record at a place where the resource should not be, or an older record.
+        # After a difference these are skipped; otherwise they are at places where the resource should not be.
         while row[0] == key:
             pending.add(key)
             row = next(recorded, _END)
@@ -176,14 +177,14 @@ _Binding = tuple[str, str]
 
 
 class _Bindings:
-    """Where resources should be applied, in order of location: with a record for each binding."""
+    """Where each resource should be applied, sorted by location. A settled resource has one record for each."""
 
     def __init__(self, view: DesiredStateView, engines: Mapping[str, str]) -> None:
         self._places = view.bodies.gvc_locations
         self._engines = engines
         self._recorded_only: list[_Binding] = [("", engines[""])]
         self._of_gvc: dict[str, list[_Binding]] = {}
-        for batch in batches(view.index.records.desired.keys_of_kind(Kind.GVC), MAX_PREFETCHED):
+        for batch in batches(view.index.records.desired.gvcs_of(view.index.source), MAX_PREFETCHED):
             view.index.prefetch(batch)
             for key in batch:
                 self._find(key.partition("/")[2])

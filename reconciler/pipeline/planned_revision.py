@@ -34,7 +34,10 @@ class PlannedRevision(msgspec.Struct, frozen=True):
         return self.loaded.revision
 
     def without_resources(self) -> PlannedRevision:
-        """The same without the change set; the steps of the plan have what the engines need."""
+        """The same without the change set, so that it no longer says what the revision changes.
+
+        The steps of the plan have what the engines need.
+        """
         return msgspec.structs.replace(self, loaded=msgspec.structs.replace(self.loaded, change_set=ChangeSet()))
 
     def refused_files(self) -> frozenset[str]:

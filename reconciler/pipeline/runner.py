@@ -199,7 +199,7 @@ class Runner:
         accepted = self.secret_filler.accept if self._runs_containers else None
         changed = not prepared.loaded.change_set.is_empty()
         execution = line.execute(prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted)
-        # Nothing but the execution holds the resources, which drops them before the first step.
+        # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
         ended, self.states[name] = await execution
         steps = prepared.plan.steps if prepared.plan is not None else ()

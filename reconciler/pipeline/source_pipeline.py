@@ -236,8 +236,8 @@ class SourcePipeline:
     ) -> RunResult:  # fmt: skip
         """Accept ``prepared`` and execute its plan. Raises RecordsError.
 
-        Drops the resources of ``prepared`` before the first step: a caller that does not hold them either has room
-        for 100,000 results in their place.
+        Drops the change set of ``prepared`` before the first step. Its memory becomes free only if the caller does not
+        hold it either.
         """
         import asyncio
 

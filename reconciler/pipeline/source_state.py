@@ -19,7 +19,7 @@ POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED,
 """Wait reasons that end without an event: while one holds, every poll of the source is a run."""
 
 MOST_PENDING = 10_000
-"""The most steps whose keys are held while they run; of a larger plan that is cut off, a comparison of all resources
+"""The most steps whose keys are kept while they run; of a larger plan that is cut off, a comparison of all resources
 finds what is left. The keys of 100,000 steps take 16 MB."""
 
 
@@ -78,7 +78,10 @@ class SourceState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, refused_commit=commit)
 
     def before_steps(self, plan: Plan) -> SourceState:
-        """The state until the outcomes of ``plan`` are known: the run may end between any two steps."""
+        """The state until the outcomes of ``plan`` are known: the run may end between any two steps.
+
+        After a large plan any resource may differ.
+        """
         known = self.pending_keys if len(plan.steps) <= MOST_PENDING else None
         pending = None if known is None else known.union(_planned(plan))
         return msgspec.structs.replace(self, pending_keys=pending, must_repoll=True, hold_ends=_hold_ends(plan))

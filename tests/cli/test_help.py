@@ -53,7 +53,7 @@ def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name
     assert "--settings FILE" in run(name, "--help", cwd=tmp_path).out
 
 
-@pytest.mark.parametrize("word", ["import_", "__init__", "../commands/plan", "commands.plan", "plän"])
+@pytest.mark.parametrize("word", ["import_", "__init__", "../commands/plan", "commands.plan", "plän", "a" * 300])
 def test_only_a_name_in_the_list_is_a_command(word: str, tmp_path: Path) -> None:
     result = run(word, cwd=tmp_path)
     assert result.code == 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli import GC_THRESHOLD
 from reconciler.cli.options import load, settings_option
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def command(settings_file: Path) -> None:
 
     from reconciler import logs
 
-    gc.set_threshold(700)  # the default of the interpreter, which ``main`` raises for commands that end soon
+    gc.set_threshold(*GC_THRESHOLD)  # ``main`` raises it for commands that end soon
     settings = load(settings_file)
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(_serve(settings, settings_file))

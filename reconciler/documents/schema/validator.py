@@ -127,9 +127,10 @@ class Checker:
 
 
 def is_valid(name: str, value: object) -> bool:
-    """Whether ``value`` fits the schema ``name``, of which only the parts for its own fields are compiled.
+    """Whether ``value`` fits the schema ``name``, which lists all fields of a mapping in ``properties``.
 
-    For one document; ``checker`` is for many. Raises FileNotFoundError if there is no such schema.
+    Compiles only what concerns the fields that ``value`` has: for one document, while ``checker`` is for many. Raises
+    FileNotFoundError if there is no such schema.
     """
     import jsonschema_rs
 

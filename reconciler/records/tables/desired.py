@@ -165,6 +165,11 @@ class Desired:
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
         return [key for (key,) in self._db.all(sql, (*prefix_range(f"{kind}/"), limit))]
 
+    def gvcs_of(self, source: str) -> list[str]:
+        """Keys of the GVCs that ``source`` declares, in key order."""
+        sql = "SELECT key FROM desired WHERE source = ? AND is_gvc ORDER BY key"
+        return [key for (key,) in self._db.all(sql, (source,))]
+
     def not_applied(self, kind: str) -> list[str]:
         """Keys of the resources of ``kind`` that no record has as they are desired, in key order."""
         rows = self._db.all(

@@ -37,7 +37,7 @@ def file_access_of(repository: Path) -> Iterator[None]:
     if owner is None:
         yield
         return
-    import ctypes  # 3 ms, which only root in a repository of another user needs
+    import ctypes  # It takes 3 ms, and only root in a repository of another user needs it.
 
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = owner
