@@ -73,13 +73,16 @@ def open_regular(path: Path, flags: int) -> int:
     Raises UsageError if ``path`` is not a regular file with one name, and OSError.
     """
     check_regular(path)
-    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    # Emptied after the checks, or a file of somebody else that has this as its second name would be.
+    file = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         found = os.fstat(file)
         refuse_irregular(path, found)
         if found.st_nlink > 1:
             raise UsageError(f"{path} has a second name (a hard link), so it is not written to: take it away")
-    except UsageError:
+        if flags & os.O_TRUNC:
+            os.ftruncate(file, 0)
+    except (UsageError, OSError):
         os.close(file)
         raise
     return file
