@@ -15,7 +15,7 @@ from reconciler.printable import truncated
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
-from reconciler.settings import Settings, load_settings, remember_checked
+from reconciler.settings import Settings, load_settings
 from reconciler.source.signing import check_signing_key
 from reconciler.status.conditions import condition
 
@@ -35,7 +35,6 @@ class Reload:
         self._last_tried: bytes | None = b""  # finds a change since ``settings`` were read
         self._last_read = self._content()
         self._set_condition(True, Reason.LOADED)
-        remember_checked(file, settings.state)
 
     def due(self) -> bool:
         """Whether the file has changed since it was last tried, and is the same as at the last call."""
@@ -66,7 +65,6 @@ class Reload:
         mended = self._set_condition(True, Reason.LOADED)
         if runner is not None:
             self._settings = settings
-        remember_checked(self._file, settings.state)
         if runner is not None or mended:
             log().info("settings", loaded=True, sources=[source.name for source in settings.sources])
         return runner

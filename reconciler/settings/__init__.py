@@ -9,7 +9,6 @@ from reconciler.settings.api import (
     TokenExchangeSettings,
     WebhookSettings,
 )
-from reconciler.settings.checked import remember_checked
 from reconciler.settings.checks import RULES
 from reconciler.settings.loader import (
     DEFAULT_PATH,
@@ -89,7 +88,6 @@ __all__ = [
     "is_local",
     "load_settings",
     "parse_duration",
-    "remember_checked",
     "settings_digest",
     "settings_path",
 ]

@@ -13,9 +13,8 @@ import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding
-from reconciler.settings.checked import was_checked
 from reconciler.settings.checks import settings_faults
-from reconciler.settings.types import DEFAULT_STATE, Settings, is_local
+from reconciler.settings.types import Settings, is_local
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
 ENVIRONMENT = "RECONCILER_SETTINGS"
@@ -64,10 +63,10 @@ def load_settings(path: Path) -> Settings:
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and this file has {len(reading.documents)}")
     value = reading.documents[0].value
-    base = path.absolute().parent
-    if not was_checked(raw, _state_of(value, base)) and not is_valid("settings", value):
+    if not is_valid("settings", value):
         faults = checker("settings").faults(value, locate(raw, reading.documents[0].index))
         raise SettingsError(path, raw, faults)
+    base = path.absolute().parent
     if wrong := settings_faults(value, base):
         places = locate(raw, reading.documents[0].index)
         raise SettingsError(
@@ -88,12 +87,6 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 1.5h")
     return float(match[1]) * _UNITS[match[2]]
-
-
-def _state_of(value: object, base: Path) -> Path:
-    """The state directory of settings that are not checked yet."""
-    named = value.get("state") if isinstance(value, dict) else None
-    return base / named if isinstance(named, str) else DEFAULT_STATE
 
 
 def _typed(value: dict[str, Any], base: Path) -> Settings:

@@ -10,9 +10,6 @@ import msgspec
 from reconciler.model.drift_policy import DriftPolicy
 from reconciler.settings.api import ApiSettings
 
-DEFAULT_STATE = Path("/var/lib/reconciler")
-"""The state directory of settings that name none."""
-
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):
     """How to log in to a repository: files that contain secrets, never the secrets themselves."""
@@ -256,7 +253,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
 
     org: str
     sources: tuple[SourceSettings, ...]
-    state: Path = DEFAULT_STATE
+    state: Path = Path("/var/lib/reconciler")
     readers: str = ""
     scheme: str = "platform"
     endpoint_domain: str = "platform.local"

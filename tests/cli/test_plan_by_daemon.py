@@ -16,14 +16,7 @@ from tests.support.desk import SHOP, workload
 from tests.support.git import File
 from tests.support.sandbox import Site, eventually
 
-HEAVY = {
-    "asyncio",
-    "jsonschema_rs",
-    "pygit2",
-    "reconciler.pipeline",
-    "reconciler.manifests.rules",
-    "reconciler.planning",
-}
+HEAVY = {"asyncio", "pygit2", "reconciler.pipeline", "reconciler.manifests.rules", "reconciler.planning"}
 """What a command does without if the daemon answers; it takes two thirds of a plan."""
 
 WARNED = workload("web", "3") + "# reconciler: ignore no-such-rule\n"
