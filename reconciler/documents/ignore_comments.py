@@ -92,6 +92,7 @@ class _Mark(NamedTuple):
 
 
 def _marked(text: str) -> Iterator[_Mark]:
+    # Compiled here, since few files have such a comment.
     comment, break_or_end = re.compile(_COMMENT), re.compile(_END)
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:

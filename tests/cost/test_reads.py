@@ -43,6 +43,17 @@ def test_the_number_of_queries_of_a_first_plan_does_not_follow_the_number_of_gvc
     assert many.statements <= few.statements
 
 
+def test_a_first_plan_reads_nothing_of_the_gvcs_of_other_sources(tmp_path: Path) -> None:
+    costs = []
+    for count in (FEW, MANY):
+        others = {path: text for number in range(count) for path, text in shop(1, name=f"other-{number}").items()}
+        del others["db.yaml"]
+        site = CostSite(tmp_path / str(count), {"main": shop(3), "other": others})
+        costs.append(site.cost(site.runner.lines["main"].plan_revision))
+    few, many = costs
+    assert many.statements <= few.statements
+
+
 def findings_shown(path: Path, count: int) -> Work:
     """The work of showing one finding in each of ``count`` files of a folder."""
     site = CostSite(path, {"main": shop(1)})
