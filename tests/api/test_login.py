@@ -194,11 +194,15 @@ def test_an_invited_person_may_log_in_and_a_removed_one_not(command: Command, si
     acting = site.client().request("POST", f"{ORG}/user/eve@evil.example.com/-impersonate").json()["token"]
     assert get(site, acting, "/whoami").status_code == 200
     assert get(site, token, invitation, "POST").status_code == 403
-    assert site.client().request("DELETE", f"{ORG}/user/eve@evil.example.com").status_code == 202
+    place, removed = f"{ORG}/user/eve@evil.example.com", {"principal": "user/eve@evil.example.com"}
+    previewed = site.client().request("DELETE", f"{place}?dryRun=true")
+    assert (previewed.status_code, previewed.json()) == (200, removed)
+    deleted = site.client().request("DELETE", place)
+    assert (deleted.status_code, deleted.json()) == (202, removed)
     answer = get(site, token)
     assert (answer.status_code, answer.json()["message"]) == (401, "the credential is unknown, expired or revoked")
     assert get(site, acting, "/whoami").status_code == 401
-    assert site.client().request("GET", f"{ORG}/user/eve@evil.example.com").status_code == 404
+    assert site.client().request("GET", place).status_code == 404
     assert "error" in command.log_in("eve").headers["location"]
 
 

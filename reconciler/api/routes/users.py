@@ -41,12 +41,13 @@ async def remove_user(call: Call) -> Response:
     """Remove a user and end their sessions; a manifest that declares the user goes too, by a commit."""
     key = Key(Kind.USER, "", call.request.path_params["name"])
     call.require("delete", key)
-    removed = not call.flag("dryRun") and call.api.store.people.remove(key.name)
+    dry = call.flag("dryRun") is True
+    removed = not dry and call.api.store.people.remove(key.name)
     if call.reader.records.applied.exists(key):
         return await delete_resource(call)
     if not removed and call.api.store.people.find(key.name) is None:
         raise NotFoundError(f"there is no {key}")
-    return Response(status_code=202)
+    return call.respond({"principal": str(key)}, 200 if dry else 202)
 
 
 _USER = "/org/{org}/user/{name}"
