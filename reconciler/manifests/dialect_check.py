@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.manifests import defaults
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
+from reconciler.manifests.rules.text import quoted
 from reconciler.model.key import Kind
 from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
 from reconciler.model.resource import escaped, pointer_text
@@ -26,7 +27,7 @@ def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[Normalize
             written, *allowed = (context.scheme + each.removeprefix(SPELLING) for each in (tag, *sorted(BUILT_IN_TAGS)))
             yield NormalizeProblem(
                 f"/tags/{escaped(written)}",
-                f"the tag {written} is the platform's own",
+                f"the tag {quoted(written)} is the platform's own",
                 f"allowed: {', '.join(allowed)}",
                 "built-in-tag",
             )
@@ -40,7 +41,7 @@ def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> I
     for at, name in defaults.variables(kind, value):
         if name.startswith(prefix):
             pointer = pointer_text(at)
-            message = f"`{name}` is refused: the platform sets names beginning {prefix}"
+            message = f"{quoted(name)} is refused: the platform sets names beginning {prefix}"
             yield NormalizeProblem(pointer, message, rule="env-reserved")
 
 
@@ -49,7 +50,7 @@ def _org(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeP
     if context.org_known and isinstance(name, str) and name and name != context.org:
         yield NormalizeProblem(
             "/name",
-            f"these are settings of the org `{name}`, and this repository is for the org `{context.org}`",
+            f"these are settings of the org {quoted(name)}, and this repository is for the org `{context.org}`",
             f"write `name: {context.org}`, or move the manifest to the repository of that org",
             "org-name",
         )

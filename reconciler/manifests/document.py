@@ -30,6 +30,7 @@ from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import SPELLING, TAG_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, escaped, pointer_parts
+from reconciler.printable import printable
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 
@@ -146,8 +147,8 @@ class DocumentDecoder:
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
     def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
-        line, column = self._position(trouble.at, on_key=is_on_key(trouble))
-        self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity, self.key))
+        place = self._position(trouble.at, on_key=is_on_key(trouble))
+        self._add(trouble.rule, place, trouble.message, trouble.suggestion, severity, self.key)
 
     def _judged(
         self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
@@ -156,9 +157,8 @@ class DocumentDecoder:
         scheme = self.dialect.scheme
         judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
-            line, column = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
-            key = self._key_text(kind, value)
-            self.faults.append(Fault(rule.id, flaw.message, line, column, flaw.suggestion, rule.severity, key))
+            place = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
+            self._add(rule.id, place, flaw.message, flaw.suggestion, rule.severity, self._key_text(kind, value))
         return tuple(judgement.questions)
 
     @staticmethod
@@ -254,8 +254,12 @@ class DocumentDecoder:
     def _fault(
         self, rule: str, pointer: Pointer, message: str, suggestion: str = "", severity: Severity = Severity.ERROR
     ) -> None:
-        line, column = self._position(pointer)
-        self.faults.append(Fault(rule, message, line, column, suggestion, severity, self.key))
+        self._add(rule, self._position(pointer), message, suggestion, severity, self.key)
+
+    def _add(self, rule: str, place: Position, message: str, suggestion: str, severity: Severity, key: str) -> None:
+        line, column = place
+        # A rule may quote text of the document as it is.
+        self.faults.append(Fault(rule, printable(message), line, column, printable(suggestion), severity, key))
 
 
 def _may_hide_links(at: Pointer) -> bool:

@@ -38,6 +38,8 @@ TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000
 """Limits that ordinary files break."""
 
 DIALECTS = (ManifestContext("acme", secret_key=b"k" * 32), ManifestContext("acme", "corp", b"k" * 32))
+LONGEST = 1_000
+"""Characters of a message, and of a suggestion."""
 _CONTROL = re.compile(rf"[\x00-\x09\x0b-\x1f{UNSAFE}]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
@@ -184,6 +186,8 @@ def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
     for fault in faults:
         if "\n" in fault.message + fault.suggestion or _CONTROL.search(fault.message + fault.suggestion):
             raise Wrong(f"{fault.rule} has control characters: {fault.message!r} {fault.suggestion!r}")
+        if max(len(fault.message), len(fault.suggestion)) > LONGEST:
+            raise Wrong(f"{fault.rule} quotes too much: {fault.message[:200]!r} {fault.suggestion[:200]!r}")
         ends = ends or _ends(raw)
         if (fault.line, fault.column) != (0, 0):
             _placed((fault.line, fault.column), ends, f"{fault.rule} ({fault.message})")

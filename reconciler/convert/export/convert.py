@@ -14,6 +14,7 @@ from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.notes import ConversionNote
 from reconciler.manifests.document import SERVER_OWNED
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import BUILT_IN_RESOURCES, BUILT_IN_TAGS, TAG_PREFIX
@@ -167,7 +168,7 @@ class _Importing:
         for tag, text in tags.items():
             ours = TAG_PREFIX + tag[len(own) :] if tag.startswith(own) else tag
             if ours.startswith(TAG_PREFIX) and ours not in BUILT_IN_TAGS:
-                message = f"the tag {tag} is the platform's own and is left out"
+                message = f"the tag {quoted(tag)} is the platform's own and is left out"
                 self._add_note("import-built-in", found.source, (*found.at, "tags", tag), message)
             else:
                 converted[ours] = text

@@ -27,5 +27,5 @@ def name(location: Location) -> Iterator[Flaw]:
         return
     wanted = f"{provider}-{region or 'REGION'}"
     message = f"{quoted(location.name)} is not the name of a location of {provider}"
-    hint = f"write {wanted}, or provider: {OWN_PROVIDER} for a location of your own"
+    hint = f"write {quoted(wanted)}, or provider: {OWN_PROVIDER} for a location of your own"
     yield Flaw(("name",), message, hint, (("provider",), ("region",)))
