@@ -43,6 +43,8 @@ _FORMER_NUMBERS = {
     "sixty": "digits with colons are a number in base 60 for some readers and text for others",
 }
 _LARGEST = 2**63 - 1
+_SURE = 18
+"""The number of digits that always fit into 64 bits."""
 _LONGEST = 20
 
 
@@ -64,6 +66,9 @@ def plain(text: str) -> Scalar | Problem:
         return _word(text)
     if text[0] not in NUMERIC:
         return text
+    # A file may hold hundreds of thousands of numbers, nearly all like these; the pattern takes longer.
+    if len(text) <= _SURE and text.isdecimal() and text.isascii() and text[0] != "0":
+        return int(text)
     match = _NUMBER.fullmatch(text)
     if match is None:
         return text

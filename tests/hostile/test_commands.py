@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from reconciler.source.file_filter import IGNORE_FILE
 from tests.hostile.corpus import HUGE, MIB, WIDE
 from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, sample
 from tests.support.desk import SETTINGS, CommandResult, Desk
-from tests.support.pace import in_time
+from tests.support.pace import in_time, slowness
 from tests.support.pipeline import BASE, Way
 from tests.support.sops import CASES
 
@@ -124,10 +125,10 @@ def test_the_daemon_refuses_a_hostile_commit_in_time(name: str, tmp_path: Path) 
 def test_a_fresh_process_holds_its_limits(name: str, form: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_bytes(raw(name))
+    seconds = ceil(3 * slowness())
     limited = "import resource, sys; from reconciler.cli import main\n"
-    limited += (
-        f"resource.setrlimit(resource.RLIMIT_AS, ({500 << 20},) * 2); resource.setrlimit(resource.RLIMIT_CPU, (3, 3))\n"
-    )
+    limited += f"resource.setrlimit(resource.RLIMIT_AS, ({500 << 20},) * 2)\n"
+    limited += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds},) * 2)\n"
     ended = subprocess.run(
         [sys.executable, "-c", f"{limited}main()", "validate", str(bad), "--format", form],
         capture_output=True, text=True, cwd=tmp_path, check=False,
