@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.model.kinds.table import TABLE, DataPrivacy
 
-_BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """Line breaks of the parser, so that line numbers match those of findings."""
 
-_BOUNDARY = r"(?s)(?:---|\.\.\.)(?=\s|$)(.*)"
-_QUIET = r"(?s)\s*(?:#.*)?"
-_PLAIN = r"""(?xs)
+_BOUNDARY = re.compile(r"(?:---|\.\.\.)(?=\s|$)(.*)", re.DOTALL)
+_QUIET = re.compile(r"\s*(?:#.*)?", re.DOTALL)
+_PLAIN = re.compile(
+    r"""
     ((apiVersion|kind|name|description|gvc|type|tags):
      (?:[ ]+([^\s"'|>&*!?{}\[\]%@`,#-][^"'#]*?|"[^"\\]*"|'[^']*'))?)
-    \s*(?:\s\#.*)?"""
-_FLOW = r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]"""
-_KEYS = r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)"""
-_DOUBTFUL = r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|stringData|binaryData))["']?\s*:"""
+    \s*(?:\s\#.*)?""",
+    re.VERBOSE | re.DOTALL,
+)
+_FLOW = re.compile(r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]""")
+_KEYS = re.compile(r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)""")
+_DOUBTFUL = re.compile(r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|stringData|binaryData))["']?\s*:""")
 
 _OPEN = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is not DataPrivacy.SECRET)
 _HARMLESS = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is DataPrivacy.PUBLIC)
@@ -30,7 +33,7 @@ _HARMLESS = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data
 
 def lines_of(raw: bytes) -> list[str]:
     """The lines of a file as the parser counts them; bytes that are not UTF-8 are replaced."""
-    return re.split(_BREAK, raw.decode("utf-8-sig", "replace"))
+    return _BREAK.split(raw.decode("utf-8-sig", "replace"))
 
 
 def visible_lines(raw: bytes) -> list[str | None]:
@@ -52,7 +55,7 @@ def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
     """The lines of each document, with the separator before it."""
     document: list[str] = []
     for line in lines:
-        if document and re.match(_BOUNDARY, line):
+        if document and _BOUNDARY.match(line):
             yield document
             document = []
         document.append(line)
@@ -65,11 +68,11 @@ def _head(document: Sequence[str]) -> Iterator[str | None]:
     A line with only a comment is None; other comments are cut off.
     """
     for number, line in enumerate(document):
-        separator = re.fullmatch(_BOUNDARY, line) if number == 0 else None
-        plain = re.fullmatch(_PLAIN, line)
+        separator = _BOUNDARY.fullmatch(line) if number == 0 else None
+        plain = _PLAIN.fullmatch(line)
         if plain is not None:
             yield plain[1]
-        elif re.fullmatch(_QUIET, separator[1] if separator is not None else line):
+        elif _QUIET.fullmatch(separator[1] if separator is not None else line):
             yield line[:3] if separator is not None else None if line.strip() else ""
         else:
             return
@@ -77,10 +80,10 @@ def _head(document: Sequence[str]) -> Iterator[str | None]:
 
 def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
     """Whether a document in block style with this head may be shown whole."""
-    plain = (re.fullmatch(_PLAIN, line) for line in head if line)
+    plain = (_PLAIN.fullmatch(line) for line in head if line)
     fields = [found.group(2, 3) for found in plain if found is not None]
     kinds = [str(value).strip("\"'") for name, value in fields if name == "kind"]
-    doubts = {found[1] for found in (re.match(_DOUBTFUL, line) for line in rest) if found is not None}
+    doubts = {found[1] for found in map(_DOUBTFUL.match, rest) if found is not None}
     if any(name == "apiVersion" for name, _ in fields):
         return len(kinds) == 1 and "secret" not in kinds[0].lower() and not doubts
     return len(kinds) == 1 and kinds[0] in _OPEN and doubts <= ({"data"} if kinds[0] in _HARMLESS else set())
@@ -88,8 +91,8 @@ def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
 
 def _opens_in_flow(document: Sequence[str]) -> bool:
     """Whether a document written as one ``{…}`` may be shown whole; its kind must come first."""
-    text = "\n".join(line for line in document if not re.fullmatch(_QUIET, line)).removeprefix("---").lstrip()
-    begun = re.match(_FLOW, text)
+    text = "\n".join(line for line in document if not _QUIET.fullmatch(line)).removeprefix("---").lstrip()
+    begun = _FLOW.match(text)
     if begun is None or begun[3] not in _OPEN:
         return False
-    return all(name == "kind" and value in _OPEN for _, name, value in re.findall(_KEYS, text))
+    return all(name == "kind" and value in _OPEN for _, name, value in _KEYS.findall(text))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 from reconciler.documents.limits import EXCERPT_BYTES, SIZE_RULES
-from reconciler.documents.redaction import lines_of, visible_lines
 from reconciler.model.finding import Finding
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ class Excerpts:
     def __init__(self, read: Read, *, secrets: bool = True) -> None:
         """``secrets``: hide lines that may be part of a secret."""
         self._read = read
-        self._visible: Callable[[bytes], list[str | None]] = visible_lines if secrets else lambda raw: [*lines_of(raw)]
+        self._hides_secrets = secrets
         self._path = ""
         self._lines: list[str | None] = []
         self._ends: dict[tuple[int, int], int] = {}
@@ -39,11 +37,14 @@ class Excerpts:
         if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:
+            # Only who shows a line needs the patterns and the parser: a plan without findings does not.
             from reconciler.documents.event_positions import spans
+            from reconciler.documents.redaction import lines_of, visible_lines
 
             raw = self._read(finding.path)
             raw = raw if len(raw) <= EXCERPT_BYTES else b""
-            self._path, self._lines, self._ends = finding.path, self._visible(raw), spans(raw)
+            lines: list[str | None] = visible_lines(raw) if self._hides_secrets else [*lines_of(raw)]
+            self._path, self._lines, self._ends = finding.path, lines, spans(raw)
         if finding.line > len(self._lines):
             return None
         line = self._lines[finding.line - 1]
