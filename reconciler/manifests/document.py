@@ -148,7 +148,7 @@ class DocumentDecoder:
 
     def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
         place = self._position(trouble.at, on_key=is_on_key(trouble))
-        self._add(trouble.rule, place, trouble.message, trouble.suggestion, severity, self.key)
+        self._add_fault(trouble.rule, place, trouble.message, trouble.suggestion, severity, self.key)
 
     def _judged(
         self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
@@ -158,7 +158,7 @@ class DocumentDecoder:
         judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
             place = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
-            self._add(rule.id, place, flaw.message, flaw.suggestion, rule.severity, self._key_text(kind, value))
+            self._add_fault(rule.id, place, flaw.message, flaw.suggestion, rule.severity, self._key_text(kind, value))
         return tuple(judgement.questions)
 
     @staticmethod
@@ -254,9 +254,11 @@ class DocumentDecoder:
     def _fault(
         self, rule: str, pointer: Pointer, message: str, suggestion: str = "", severity: Severity = Severity.ERROR
     ) -> None:
-        self._add(rule, self._position(pointer), message, suggestion, severity, self.key)
+        self._add_fault(rule, self._position(pointer), message, suggestion, severity, self.key)
 
-    def _add(self, rule: str, place: Position, message: str, suggestion: str, severity: Severity, key: str) -> None:
+    def _add_fault(
+        self, rule: str, place: Position, message: str, suggestion: str, severity: Severity, key: str
+    ) -> None:
         line, column = place
         # A rule may quote text of the document as it is.
         self.faults.append(Fault(rule, printable(message), line, column, printable(suggestion), severity, key))

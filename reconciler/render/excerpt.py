@@ -37,7 +37,7 @@ class Excerpts:
         if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:
-            # Only who shows a line needs the patterns and the parser: a plan without findings does not.
+            # Loaded here, since a plan without findings shows no line.
             from reconciler.documents.event_positions import spans
             from reconciler.documents.redaction import lines_of, visible_lines
 

@@ -40,11 +40,12 @@ def plan_between(
     if base is not None:
         _record(_pipeline(strict, source, records), base)
     second = _pipeline(strict, source, records)
-    extra = _all_locations(second, second.plan_revision(after, head=head)) - places
-    if extra:
+    planned = second.plan_revision(after, head=head)
+    if extra := _all_locations(second, planned) - places:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
-    prepared = add_blames(second, second.plan_revision(after, head=head), blame)
+        planned = second.plan_revision(after, head=head)
+    prepared = add_blames(second, planned, blame)
     delta = prepared.loaded.change_set
     since = before if base is None else str(base.revision)
     plan = prepared.plan

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.resources import find_resources
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_text
+from reconciler.review.compare import plan_between
 from reconciler.source.repository import Repository
 from tests.cost.shop import shop, workload
 from tests.cost.site import CostSite
@@ -52,6 +54,16 @@ def test_a_first_plan_reads_nothing_of_the_gvcs_of_other_sources(tmp_path: Path)
         costs.append(site.cost(site.runner.lines["main"].plan_revision))
     few, many = costs
     assert many.statements <= few.statements
+
+
+def test_a_comparison_of_two_commits_reads_each_of_them_once(tmp_path: Path) -> None:
+    site = CostSite(tmp_path, {"main": shop(FEW)})
+    site.repos["main"].commit({f"shop/web-{number}.yaml": workload(number) for number in range(FEW, FEW + MANY)})
+    with counted() as work:
+        compared = plan_between(site.settings, site.settings.sources[0], "main~1", "main")
+    assert compared.plan is not None
+    assert len(compared.plan.steps) == MANY
+    assert work.calls_of(SourcePipeline.plan_revision) == 2
 
 
 def findings_shown(path: Path, count: int) -> Work:
