@@ -4,26 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from httptools import HttpParserUpgrade, HttpRequestParser
 
 from reconciler.daemon.api_process import SOCKET
+from reconciler.platform_cli import command_line
 from reconciler.platform_cli.main import run
 from tests.support.git import File
-from tests.support.sandbox import Running, Site, eventually
+from tests.support.sandbox import PATIENCE, Running, Site, eventually
 
-_REQUEST = re.compile(rb"^(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n", re.MULTILINE)
 _BLOCK = 65_536
+
+
+class RequestLines:
+    """Adds ``METHOD TARGET`` of each request in a stream of bytes to ``found``, however the bytes are divided."""
+
+    def __init__(self, found: list[str]) -> None:
+        self._found = found
+        self._target = b""
+        self._parser: HttpRequestParser | None = HttpRequestParser(self)
+
+    def feed(self, received: bytes) -> None:
+        """Read on; what follows a change of the protocol has no requests."""
+        if self._parser is not None:
+            try:
+                self._parser.feed_data(received)
+            except HttpParserUpgrade:
+                self._parser = None
+
+    def on_url(self, part: bytes) -> None:
+        """Keep a part of the target."""
+        self._target += part
+
+    def on_headers_complete(self) -> None:
+        """Note the request."""
+        assert self._parser is not None
+        self._found.append(f"{self._parser.get_method().decode()} {self._target.decode()}")
+        self._target = b""
 
 
 class Relay:
@@ -56,18 +83,18 @@ class Relay:
                 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 server.connect(str(self._target))
                 self._passing += [client, server]
-                for source, sink, asked in ((client, server, True), (server, client, False)):
-                    threading.Thread(target=self._pass, args=(source, sink, asked), daemon=True).start()
+                lines = RequestLines(self.requests)
+                for source, sink, note in ((client, server, lines.feed), (server, client, None)):
+                    threading.Thread(target=_pass, args=(source, sink, note), daemon=True).start()
 
-    def _pass(self, source: socket.socket, sink: socket.socket, asked: bool) -> None:
-        with contextlib.suppress(OSError):
-            while received := source.recv(_BLOCK):
-                if asked:
-                    self.requests += [
-                        f"{found[1].decode()} {found[2].decode()}" for found in _REQUEST.finditer(received)
-                    ]
-                sink.sendall(received)
-            sink.shutdown(socket.SHUT_WR)
+
+def _pass(source: socket.socket, sink: socket.socket, note: Callable[[bytes], None] | None) -> None:
+    with contextlib.suppress(OSError):
+        while received := source.recv(_BLOCK):
+            if note is not None:
+                note(received)
+            sink.sendall(received)
+        sink.shutdown(socket.SHUT_WR)
 
 
 class Desk:
@@ -98,6 +125,8 @@ class Desk:
                 patch.setattr(sys, name, stream)
             for name, value in {**self.environ, **(environ or {})}.items():
                 patch.setenv(name, value)
+            # A busy machine does not answer in the time that a user waits for a hint.
+            patch.setattr(command_line, "COMPLETION_SECONDS", PATIENCE)
             patch.chdir(self.home)
             code = run(list(words))
         printed = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]

@@ -169,7 +169,7 @@ def test_only_wanted_input_is_passed_on(place: Place) -> None:
 def test_replicas_are_listed_with_what_they_use(place: Place) -> None:
     heading, line = place.run("get-replicas", "web").stdout.decode().splitlines()
     assert heading.split() == ["LOCATION", "NAME", "VERSION", "STATE", "RESTARTS", "CPU", "MEMORY", "AGE", "MESSAGE"]
-    assert re.fullmatch(r"here +web-\S+ +1 +Ready +0 +(-|\d+m) +(-|\d+Mi) +\d+s", line), line
+    assert re.fullmatch(r"here +web-\S+ +1 +Ready +0 +(-|\d+m) +(-|\d+Mi) +\d+[smh]", line), line
 
 
 def test_a_shell_on_a_terminal(place: Place) -> None:
