@@ -8,10 +8,12 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
-from tests.bench.calibration import REFERENCE, calibrate
+from tests.bench.calibration import REFERENCE, Calibration
 from tests.bench.ground import Ground
 from tests.bench.measure import Crowd, Failed, disk_flush
 from tests.bench.rows import ROWS, others
@@ -33,7 +35,9 @@ def main(arguments: list[str]) -> int:
     count = options.count or (5_000 if options.quick else 100_000)
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
     try:
-        return _print_rows(Ground(cache, scratch, count, options.quick, options.fixture), options.only, options.peers)
+        with Calibration(scratch) as calibration:
+            ground = Ground(cache, scratch, count, options.quick, options.fixture, calibration)
+            return _print_rows(ground, options.only, options.peers)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -47,24 +51,25 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
     chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
     failed = 0
     for name, rows in [*chosen, ("peers", others)] if with_peers else chosen:
-        before = calibrate()
+        began = time.monotonic()
         try:
-            _print_group(rows(ground), before / REFERENCE)
+            _print_group(rows(ground), ground.calibration)
         except Failed as error:
             failed += 1
             print(f"{name} could not be measured: {error}", flush=True)
-        after = calibrate()
-        print(f"  (one document took PyYAML {1000 * before:.2f} ms before {name} and {1000 * after:.2f} ms after it)")
+        loads = sorted(1000 * each for each in ground.calibration.since(began))
+        print(f"  (one document took PyYAML {mean(loads):.2f} ms meanwhile, {loads[0]:.2f} to {loads[-1]:.2f} ms)")
     return int(failed > 0)
 
 
-def _print_group(rows: Iterator[Row], pace: float) -> None:
-    crowd, share = Crowd(), 0.0
+def _print_group(rows: Iterator[Row], calibration: Calibration) -> None:
+    machine, crowd, began = Machine(), Crowd(), time.monotonic()
     for row in rows:
-        # Several rows may come from one measurement: then the last share is theirs too.
+        # Several rows may come from one measurement: then its machine is theirs too.
         if crowd.seconds() > SHORT:
-            share, crowd = crowd.share(), Crowd()
-        print(line(cells(row, Machine(pace, share))).rstrip(), flush=True)
+            machine = Machine(calibration.pace(began), crowd.share())
+            crowd, began = Crowd(), time.monotonic()
+        print(line(cells(row, machine)).rstrip(), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

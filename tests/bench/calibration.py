@@ -1,18 +1,28 @@
 """How fast this machine is now: the CPU time in which PyYAML loads one fixed document.
 
 The budgets were set on a machine that needed ``REFERENCE`` seconds. On another one, or beside programs that use
-the same caches, everything takes longer by about the same factor.
+the same caches, everything takes longer by about the same factor. On a virtual machine that changes within seconds, so
+a process measures it all the time: ``python -m tests.bench.calibration FILE`` adds lines to FILE.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from statistics import median
+from pathlib import Path
+from statistics import mean
 
 import yaml
 
+from tests.bench.measure import Failed
+
 REFERENCE = 0.28e-3
-ROUNDS, LOADS = 20, 20
+FIRST_LOADS, LOADS = 2, 10
+"""The first loads of a round only fill the caches."""
+PAUSE = 0.5
+"""Seconds between two rounds, which use 2 % of a core."""
 
 DOCUMENT = """# go service 7 of team-0001
 kind: workload
@@ -89,12 +99,57 @@ spec:
 """Never changed, so that figures of different days compare."""
 
 
-def calibrate() -> float:
-    """Seconds of CPU of one load: the median of several rounds."""
-    taken = []
-    for _ in range(ROUNDS):
-        began = time.thread_time()
-        for _ in range(LOADS):
-            yaml.load(DOCUMENT, yaml.CSafeLoader)
-        taken.append((time.thread_time() - began) / LOADS)
-    return median(taken)
+class Calibration:
+    """Seconds of CPU of one load, at any time from the ``with`` statement to its end. ``directory`` has the file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "calibration"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Calibration:
+        self._file.touch()
+        self._process = subprocess.Popen([sys.executable, "-m", __name__, self._file])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+
+    def since(self, began: float) -> list[float]:
+        """The rounds that ended since ``began`` (``time.monotonic``); the newest one if none did. Raises Failed."""
+        while not (rounds := [(float(ended), float(load)) for ended, load in map(str.split, self._lines())]):
+            if self._process is None or self._process.poll() is not None:
+                raise Failed("nothing measures the pace of this machine")
+            time.sleep(PAUSE / 10)
+        return [load for ended, load in rounds if ended >= began] or [rounds[-1][1]]
+
+    def pace(self, began: float) -> float:
+        """How many times slower than the reference this machine was since ``began``."""
+        return mean(self.since(began)) / REFERENCE
+
+    def _lines(self) -> list[str]:
+        # The process may be writing the last line.
+        return self._file.read_text().split("\n")[:-1]
+
+
+def main(file: Path) -> None:
+    """Measure again and again, until the benchmark has ended, however it ended."""
+    benchmark = os.getppid()
+    with file.open("a", buffering=1) as lines:
+        while os.getppid() == benchmark:
+            _load(FIRST_LOADS)
+            load = _load(LOADS)
+            print(time.monotonic(), load, file=lines)
+            time.sleep(PAUSE)
+
+
+def _load(times: int) -> float:
+    began = time.thread_time()
+    for _ in range(times):
+        yaml.load(DOCUMENT, yaml.CSafeLoader)
+    return (time.thread_time() - began) / times
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import crowd, generate, manifests, mixed, plain, templates
+from tests.bench.calibration import Calibration
 from tests.bench.manifests import LOCATIONS
 from tests.bench.measure import BIN, Measured, run
 
@@ -37,14 +38,20 @@ class Site(NamedTuple):
 
 
 class Ground:
-    """``cache`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes."""
+    """``cache`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes.
 
-    def __init__(self, cache: Path, scratch: Path, count: int, quick: bool, fixture: str = "published") -> None:
+    ``calibration`` knows the pace of the machine.
+    """
+
+    def __init__(
+        self, cache: Path, scratch: Path, count: int, quick: bool, fixture: str, calibration: Calibration
+    ) -> None:
         self.cache = cache
         self.scratch = scratch
         self.count = count
         self.quick = quick
         self.fixture = fixture
+        self.calibration = calibration
         self._applied: dict[tuple[str, int], Site] = {}
         self._made = 0
 

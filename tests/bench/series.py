@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.listing import list_paths
-from tests.bench.calibration import REFERENCE, calibrate
+from tests.bench.calibration import Calibration
 from tests.bench.generate import commit_change
 from tests.bench.ground import Ground
 from tests.bench.hostsite import used
@@ -27,7 +27,7 @@ LOOSE = 5_000
 class Part(NamedTuple):
     """A tenth of the commits: seconds of time and of the daemon's CPU, then its megabytes and the loose objects.
 
-    ``pace`` is how slow the machine was, against the reference. It changes in the minutes between two tenths.
+    ``pace`` is how slow the machine was meanwhile, against the reference.
     """
 
     seconds: float
@@ -47,7 +47,10 @@ def series(ground: Ground) -> Iterator[Row]:
         commits = [commit_change(site.repository, 1, 3_000_000 + seed, "next") for seed in range(count)]
         # Else the objects of these commits would be the most.
         run(["git", "-C", site.repository, "repack", "-a", "-d", "-q"])
-        parts = [_follow(site.repository, daemon, commits[start : start + size]) for start in range(0, count, size)]
+        parts = [
+            _follow(site.repository, daemon, commits[start : start + size], ground.calibration)
+            for start in range(0, count, size)
+        ]
     yield from _rows(count, parts)
 
 
@@ -68,13 +71,11 @@ def _rows(count: int, parts: list[Part]) -> Iterator[Row]:
     yield Row("  loose objects of Git, against the most", max(loose) / LOOSE, 1, "times", note=f"{loose}")
 
 
-def _follow(repository: Path, daemon: subprocess.Popen[bytes], commits: list[str]) -> Part:
+def _follow(repository: Path, daemon: subprocess.Popen[bytes], commits: list[str], calibration: Calibration) -> Part:
     """Move the branch to each of ``commits`` once the status of the one before is written."""
-    slow = calibrate()
-    before, began = used(daemon.pid).cpu, time.perf_counter()
+    before, began = used(daemon.pid).cpu, time.monotonic()
     for commit in commits:
         move(repository, commit)
-    seconds, after = time.perf_counter() - began, used(daemon.pid)
+    seconds, after = time.monotonic() - began, used(daemon.pid)
     loose = sum(1 for _ in list_paths(repository / "objects", "[0-9a-f][0-9a-f]/*"))
-    pace = (slow + calibrate()) / 2 / REFERENCE
-    return Part(seconds, after.cpu - before, after.resident, loose, pace)
+    return Part(seconds, after.cpu - before, after.resident, loose, calibration.pace(began))
