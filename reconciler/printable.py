@@ -48,6 +48,13 @@ def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] 
     return text if _is_plain(text) else re.sub(_LINE, replacement, text)
 
 
+def visible(text: str) -> str:
+    """``text`` with everything that is not printable as Python writes it: a line break is ``\\n``."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def truncated(text: str) -> str:
     """``text`` on one line and at most 500 characters, as events and conditions carry it."""
     line = " ".join(text.split())

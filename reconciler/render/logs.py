@@ -7,6 +7,7 @@ from zlib import crc32
 import msgspec
 
 from reconciler.engines.host.logs.search import Line
+from reconciler.printable import visible
 from reconciler.render.layout import paint
 from reconciler.times import iso_milliseconds
 
@@ -33,7 +34,5 @@ def _text(line: Line) -> str:
 
 
 def _escape(text: str) -> str:
-    """``text`` with unprintable characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+    """``text`` with unprintable characters escaped, but no tabs."""
+    return "\t".join(map(visible, text.split("\t")))

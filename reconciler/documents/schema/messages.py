@@ -14,6 +14,7 @@ from reconciler.documents.schema.loader import field_names
 from reconciler.documents.schema.suggestions import suggest_fix
 from reconciler.model.finding import Fault
 from reconciler.model.suggest import closest
+from reconciler.printable import visible
 
 QUOTED = 60
 _KINDS = {
@@ -292,8 +293,7 @@ def _quoted(value: Any) -> str:
 
 def _plain(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: QUOTED + 1])
-    return _shortened("".join(shown), QUOTED)
+    return _shortened(visible(text[: QUOTED + 1]), QUOTED)
 
 
 def _shortened(text: str, limit: int) -> str:

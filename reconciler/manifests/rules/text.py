@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reconciler.printable import visible
+
 QUOTED = 60
 """The number of characters of a value that are shown."""
 LISTED = 6
@@ -14,8 +16,7 @@ def quoted(text: str) -> str:
     """`` `text` ``, cut after 60 characters, with control characters as escapes."""
     if text.isprintable() and len(text) <= QUOTED:
         return f"`{text}`"
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: QUOTED - 1])
-    return f"`{''.join(shown)}{'…' if len(text) >= QUOTED else ''}`"
+    return f"`{visible(text[: QUOTED - 1])}{'…' if len(text) >= QUOTED else ''}`"
 
 
 def path_of(names: Iterable[str]) -> str:
