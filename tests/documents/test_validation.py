@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from reconciler.documents.schema.loader import shipped
 from reconciler.documents.schema.validator import RULES, checker
 from reconciler.model.finding import Fault, Severity
 from tests.documents.tree import CASES
+from tests.support.pace import in_time
 
 REFUSED = yaml.safe_load((CASES / "refused.yaml").read_bytes())
 NOWHERE = Positions()
@@ -64,9 +64,8 @@ def test_a_long_value_is_quoted_in_part() -> None:
 def test_at_most_a_hundred_faults_are_reported_and_in_time() -> None:
     env = [{"nome": "x" * 100, "value": 1}] * 10_000
     document = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
-    began = time.process_time()
-    assert 0 < len(checker("workload").faults(document, NOWHERE)) <= 100
-    assert time.process_time() - began < 1
+    found, _ = in_time(lambda: checker("workload").faults(document, NOWHERE), 0.7)
+    assert 0 < len(found) <= 100
 
 
 def test_a_checker_is_made_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from reconciler.manifests.rules.container.variables import embedded
 from reconciler.model.key import Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 from tests.support.mutations import Pool, examples, mutated
+from tests.support.pace import in_time
 from tests.support.pipeline import BASE, Way, shown
 
 DIALECT = ManifestContext("acme")
@@ -265,14 +265,10 @@ HUGE = {
 def test_rules_take_time_in_proportion_to_the_document(fields: dict[str, Any], spec: dict[str, Any]) -> None:
     hosts = [f"h{number}.example.com" for number in range(2_000)]
     document = workload(fields, firewallConfig={"external": {"outboundAllowHostname": hosts}}, **spec)
-    begin = time.process_time()
-    check_rules(Kind.WORKLOAD, document)
-    assert time.process_time() - begin < 1
+    in_time(lambda: check_rules(Kind.WORKLOAD, document), 0.7)
 
 
 def test_many_containers_are_checked_in_time() -> None:
     each = {"ports": [{"number": 8080}], "env": [{"name": "A", "value": "$(B)"}], "livenessProbe": {"grpc": {}}}
     document = workload(*[each] * 5_000)
-    begin = time.process_time()
-    assert "container-name-unique" not in broken(document)
-    assert time.process_time() - begin < 1
+    assert "container-name-unique" not in in_time(lambda: broken(document), 0.7)[0]

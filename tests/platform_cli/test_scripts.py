@@ -16,10 +16,11 @@ from reconciler.platform_cli.commands import manifests
 from tests.api.conftest import FILES
 from tests.platform_cli.kit import desk
 from tests.support.cases import CASES
+from tests.support.pace import on_quiet_machine
 
 TABLE = CASES / "platform-scripts.yaml"
 LEAST = 100
-CPU_SECONDS = 10.0
+CPU_SECONDS = 3.0
 
 
 def table() -> dict[str, Any]:
@@ -50,7 +51,7 @@ def test_lines_of_public_scripts_run_or_end_with_what_to_do_instead(
             if fault := _fault(line, done.returncode, done.stdout, done.stderr):
                 wrong.append(f"{line['run']}: {fault}")
     assert wrong == [], "\n".join(wrong)
-    assert time.process_time() - began < CPU_SECONDS
+    assert on_quiet_machine(time.process_time() - began) < CPU_SECONDS
 
 
 def _fault(line: Mapping[str, Any], code: int, out: str, err: str) -> str:
