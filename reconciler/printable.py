@@ -28,6 +28,7 @@ _TO_TERMINAL = (
 _COMMAND = r"(?m)^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)"
 """Text that a CI runner executes as a command in a job log, except our own annotations."""
 _MESSAGE_LENGTH = 500
+_FINDING_LENGTH = 1_000
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 
 _KEY = rf"[\x00-\x08\x0b-\x1f\u200c\u200d{UNSAFE}]"
@@ -49,10 +50,20 @@ def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] 
 
 
 def visible(text: str) -> str:
-    """``text`` with everything that is not printable as Python writes it: a line break is ``\\n``."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """``text`` on one line, with all unsafe and other unprintable characters escaped: a line break as ``\\n``."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return printable(text)
+
+
+def printable_message(text: str) -> str:
+    """``text`` as findings carry it: on one line, unsafe characters escaped, the middle of more than 1,000 left out."""
+    line = printable(text)
+    if len(line) <= _FINDING_LENGTH:
+        return line
+    # A message quotes in its middle, and says before and after that what is wrong.
+    half = _FINDING_LENGTH // 2
+    return f"{line[:half]}…{line[1 - half :]}"
 
 
 def truncated(text: str) -> str:

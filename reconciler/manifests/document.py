@@ -30,7 +30,7 @@ from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import SPELLING, TAG_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, escaped, pointer_parts
-from reconciler.printable import printable
+from reconciler.printable import printable_message
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 
@@ -122,7 +122,9 @@ class DocumentDecoder:
         rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
         phrased = checker(str(kind)).phrased(breaches, self._positions) if breaches else []
-        self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in phrased)
+        for fault in phrased:
+            place = fault.line, fault.column
+            self._add_fault(fault.rule, place, fault.message, fault.suggestion, fault.severity, self.key)
         if len(breaches) >= MOST:
             # There may be more faults, so the valid part is unknown.
             return
@@ -260,8 +262,10 @@ class DocumentDecoder:
         self, rule: str, place: Position, message: str, suggestion: str, severity: Severity, key: str
     ) -> None:
         line, column = place
-        # A rule may quote text of the document as it is.
-        self.faults.append(Fault(rule, printable(message), line, column, printable(suggestion), severity, key))
+        # A rule may quote text of the document as it is, however long it is.
+        self.faults.append(
+            Fault(rule, printable_message(message), line, column, printable_message(suggestion), severity, key)
+        )
 
 
 def _may_hide_links(at: Pointer) -> bool:

@@ -15,7 +15,7 @@ LISTED = 6
 def quoted(text: str) -> str:
     """`` `text` ``, cut after 60 characters, with control characters as escapes."""
     if text.isprintable() and len(text) <= QUOTED:
-        return f"`{text}`"
+        return f"`{visible(text)}`"
     return f"`{visible(text[: QUOTED - 1])}{'…' if len(text) >= QUOTED else ''}`"
 
 
