@@ -54,16 +54,17 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
         began = time.monotonic()
         try:
             _print_group(rows(ground), ground.calibration)
+            loads = sorted(1000 * each for each in ground.calibration.since(began))
+            print(f"  (one document took PyYAML {mean(loads):.2f} ms meanwhile, {loads[0]:.2f} to {loads[-1]:.2f} ms)")
         except Failed as error:
             failed += 1
             print(f"{name} could not be measured: {error}", flush=True)
-        loads = sorted(1000 * each for each in ground.calibration.since(began))
-        print(f"  (one document took PyYAML {mean(loads):.2f} ms meanwhile, {loads[0]:.2f} to {loads[-1]:.2f} ms)")
     return int(failed > 0)
 
 
 def _print_group(rows: Iterator[Row], calibration: Calibration) -> None:
-    machine, crowd, began = Machine(), Crowd(), time.monotonic()
+    crowd, began = Crowd(), time.monotonic()
+    machine = Machine(calibration.pace(began))
     for row in rows:
         # Several rows may come from one measurement: then its machine is theirs too.
         if crowd.seconds() > SHORT:

@@ -2,7 +2,7 @@
 
 The budgets were set on a machine that needed ``REFERENCE`` seconds. On another one, or beside programs that use
 the same caches, everything takes longer by about the same factor. On a virtual machine that changes within seconds, so
-a process measures it all the time: ``python -m tests.bench.calibration FILE`` adds lines to FILE.
+a process measures it all the time: ``python -m tests.bench.calibration FILE PID`` adds lines to FILE.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ REFERENCE = 0.28e-3
 FIRST_LOADS, LOADS = 2, 10
 """The first loads of a round only fill the caches."""
 PAUSE = 0.5
-"""Seconds between two rounds, which use 2 % of a core."""
+"""Seconds between two rounds, which use 1 to 2 % of a core."""
+LEAST_ROUNDS = 5
+"""Rounds that say enough: one alone differs by half from those around it."""
 
 DOCUMENT = """# go service 7 of team-0001
 kind: workload
@@ -104,38 +106,41 @@ class Calibration:
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "calibration"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Calibration:
         self._file.touch()
-        self._process = subprocess.Popen([sys.executable, "-m", __name__, self._file])
+        command = [sys.executable, "-m", __name__, self._file, str(os.getpid())]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait()
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait()
 
     def since(self, began: float) -> list[float]:
-        """The rounds that ended since ``began`` (``time.monotonic``); the newest one if none did. Raises Failed."""
-        while not (rounds := [(float(ended), float(load)) for ended, load in map(str.split, self._lines())]):
-            if self._process is None or self._process.poll() is not None:
-                raise Failed("nothing measures the pace of this machine")
+        """The rounds that ended since ``began`` (``time.monotonic``), and at least the newest ones. Raises Failed."""
+        while not (rounds := self._rounds()):
             time.sleep(PAUSE / 10)
-        return [load for ended, load in rounds if ended >= began] or [rounds[-1][1]]
+        newest = [load for _, load in rounds[-LEAST_ROUNDS:]]
+        return max([load for ended, load in rounds if ended >= began], newest, key=len)
 
     def pace(self, began: float) -> float:
         """How many times slower than the reference this machine was since ``began``."""
         return mean(self.since(began)) / REFERENCE
 
-    def _lines(self) -> list[str]:
+    def _rounds(self) -> list[tuple[float, float]]:
+        """When each round ended, and the seconds of one load."""
+        if self.process is None or self.process.poll() is not None:
+            raise Failed("nothing measures the pace of this machine")
         # The process may be writing the last line.
-        return self._file.read_text().split("\n")[:-1]
+        lines = self._file.read_text().split("\n")[:-1]
+        return [(float(ended), float(load)) for ended, load in map(str.split, lines)]
 
 
-def main(file: Path) -> None:
-    """Measure again and again, until the benchmark has ended, however it ended."""
-    benchmark = os.getppid()
+def main(file: Path, benchmark: int) -> None:
+    """Measure again and again, until the process ``benchmark`` has ended, however it ended."""
     with file.open("a", buffering=1) as lines:
         while os.getppid() == benchmark:
             _load(FIRST_LOADS)
@@ -152,4 +157,4 @@ def _load(times: int) -> float:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

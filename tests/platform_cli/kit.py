@@ -35,7 +35,7 @@ class RequestLines:
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
 
     def feed(self, received: bytes) -> None:
-        """Read on; what follows a change of the protocol has no requests."""
+        """Read on; nothing is noted after a request for another protocol."""
         if self._parser is not None:
             try:
                 self._parser.feed_data(received)
@@ -90,11 +90,14 @@ class Relay:
 
 def _pass(source: socket.socket, sink: socket.socket, note: Callable[[bytes], None] | None) -> None:
     with contextlib.suppress(OSError):
-        while received := source.recv(_BLOCK):
-            if note is not None:
-                note(received)
-            sink.sendall(received)
-        sink.shutdown(socket.SHUT_WR)
+        try:
+            while received := source.recv(_BLOCK):
+                if note is not None:
+                    note(received)
+                sink.sendall(received)
+        finally:
+            # Even if a request cannot be read: else both sides would wait.
+            sink.shutdown(socket.SHUT_WR)
 
 
 class Desk:

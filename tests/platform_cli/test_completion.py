@@ -7,21 +7,26 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from reconciler.platform_cli import command_line
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_names
+from reconciler.platform_cli.main import run
+from reconciler.platform_cli.transport import READ_SECONDS
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.desk import workload
 from tests.support.programs import tool
 from tests.support.sandbox import PATIENCE, eventually
 from tests.support.terminal import Terminal, terminal
+from tests.support.waiting import serving
 
 BIN = Path(sys.executable).parent
 GVC = "kind: gvc\nname: {}\nspec: {{staticPlacement: {{locationLinks: [//location/here]}}}}\n"
@@ -87,6 +92,44 @@ def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
         began = time.monotonic()
         assert complete_names("gvc", options, "") == []
         assert time.monotonic() - began < 5.0
+
+
+class SilentAboutNames(BaseHTTPRequestHandler):
+    """Answers that nothing exists; a question for names waits until ``ended``."""
+
+    protocol_version = "HTTP/1.1"
+    ended = threading.Event()
+    asked = threading.Event()
+
+    def do_GET(self) -> None:
+        """Answer, or wait."""
+        if "namePrefix" in self.path:
+            self.asked.set()
+            self.ended.wait()
+            return
+        body = b'{"message": "there is no gvc/nix"}'
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test shows what was asked."""
+
+
+def test_a_hint_at_a_name_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command_line, "COMPLETION_SECONDS", 0.05)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SilentAboutNames)
+    with serving(server):
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        began = time.monotonic()
+        assert run(["--endpoint", endpoint, "--org", "acme", "--token", "rk_x", "gvc", "get", "nix"]) == 1
+        assert time.monotonic() - began < READ_SECONDS / 2
+        assert capsys.readouterr().err == "error: there is no gvc/nix\n"
+        assert SilentAboutNames.asked.is_set()
+        SilentAboutNames.ended.set()
 
 
 def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

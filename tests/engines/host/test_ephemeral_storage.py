@@ -93,7 +93,7 @@ def test_measuring_a_hundred_replicas_takes_half_a_percent_of_a_core_at_most(tmp
         for name in ("home", "scratch", "volumes"):
             (tmp_path / "scratch/shop/web" / each.name / ".own/c0" / name).mkdir(parents=True)
     looking = storage(tmp_path)
-    assert in_time(lambda: looking.find_excess(replicas), MEASURE_SECONDS * SHARE * 2)[0] == []
+    assert in_time(lambda: looking.find_excess(replicas), MEASURE_SECONDS * SHARE)[0] == []
 
 
 def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
