@@ -63,7 +63,9 @@ def declare(host: Machine, web: str) -> None:
     (host.root / "srv/git/manifests/shop/web.yaml").write_text(web)
     git(host, "add", "-A")
     git(host, "commit", "-q", "-m", "Change the workload")
-    host.run("chown", "-R", "reconciler:", "/srv/git")
+    # The daemon writes into the same repository: a file of its own may be gone before it is reached.
+    own = "chown -R reconciler: /srv/git && echo owned"
+    eventually(lambda: host.run("sh", "-c", own, check=False), "the daemon owns the repository")
 
 
 def address(host: Machine) -> str:
