@@ -27,7 +27,7 @@ _TO_TERMINAL = (
 """Unsafe for a terminal; the sequences of colours and live tables are safe."""
 _COMMAND = r"(?m)^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)"
 """Text that a CI runner executes as a command in a job log, except our own annotations."""
-_MESSAGE_LENGTH = 500
+_EVENT_LENGTH = 500
 _FINDING_LENGTH = 1_000
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 
@@ -56,7 +56,7 @@ def visible(text: str) -> str:
     return printable(text)
 
 
-def printable_message(text: str) -> str:
+def printable_finding(text: str) -> str:
     """``text`` as findings carry it: on one line, unsafe characters escaped, the middle of more than 1,000 left out."""
     line = printable(text)
     if len(line) <= _FINDING_LENGTH:
@@ -69,7 +69,7 @@ def printable_message(text: str) -> str:
 def truncated(text: str) -> str:
     """``text`` on one line and at most 500 characters, as events and conditions carry it."""
     line = " ".join(text.split())
-    return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
+    return line if len(line) <= _EVENT_LENGTH else line[: _EVENT_LENGTH - 1] + "…"
 
 
 def printable_lines(text: str) -> str:

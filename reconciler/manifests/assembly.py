@@ -23,7 +23,7 @@ from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
-from reconciler.printable import printable_message
+from reconciler.printable import printable_finding
 
 MOST_GVCS = 50
 """The maximum of GVCs to which a faulty document without a GVC may belong."""
@@ -284,5 +284,5 @@ class _Assembly:
 
     def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
         self.change_set.findings.append(
-            Finding(path, line, 1, rule, Severity.ERROR, printable_message(message), printable_message(suggestion), key)
+            Finding(path, line, 1, rule, Severity.ERROR, printable_finding(message), printable_finding(suggestion), key)
         )

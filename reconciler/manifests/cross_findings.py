@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reconciler.manifests.desired_state import Positions, ResourceLocation
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import pointer_parts
-from reconciler.printable import printable_message
+from reconciler.printable import printable_finding
 
 MOST_IN_FILE = 1_000
 """The maximum of errors between one file and others, and of warnings, which its comments can silence."""
@@ -69,5 +69,5 @@ def _placed(found: CrossFinding, positions: Positions) -> tuple[Finding, int]:
     line, column = (0, 0) if pointer is None else positions.position(site, pointer_parts(pointer))
     comment = 0 if severity is Severity.ERROR else positions.silenced_by(site, line, rule)
     return Finding(
-        site.path, line, column, rule, severity, printable_message(message), printable_message(suggestion), key
+        site.path, line, column, rule, severity, printable_finding(message), printable_finding(suggestion), key
     ), comment

@@ -30,7 +30,7 @@ from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import SPELLING, TAG_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, escaped, pointer_parts
-from reconciler.printable import printable_message
+from reconciler.printable import printable_finding
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 
@@ -264,7 +264,7 @@ class DocumentDecoder:
         line, column = place
         # A rule may quote text of the document as it is, however long it is.
         self.faults.append(
-            Fault(rule, printable_message(message), line, column, printable_message(suggestion), severity, key)
+            Fault(rule, printable_finding(message), line, column, printable_finding(suggestion), severity, key)
         )
 
 

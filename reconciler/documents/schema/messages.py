@@ -293,7 +293,7 @@ def _quoted(value: Any) -> str:
 
 def _plain(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _shortened(visible(text[: QUOTED + 1]), QUOTED)
+    return visible(_shortened(text, QUOTED))
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -13,10 +13,8 @@ LISTED = 6
 
 
 def quoted(text: str) -> str:
-    """`` `text` ``, cut after 60 characters, with control characters as escapes."""
-    if text.isprintable() and len(text) <= QUOTED:
-        return f"`{visible(text)}`"
-    return f"`{visible(text[: QUOTED - 1])}{'…' if len(text) >= QUOTED else ''}`"
+    """`` `text` ``, cut after 60 characters, with unsafe and unprintable ones as escapes."""
+    return f"`{visible(text if len(text) <= QUOTED else text[: QUOTED - 1] + '…')}`"
 
 
 def path_of(names: Iterable[str]) -> str:
