@@ -16,14 +16,14 @@ from tests.support.sandbox import Running, eventually
 REST_SECONDS = 4.0
 """Seconds after a start in which a daemon is not idle yet."""
 NAMES = ("one", "two", "three", "four")
-EACH = 25
-"""Replicas of each of them."""
+EACH = (25, 75)
+"""Replicas of each of them: a hundred, and three hundred."""
 LIMIT = 0.3
 """Seconds from a commit to a program's first words."""
 
 
 def host(ground: Ground) -> Iterator[Row]:
-    """Idle daemons, commits that start programs, and a hundred replicas from their start to their end."""
+    """Idle daemons, commits that start programs, and hundreds of replicas from their start to their end."""
     with _explained():
         yield from _idle(ground, "recorded engine")
         yield from _idle(ground, "host engine without workloads", here={"engine": "host"})
@@ -55,32 +55,36 @@ def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
 
 
 def _busy(ground: Ground) -> Iterator[Row]:
-    times = ground.often(20)
     with bench_site(ground.scratch / "busy", {}) as site, site.watched() as daemon:
         site.commit({"shop/web.yaml": _marking(site, "first")})
         site.began("first")
-        yield from _started(site, "1 replica", times)
-        files = {f"shop/{name}.yaml": server(name, EACH) for name in NAMES}
-        count = f"{len(NAMES) * EACH} replicas"
-        with site.pauses(daemon) as pauses:
-            began = site.commit(files)
-            site.wait_healthy(*NAMES)
-            taken = time.perf_counter() - began
-        yield Row(f"{count} from the commit to all healthy", taken, 0, note=_paused(pauses))
-        time.sleep(REST_SECONDS)
-        yield from _steady(ground, daemon, count)
-        yield from _started(site, f"{count} besides", times)
-        with site.pauses(daemon) as pauses:
-            began = site.commit(dict.fromkeys(files))
-            eventually(lambda: not any(site.replicas(name) for name in NAMES), "all are gone", PATIENCE)
-            taken = time.perf_counter() - began
-        yield Row(f"{count} from the commit to the last one gone", taken, 0, note=_paused(pauses))
+        yield from _started(site, "1 replica", ground.often(20))
+        for each in EACH[:1] if ground.quick else EACH:
+            yield from _beside(ground, site, daemon, each)
 
 
-def _steady(ground: Ground, daemon: Running, count: str) -> Iterator[Row]:
+def _beside(ground: Ground, site: BenchSite, daemon: Running, each: int) -> Iterator[Row]:
+    files = {f"shop/{name}.yaml": server(name, each) for name in NAMES}
+    replicas = len(NAMES) * each
+    with site.pauses(daemon) as pauses:
+        began = site.commit(files)
+        site.wait_healthy(*NAMES)
+        taken = time.perf_counter() - began
+    yield Row(f"{replicas} replicas from the commit to all healthy", taken, 0, note=_paused(pauses))
+    time.sleep(REST_SECONDS)
+    yield from _steady(ground, daemon, replicas)
+    yield from _started(site, f"{replicas} replicas besides", ground.often(20))
+    with site.pauses(daemon) as pauses:
+        began = site.commit(dict.fromkeys(files))
+        eventually(lambda: not any(site.replicas(name) for name in NAMES), "all are gone", PATIENCE)
+        taken = time.perf_counter() - began
+    yield Row(f"{replicas} replicas from the commit to the last one gone", taken, 0, note=_paused(pauses))
+
+
+def _steady(ground: Ground, daemon: Running, replicas: int) -> Iterator[Row]:
     busy, resident = share(daemon.process.pid, _seconds(ground))
     note = "readiness and liveness over HTTP, every 10 s each"
-    yield Row(f"{count} that are well: of one core", busy, 5, "%", note=note)
+    yield Row(f"{replicas} replicas that are well: of one core", busy, 5 * replicas / 100, "%", note=note)
     yield Row("  resident memory", resident, 0, "MB")
 
 

@@ -13,7 +13,7 @@ from tests.bench.containers import containers
 from tests.bench.cronrows import cron
 from tests.bench.dataplane import dataplane
 from tests.bench.ground import Ground, Site
-from tests.bench.growthrows import growth
+from tests.bench.growthrows import findings, growth
 from tests.bench.hostrows import host
 from tests.bench.inside import Followed
 from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
@@ -197,7 +197,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 _ALL = (
     first, cold, warm, poll, paths, commit, push, many, large, thousands, asked, members, shared, documents, growth,
-    series, validate, commands, logs, host, probes, volumes, api, platform, cron, containers, dataplane,
+    findings, series, validate, commands, logs, host, probes, volumes, api, platform, cron, containers,
+    dataplane,
 )  # fmt: skip
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,27 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
         eventually(
             lambda: daemon.logged("reconciled", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref"
         )
+
+
+def test_a_daemon_at_rest_sleeps(tmp_path: Path) -> None:
+    """It wakes once or twice a second. Threads that look for changes by themselves would wake thirty times each."""
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(interval="1h")])
+    with site.daemon(fresh=True) as daemon:
+        eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
+        eventually(lambda: _wakes(daemon.process.pid, 2.0) < 20, "it sleeps")
+
+
+def _wakes(pid: int, seconds: float) -> int:
+    """How often the threads of a process wake in so many ``seconds``."""
+    before = _switches(pid)
+    time.sleep(seconds)
+    return _switches(pid) - before
+
+
+def _switches(pid: int) -> int:
+    texts = ((task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+    return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("voluntary_"))
 
 
 def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Path) -> None:
