@@ -57,9 +57,9 @@ def series(ground: Ground) -> Iterator[Row]:
 def _rows(count: int, parts: list[Part]) -> Iterator[Row]:
     first, last, size = parts[0], parts[-1], count // len(parts)
     what = f"{count:,} commits in a row, the last tenth against the first"
-    each = [1000 * part.cpu / size for part in (first, last)]
+    each = [f"{1000 * part.cpu / size:.0f}" for part in parts]
     pace = last.pace / first.pace
-    note = f"{each[0]:.1f} and {each[1]:.1f} ms of the daemon for each, the machine {pace:.2f} times as slow"
+    note = f"{', '.join(each)} ms of the daemon for each; the machine {pace:.2f} times as slow"
     cpu, seconds = last.cpu / first.cpu / pace, last.seconds / first.seconds / pace
     yield Row(f"{what}: CPU", cpu, SLOWER, "times", cpu=sum(part.cpu for part in parts), note=note)
     rates = [f"{size / part.seconds:.0f}" for part in parts]

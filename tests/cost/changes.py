@@ -67,13 +67,14 @@ def _one_workload(number: int) -> Files:
 
 
 def _missing_links(path: Path, count: int, durable: bool) -> Scene:
-    site = CostSite(path, {"main": shop(count)}, durable=durable)
+    """Names that are searched for among all others, in narrow folders: the width of a folder is a change of its own."""
+    site = CostSite(path, {"main": _in_folders(count)}, durable=durable)
 
     def change(number: int) -> None:
         text = (
             workload(3, image=number).replace("identity/service", "identity/servce").replace("secret/db.", "secret/bd.")
         )
-        site.commit({"shop/3.yaml": text})
+        site.commit({"shop/3/3.yaml": text})
 
     return Scene(site, change, partial(site.poll, "refused"))
 
