@@ -88,9 +88,14 @@ class Ground:
         """A site that was applied once, in this benchmark; always the same one for a count of a fixture."""
         which = fixture, count
         if which not in self._applied:
-            self._applied[which] = self.site(count, fixture)
-            _apply(self._applied[which])
+            self._applied[which] = self.newly_applied(count, fixture)
         return self._applied[which]
+
+    def newly_applied(self, count: int, fixture: str = "") -> Site:
+        """A site that was applied once, just now."""
+        site = self.site(count, fixture)
+        _apply(site)
+        return site
 
     def first_apply(self, count: int) -> Measured:
         """What the first apply of a site takes, which is removed afterwards."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.listing import list_paths
-from tests.bench.calibration import Calibration
 from tests.bench.generate import commit_change
 from tests.bench.ground import Ground
 from tests.bench.hostsite import used
@@ -18,6 +18,7 @@ from tests.bench.push import daemon_on, move, restart_next
 from tests.bench.table import Row
 
 COMMITS, PARTS = 10_000, 10
+TURNS = 10
 MANIFESTS = 1_000
 SLOWER = 1 / 0.95
 LOOSE = 5_000
@@ -25,57 +26,77 @@ LOOSE = 5_000
 
 
 class Part(NamedTuple):
-    """A tenth of the commits: seconds of time and of the daemon's CPU, then its megabytes and the loose objects.
-
-    ``pace`` is how slow the machine was meanwhile, against the reference.
-    """
+    """Some of the commits: seconds of time and of the daemon's CPU, then its megabytes and the loose objects."""
 
     seconds: float
     cpu: float
     resident: float
     loose: int
-    pace: float
+
+
+class Following(NamedTuple):
+    """A daemon, its repository, and the commits for it."""
+
+    daemon: subprocess.Popen[bytes]
+    repository: Path
+    commits: list[str]
+
+    def follow(self, start: int, count: int) -> Part:
+        """Move the branch to each of ``count`` commits once the status of the one before is written."""
+        before, began = used(self.daemon.pid).cpu, time.monotonic()
+        for commit in self.commits[start : start + count]:
+            move(self.repository, commit)
+        seconds, after = time.monotonic() - began, used(self.daemon.pid)
+        loose = sum(1 for _ in list_paths(self.repository / "objects", "[0-9a-f][0-9a-f]/*"))
+        return Part(seconds, after.cpu - before, after.resident, loose)
 
 
 def series(ground: Ground) -> Iterator[Row]:
-    """Commits of one file each; each follows when the daemon has written the status of the one before."""
+    """Commits of one file each to one daemon, of which the last tenth is in turn with the first one of another daemon.
+
+    The pace of a machine is not the same after some minutes, and often slower under load.
+    """
     count = COMMITS // (20 if ground.quick else 1)
-    site = ground.applied(MANIFESTS)
     size = count // PARTS
+    with _following(ground, count) as old:
+        parts = [old.follow(start, size) for start in range(0, count - size, size)]
+        with _following(ground, size) as new:
+            pairs = [
+                (old.follow(count - size + start, size // TURNS), new.follow(start, size // TURNS))
+                for start in range(0, size, size // TURNS)
+            ]
+    last, first = (_sum(taken) for taken in zip(*pairs, strict=True))
+    yield from _rows(count, [*parts, last], first)
+
+
+@contextmanager
+def _following(ground: Ground, count: int) -> Iterator[Following]:
+    """A new daemon, and ``count`` commits that it has not seen."""
+    site = ground.newly_applied(MANIFESTS)
     with daemon_on(ground, site, "0s") as daemon:
         restart_next(site.repository)
         commits = [commit_change(site.repository, 1, 3_000_000 + seed, "next") for seed in range(count)]
         # Else the objects of these commits would be the most.
         run(["git", "-C", site.repository, "repack", "-a", "-d", "-q"])
-        parts = [
-            _follow(site.repository, daemon, commits[start : start + size], ground.calibration)
-            for start in range(0, count, size)
-        ]
-    yield from _rows(count, parts)
+        yield Following(daemon, site.repository, commits)
 
 
-def _rows(count: int, parts: list[Part]) -> Iterator[Row]:
-    first, last, size = parts[0], parts[-1], count // len(parts)
-    what = f"{count:,} commits in a row, the last tenth against the first"
-    each = [f"{1000 * part.cpu / size:.0f}" for part in parts]
-    pace = last.pace / first.pace
-    note = f"{', '.join(each)} ms of the daemon for each; the machine {pace:.2f} times as slow"
-    cpu, seconds = last.cpu / first.cpu / pace, last.seconds / first.seconds / pace
-    yield Row(f"{what}: CPU", cpu, SLOWER, "times", cpu=sum(part.cpu for part in parts), note=note)
-    rates = [f"{size / part.seconds:.0f}" for part in parts]
-    yield Row(f"{what}: time", seconds, SLOWER, "times", note=f"{', '.join(rates)} commits/s")
-    memory, middle = [f"{part.resident:.0f}" for part in parts], parts[len(parts) // 2]
+def _sum(parts: tuple[Part, ...]) -> Part:
+    seconds, cpu = sum(part.seconds for part in parts), sum(part.cpu for part in parts)
+    return Part(seconds, cpu, parts[-1].resident, max(part.loose for part in parts))
+
+
+def _rows(count: int, parts: list[Part], first: Part) -> Iterator[Row]:
+    last, size = parts[-1], count // len(parts)
+    what = f"{count:,} commits in a row, the last tenth against the first of another daemon"
+    each = ", ".join(f"{1000 * part.cpu / size:.1f}" for part in parts)
+    note = f"{1000 * first.cpu / size:.1f} ms of the other one for each; of the first one {each} ms"
+    yield Row(f"{what}: CPU", last.cpu / first.cpu, SLOWER, "times", cpu=sum(part.cpu for part in parts), note=note)
+    rates = ", ".join(f"{size / part.seconds:.0f}" for part in parts)
+    note = f"{size / first.seconds:.0f} commits/s of the other one; of the first one {rates}"
+    yield Row("  the same: time", last.seconds / first.seconds, SLOWER, "times", note=note)
+    memory, middle = ", ".join(f"{part.resident:.0f}" for part in parts), parts[len(parts) // 2]
     yield Row("  memory: the last tenth against the sixth", last.resident / middle.resident, 1.1, "times",
-              note=f"{', '.join(memory)} MB")  # fmt: skip
+              note=f"{memory} MB")  # fmt: skip
     loose = [part.loose for part in parts]
     yield Row("  loose objects of Git, against the most", max(loose) / LOOSE, 1, "times", note=f"{loose}")
-
-
-def _follow(repository: Path, daemon: subprocess.Popen[bytes], commits: list[str], calibration: Calibration) -> Part:
-    """Move the branch to each of ``commits`` once the status of the one before is written."""
-    before, began = used(daemon.pid).cpu, time.monotonic()
-    for commit in commits:
-        move(repository, commit)
-    seconds, after = time.monotonic() - began, used(daemon.pid)
-    loose = sum(1 for _ in list_paths(repository / "objects", "[0-9a-f][0-9a-f]/*"))
-    return Part(seconds, after.cpu - before, after.resident, loose, calibration.pace(began))

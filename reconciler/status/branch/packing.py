@@ -13,8 +13,12 @@ from reconciler.errors import SourceError
 from reconciler.source.git_command import borrowed_objects, clean_environment
 from reconciler.status.branch.owner import file_access_of, owner_of
 
-EVERY = 200
-"""Commits from one packing to the next; each leaves about seven objects."""
+EVERY = 500
+"""Commits from one packing to the next; each leaves about seven objects.
+
+More often would make more packs: libgit2 searches each of them for every object that it reads or writes, until the
+process ends, also after git has merged them. Less often would leave so many objects that git collects by itself.
+"""
 
 _TIMEOUT = 300.0
 """Seconds after which a git command is killed."""
