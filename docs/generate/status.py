@@ -30,8 +30,9 @@ The first change is committed at once, later ones at most once per `status.inter
 files of other writers stay unchanged. Commit messages contain `[skip ci]`, and after 1,000 commits the history starts
 again.
 
-Every 500 commits the daemon packs the objects that it wrote. In a repository in the state directory it also removes the
-former history. In your repositories only `git gc` does that; `reconciler doctor` warns when one needs it.
+Every 200 commits the daemon packs the objects that it wrote, and merges its small packs. In a repository in the state
+directory it also removes the former history. In your repositories only `git gc` does that; `reconciler doctor` warns
+when one needs it.
 """
 
 OUTCOMES = """\

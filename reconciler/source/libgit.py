@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -45,3 +46,25 @@ def open_git(path: Path) -> pygit2.Repository:
     for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
         pygit2.settings.search_path[level] = ""
     return pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)
+
+
+class PackDirectory:
+    """The packs of a repository. An open one should be opened anew when they change.
+
+    libgit2 never closes a pack: it searches packs that git has merged or collected, and they keep their space on disk.
+    """
+
+    def __init__(self, gitdir: Path) -> None:
+        self._path = gitdir / "objects" / "pack"
+        self._time = self._modified()
+
+    def changed(self) -> bool:
+        """Whether packs were added or removed since the last call, or the start. It costs one system call."""
+        former, self._time = self._time, self._modified()
+        return self._time != former
+
+    def _modified(self) -> int:
+        try:
+            return os.stat(self._path).st_mtime_ns
+        except OSError:  # there is none, or the repository disappears
+            return 0

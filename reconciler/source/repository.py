@@ -19,7 +19,7 @@ from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import TreeChanges, classify, is_manifest
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
-from reconciler.source.libgit import lookup_name, open_git
+from reconciler.source.libgit import PackDirectory, lookup_name, open_git
 from reconciler.source.tree_diff import Entry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
@@ -45,6 +45,7 @@ class Repository:
         except _GIT_FAULTS as fault:
             raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
         self._odb = self._git.odb
+        self._packs = PackDirectory(self.commondir)
         self._path = path
         self.settings = settings
         self._last: tuple[str, Revision] | None = None
@@ -72,6 +73,7 @@ class Repository:
         branch, tag, commit or path does not exist, SourceUnverified if a signature that the settings require is
         missing, SourceError if objects are missing or damaged.
         """
+        self._reopen()
         wanted = self._wanted(expression, head)
         target = self._find(wanted, expression)
         if (signatures := self._signatures) is not None:
@@ -80,6 +82,12 @@ class Repository:
         if self._last is None or self._last[0] != target or self._last[1].ref != ref:
             self._last = (target, self._revision(ref, target))
         return self._last[1]
+
+    def _reopen(self) -> None:
+        """Open the repository anew if its packs changed: see ``PackDirectory``."""
+        if self._packs.changed():
+            self._git = self._ask(lambda: open_git(self._path))
+            self._odb = self._git.odb
 
     def _wanted(self, expression: str, head: str) -> Expression:
         own = self.settings.commit or wanted_ref(self.settings)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import SourceError
+from reconciler.settings import SourceSettings
+from reconciler.source.source import open_source
 from reconciler.status.branch import branch as branches
 from reconciler.status.branch.branch import StatusBranch, prepare_bare
 from tests.support.git import GitRepo
@@ -46,9 +50,60 @@ def test_only_objects_of_the_branch_are_packed_in_a_repository_of_others(repo: G
     write(branch, 3, 2)
     branch.pack()
     assert loose(branch) == theirs
-    assert len(packs(branch)) == 2
+    assert len(packs(branch)) == 1
     assert repo.git("rev-list", "--count", BRANCH) == "5"
     repo.git("fsck", "--strict")
+
+
+def test_small_packs_become_few(repo: GitRepo) -> None:
+    branch = StatusBranch(repo.path, BRANCH)
+    found = []
+    for number in range(20):
+        write(branch, 2 * number, 2)
+        branch.pack()
+        found.append(len(packs(branch)))
+    assert max(found) <= 4
+    assert repo.git("rev-list", "--count", BRANCH) == "40"
+    repo.git("fsck", "--strict")
+
+
+@pytest.mark.parametrize("theirs", ["gc", "keep"])
+def test_packs_that_the_owner_collects_or_keeps_are_not_merged(repo: GitRepo, theirs: str) -> None:
+    branch = StatusBranch(repo.path, BRANCH)
+    write(branch, 0, 2)
+    branch.pack()
+    (made,) = packs(branch)
+    if theirs == "gc":
+        repo.git("gc", "--quiet", "--prune=now")
+    else:
+        made.with_suffix(".keep").touch()
+    write(branch, 2, 2)
+    branch.pack()
+    assert len(packs(branch)) == 2
+    assert made.exists() == (theirs == "keep")
+    repo.git("fsck", "--strict")
+
+
+def test_no_collected_pack_stays_open(repo: GitRepo) -> None:
+    branch = StatusBranch(repo.path, BRANCH)
+    source = open_source(SourceSettings("main", url=str(repo.path)), repo.path.parent / "state")
+    write(branch, 0, 2)
+    repo.git("gc", "--quiet", "--prune=now")
+    assert branch.read("shop/workload/api.yaml") == b"1\n"
+    source.revision()
+    before = mapped(repo)
+    write(branch, 2, 1)
+    repo.git("gc", "--quiet", "--prune=now")
+    write(branch, 3, 1)
+    source.revision()
+    gc.collect()
+    assert before
+    assert before & mapped(repo) == set()
+
+
+def mapped(repo: GitRepo) -> set[str]:
+    """The packs and indexes of a repository that are in the memory of this process, by file name."""
+    return set(re.findall(rf"{re.escape(str(repo.path))}/objects/pack/(\S+)", Path("/proc/self/maps").read_text()))
 
 
 def test_the_end_of_a_former_history_is_packed_too(repo: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:

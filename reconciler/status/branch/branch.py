@@ -15,10 +15,10 @@ from pygit2.enums import ObjectType
 from reconciler.errors import SourceError
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
-from reconciler.source.libgit import lookup_name, open_git
+from reconciler.source.libgit import PackDirectory, lookup_name, open_git
 from reconciler.status.branch.layout import divide
 from reconciler.status.branch.owner import file_access_of
-from reconciler.status.branch.packing import EVERY, pack_commits, pack_own
+from reconciler.status.branch.packing import EVERY, OwnPacks, pack_own
 from reconciler.status.branch.trees import Changes, write_tree
 
 HISTORY = 1_000
@@ -57,6 +57,8 @@ class StatusBranch:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
             raise SourceError(f"status cannot be written, no Git repository at {path}: {fault}") from None
+        self._packs = OwnPacks(self.gitdir)
+        self._pack_directory = PackDirectory(self.gitdir)
 
     @property
     def gitdir(self) -> Path:
@@ -84,6 +86,7 @@ class StatusBranch:
         if the branch is checked out, damaged or not writable.
         """
         self._refuse_checked_out()
+        self._reopen()
         for attempt in range(_TRIES):
             tip = self.tip()
             try:
@@ -111,7 +114,7 @@ class StatusBranch:
         if self._own:
             pack_own(self.gitdir)
         else:
-            pack_commits(self.gitdir, [newest, *ended], former)
+            self._packs.add([newest, *ended], former)
             self._packed = newest
 
     def reset(self, commit: str) -> None:
@@ -141,6 +144,14 @@ class StatusBranch:
             return ""
         except _GIT_FAULTS as fault:
             raise self._broken(fault) from None
+
+    def _reopen(self) -> None:
+        """Open the repository anew if its packs changed: see ``PackDirectory``."""
+        if self._pack_directory.changed():
+            try:
+                self._git = open_git(self.gitdir)
+            except _GIT_FAULTS as fault:
+                raise self._broken(fault) from None
 
     def _commit_on(self, tip: str, changes: Changes, message: str, at: int, divided: Sequence[str]) -> str:
         parent = self._git[tip].peel(pygit2.Commit) if tip else None
