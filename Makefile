@@ -3,7 +3,7 @@ PYTHON ?= python3
 # Tests wait for processes and disks half of their time: three workers more than cores keep the cores busy.
 WORKERS ?= $(shell expr 3 + $$(nproc))
 EXAMPLES ?= 10
-CPU_BUDGET := 340
+CPU_BUDGET := 600
 # Compiled modules are kept: test workers and every process that tests start would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv

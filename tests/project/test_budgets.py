@@ -13,13 +13,13 @@ from importlinter.cli import lint_imports
 
 from tests.project.tree import ROOT, classes, depth, functions, length, modules, parameters, public, walk
 
-LINES_IN_A_MODULE = 300
+LINES_IN_A_MODULE = 500
+LINES_IN_THE_BUILT_IN_DATA_PLANE = 300
 LINES_IN_A_FUNCTION = 40
 PARAMETERS = 6
 DEPTH = 3
 
 EXCEPTIONS: dict[str, str] = {
-    "reconciler/records/migrations.py": "one list that is only ever appended to, in the order in which it is applied",
     "reconciler/reasons.py": "one table: every reason and every type of condition, with its texts",
 }
 """``path name`` (or ``path`` for a module) → why a budget is broken there."""
@@ -56,14 +56,15 @@ def forbidden(name: str, verb: bool = False) -> bool:
     return bool(NEVER & set(parts)) or (len(parts) == 1 and parts[0] in NEVER_ALONE) or (verb and parts[0] == "process")
 
 
-def test_no_module_is_longer_than_300_lines() -> None:
+def test_no_module_is_longer_than_500_lines() -> None:
     lengths = {path: len((ROOT / path).read_text().splitlines()) for path in modules()}
     assert {path: lines for path, lines in lengths.items() if lines > LINES_IN_A_MODULE and not excused(path)} == {}
 
 
 def test_the_built_in_data_plane_stays_small() -> None:
     """It is for the first hour: what needs more belongs to HAProxy."""
-    assert len((ROOT / "reconciler/engines/host/dataplane/builtin.py").read_text().splitlines()) < LINES_IN_A_MODULE
+    lines = (ROOT / "reconciler/engines/host/dataplane/builtin.py").read_text().splitlines()
+    assert len(lines) < LINES_IN_THE_BUILT_IN_DATA_PLANE
 
 
 def test_no_function_is_longer_than_40_lines() -> None:
