@@ -61,7 +61,7 @@ def admit_deletion(call: Call, key: Key) -> None:
         raise Problem(400, f"{key} has records, which are never deleted")
 
 
-def admit_listed_workloads(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def admit_references(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse links to workloads that the caller may not view: a list must not show which hidden ones exist."""
     if key.kind is not Kind.WORKLOAD:
         return
