@@ -6,7 +6,7 @@ Everything here is pure: a value compiled from the applied resources answers eve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -125,14 +125,27 @@ class AccessRules:
 
     def may(self, caller: Caller, permission: str, key: Key, read_body: Callable[[], Body]) -> bool:
         """Whether ``caller`` has ``permission`` on the resource ``key``, existing or to be created."""
-        return any(grant.includes(key, read_body) for grant in self._granting(caller, permission, key.kind))
+        return any(grant.includes(key, read_body) for grant in self.granting(caller, permission, key.kind))
 
     def visibility(self, caller: Caller, kind: Kind, permission: str = "view") -> Visibility:
         """The resources of ``kind`` that ``caller`` has ``permission`` for."""
-        grants = list(self._granting(caller, permission, kind))
+        grants = list(self.granting(caller, permission, kind))
         queries = tuple(grant for grant in grants if grant.query is not None)
         named = frozenset[str]().union(*(grant.keys for grant in grants))
         return Visibility(any(grant.everything for grant in grants), named, queries)
+
+    def grants_of(self, principal: str) -> Iterator[Grant]:
+        """The grants that name ``principal``, of every kind."""
+        for kind in Kind:
+            yield from self._grants.get((principal, kind), ())
+
+    def grants_on(self, kind: Kind) -> Sequence[Grant]:
+        """The grants about resources of ``kind``."""
+        return self._by_kind.get(kind, ())
+
+    def group_queries(self) -> Iterator[tuple[Key, Body]]:
+        """The groups that find members by a query, each with its query."""
+        return ((Key.parse(group), query) for group, query in self._queries)
 
     def report(self, key: Key, read_body: Callable[[], Body]) -> Iterator[AccessEntry]:
         """Who has which permission on ``key``, in order of permission, principal and policy."""
@@ -145,7 +158,8 @@ class AccessRules:
                 found += [AccessEntry(permission, each, grant.policy, granted) for each in grant.principals]
         return iter(sorted(found))
 
-    def _granting(self, caller: Caller, permission: str, kind: Kind) -> Iterator[Grant]:
+    def granting(self, caller: Caller, permission: str, kind: Kind) -> Iterator[Grant]:
+        """The grants that give ``caller`` ``permission`` on resources of ``kind``."""
         for principal in self.principals(caller):
             for grant in self._grants.get((principal, kind), ()):
                 if permission in grant.closure:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from reconciler.access.escalation import EscalationCheck
+from reconciler.access.references import ReferenceCheck
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.engines.domain_proof import find_proof
-from reconciler.manifests.links import LinkError, parse_link
 from reconciler.model.key import Key, Kind
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
 SERVER_OWNED = ("id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys", "change")
 """Fields of a document that the server sets; they are ignored in a request."""
-_LISTED = ("spec", "firewallConfig", "internal", "inboundAllowWorkload")
 _RETRY_AFTER = "60"
 
 
@@ -61,27 +61,26 @@ def admit_deletion(call: Call, key: Key) -> None:
         raise Problem(400, f"{key} has records, which are never deleted")
 
 
-def admit_references(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse links to workloads that the caller may not view: a list must not show which hidden ones exist."""
-    if key.kind is not Kind.WORKLOAD:
-        return
-    known = {str(key), *_listed(call, key, was)}
-    for target, link in _listed(call, key, wanted).items():
-        # What exists in other orgs is in the settings, and no policy of this org is about it.
-        if target not in known and not target.startswith("/") and not call.may("view", Key.parse(target)):
-            place = _LISTED[-1]
-            raise Problem(403, f"{call.caller.principal} has no permission `view` on {link}, which {place} lists")
+def admit_change(
+    call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any], written: Collection[Key] = ()
+) -> None:
+    """Refuse new references that the caller may not make, and permissions that the caller may not grant.
 
+    ``was`` and ``wanted`` are the manifests before and after, {} for none. ``written`` are the resources that the same
+    change creates. The refusal is the same whether a target exists or not. Raises Problem 403.
+    """
+    from reconciler.access.manifest_links import read_links
+    from reconciler.secrets.host_files import manifest_context
 
-def _listed(call: Call, key: Key, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The targets of the list in ``manifest``, each with its link as it is written; the schema refuses other texts."""
-    found: Any = manifest
-    for name in _LISTED:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    targets = {}
-    for link in found if isinstance(found, list) else ():
-        try:
-            targets[parse_link(link, call.org, key.gvc).target] = link
-        except (LinkError, TypeError, AttributeError):
-            continue
-    return targets
+    context = manifest_context(call.api.settings, b"")
+    before, after = read_links(key, was, context), read_links(key, wanted, context)
+    access = call.reader.access()
+    refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
+    principal = call.caller.principal
+    if refused is not None:
+        message = f"{principal} has no permission `{refused.permission}` on {refused.target}"
+        raise Problem(403, f"{message}, to which {key} refers at {refused.pointer}", [{"field": refused.pointer}])
+    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, before.body, after.body)
+    if missing is not None:
+        message = f"{principal} has no permission `{missing.permission}` on {missing.target}"
+        raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")

@@ -14,9 +14,9 @@ from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
 from reconciler.api.routes.admission import (
+    admit_change,
     admit_deletion,
     admit_domain,
-    admit_references,
     check_name,
     manifest_from,
     new_name,
@@ -61,7 +61,7 @@ async def create_resource(call: Call) -> Response:
     entry = call.reader.records.desired.get(str(key))
     if entry is not None or call.reader.records.applied.exists(key):
         raise Problem(409, f"{key} exists already")
-    admit_references(call, key, {}, wanted)
+    admit_change(call, key, {}, wanted)
     source = await _source_for(call, key)
     edit = ResourceEdit(key, new_path(key), None, wanted)
     place, subject = full_form(key, call.org), f"Create {key}"
@@ -81,7 +81,7 @@ async def put_resource(call: Call) -> Response:
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
     was, wanted = _meaning(call, key), manifest_from(key, body)
-    admit_references(call, key, was, wanted)
+    admit_change(call, key, was, wanted)
     edit = ResourceEdit(key, path, None if new else was, wanted)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
@@ -105,7 +105,7 @@ async def patch_resource(call: Call) -> Response:
     patches_data = (
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
-    admit_references(call, key, was, wanted := patched(was))
+    admit_change(call, key, was, wanted := patched(was))
     edit = ResourceEdit(key, path, None, wanted) if new else ResourceEdit(key, path, was, wanted, patches_data, patched)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 

@@ -1,0 +1,145 @@
+"""The decision on escalation: nobody grants permissions that they do not have themselves.
+
+A change grants by a policy, by a member of a group, or by a tag that the query of a policy or group asks for. Whoever
+has `manage` on every policy (or group) may grant anything, as `escalate` and `bind` in Kubernetes let them
+(docs/platform/fields.md#policy). Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.access.references import ReadBody
+from reconciler.access.rules import AccessRules, Body, Caller, Grant, policy_grants
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.table import MANAGE
+from reconciler.model.query_match import matches
+
+
+class MissingGrant(NamedTuple):
+    """A permission that the change grants and the caller lacks; ``target`` says on what, in words."""
+
+    permission: str
+    target: str
+
+
+class EscalationCheck:
+    """Decides on what the changes of one request by ``caller`` grant."""
+
+    def __init__(self, access: AccessRules, caller: Caller, org: str, read_body: ReadBody) -> None:
+        self._access = access
+        self._caller = caller
+        self._org = org
+        self._read_body = read_body
+
+    def missing(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+        """The first permission that the change of ``key`` grants and the caller lacks; None if there is none.
+
+        ``was`` and ``wanted`` are in normal form; ``was`` is {} for a new resource, ``wanted`` for one to delete.
+        """
+        if not wanted:
+            return None
+        if key.kind is Kind.POLICY:
+            return self._by_policy(key, was, wanted)
+        if key.kind is Kind.GROUP:
+            return self._by_group(key, was, wanted)
+        if key.kind is Kind.USER:
+            found = self._by_membership(was, wanted)
+            if found is not None:
+                return found
+        return self._by_selection(key, was, wanted) if was else None
+
+    def _by_policy(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+        if self._manages_all(Kind.POLICY):
+            return None
+        before = [*policy_grants(key, was, self._org)] if was else []
+        return self._first(_added(before, [*policy_grants(key, wanted, self._org)]))
+
+    def _by_group(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+        joins = set(wanted.get("memberLinks") or ()) - set(was.get("memberLinks") or ())
+        query = wanted.get("memberQuery")
+        if not joins and (query is None or query == was.get("memberQuery")):
+            return None
+        return self._by_joining(key)
+
+    def _by_membership(self, was: Body, wanted: Body) -> MissingGrant | None:
+        """What a user gets whom the query of a group did not select before."""
+        for group, query in self._access.group_queries():
+            if matches(query, wanted) and not (was and matches(query, was)):
+                found = self._by_joining(group)
+                if found is not None:
+                    return found
+        return None
+
+    def _by_joining(self, group: Key) -> MissingGrant | None:
+        """What a new member of ``group`` gets."""
+        if self._manages_all(Kind.GROUP):
+            return None
+        return self._first(self._access.grants_of(str(group)))
+
+    def _by_selection(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+        """What others get on a resource that the query of a policy did not select before."""
+        for grant in self._access.grants_on(key.kind):
+            if grant.selects(wanted) and not grant.selects(was):
+                for permission in sorted(grant.closure):
+                    if not self._access.may(self._caller, permission, key, lambda: was):
+                        return MissingGrant(permission, str(key))
+        return None
+
+    def _manages_all(self, kind: Kind) -> bool:
+        return self._access.visibility(self._caller, kind, MANAGE).everything
+
+    def _first(self, grants: Iterable[Grant]) -> MissingGrant | None:
+        for grant in grants:
+            for permission in sorted(grant.closure):
+                target = self._ungranted(grant, permission)
+                if target:
+                    return MissingGrant(permission, target)
+        return None
+
+    def _ungranted(self, grant: Grant, permission: str) -> str:
+        """A target of ``grant`` on which the caller lacks ``permission``, in words; "" if there is none."""
+
+        def body(target: Key) -> Callable[[], Body]:
+            return lambda: self._read_body(target)
+
+        if grant.everything or grant.query is not None:
+            own = self._access.granting(self._caller, permission, grant.kind)
+            held = any(each.everything or (each.query is not None and each.query == grant.query) for each in own)
+            return "" if held else f"every {grant.kind}" if grant.everything else f"each {grant.kind} of the query"
+        for name in sorted(grant.keys):
+            if name.startswith("/"):
+                continue  # of another org, where this policy grants nothing
+            target = Key.parse(name)
+            if not self._access.may(self._caller, permission, target, body(target)):
+                return name
+        return ""
+
+
+def _added(before: Sequence[Grant], after: Sequence[Grant]) -> Iterator[Grant]:
+    """What a policy with the grants ``after`` gives, and with those ``before`` did not: a grant for each permission.
+
+    All grants of a policy have the same targets. A new principal gets a permission on all of them.
+    """
+    former, latter = _principals(before), _principals(after)
+    for permission in sorted(latter):
+        grant = after[0]
+        if before and before[0].kind is grant.kind and latter[permission] <= former.get(permission, set()):
+            old = before[0]
+            if old.everything or (grant.query is not None and grant.query == old.query):
+                continue
+            if not grant.everything and grant.query is None:
+                grant = msgspec.structs.replace(grant, keys=grant.keys - old.keys)
+        yield msgspec.structs.replace(grant, closure=frozenset({permission}))
+
+
+def _principals(grants: Iterable[Grant]) -> dict[str, set[str]]:
+    """Permission → the principals that get it, directly or since another one implies it."""
+    found: dict[str, set[str]] = {}
+    for grant in grants:
+        for permission in grant.closure:
+            found.setdefault(permission, set()).update(grant.principals)
+    return found

@@ -1,0 +1,131 @@
+"""The decision on references: what a caller needs to make a resource, or a command, refer to another resource.
+
+A reference is an access: a workload acts as its identity, a domain serves with its certificate. So a new link needs a
+permission on its target (docs/platform/fields.md#references). Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.access.rules import AccessRules, Body, Caller
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.table import TABLE
+from reconciler.model.platform import SECRET_URI
+from reconciler.model.resource import Reference, pointer_parts
+
+USE = "use"
+"""The permission to refer to a resource, of the kinds that have it."""
+REVEAL = "reveal"
+"""The permission that the identity of a workload needs on the secrets that its containers read."""
+OTHERS = {Kind.CLOUDACCOUNT: "edit", Kind.VOLUMESET: "edit"}
+"""Kinds without ``use`` whose links give more than a view: the roles of an account, the data of volumes."""
+_OWN_GVC = "/gvc"
+
+ReadBody = Callable[[Key], Body]
+"""From a key to the manifest as applied; {} if it is not applied."""
+
+
+class ManifestLinks(NamedTuple):
+    """What a manifest, or a container with the overrides of a command, refers to.
+
+    ``value`` is the document as it is written, in which each reference has its pointer. ``identity`` is the key of the
+    identity that a workload acts as, "" for none. ``body`` is the normal form, {} for a document with faults.
+    """
+
+    references: tuple[Reference, ...]
+    value: Mapping[str, Any]
+    identity: str = ""
+    body: Mapping[str, Any] = {}
+
+
+class RefusedReference(NamedTuple):
+    """A reference for which the caller lacks ``permission`` on ``target``, in words; ``pointer`` is its place."""
+
+    permission: str
+    target: str
+    pointer: str
+
+
+def permission_to_refer(kind: Kind) -> str:
+    """The permission on a resource of ``kind`` that a new link to it needs."""
+    return USE if USE in TABLE[kind].permissions else OTHERS.get(kind, "view")
+
+
+def may_refer(
+    access: AccessRules, caller: Caller, identity: str, target: Key, reads: bool, read_body: ReadBody
+) -> bool:
+    """Whether ``caller`` may make something that acts as ``identity`` ("" for nothing) refer to ``target``.
+
+    The reference is a link, or it ``reads`` a secret: then the identity's permission to reveal the secret is enough.
+    """
+
+    def body() -> Body:
+        return read_body(target)
+
+    if access.may(caller, permission_to_refer(target.kind), target, body):
+        return True
+    return reads and bool(identity) and access.may(Caller(identity), REVEAL, target, body)
+
+
+class ReferenceCheck:
+    """Decides on the references of one request by ``caller``; ``read_body`` reads what queries of policies ask."""
+
+    def __init__(self, access: AccessRules, caller: Caller, read_body: ReadBody) -> None:
+        self._access = access
+        self._caller = caller
+        self._read_body = read_body
+
+    def refused(
+        self, key: Key, was: ManifestLinks, wanted: ManifestLinks, written: Collection[Key] = ()
+    ) -> RefusedReference | None:
+        """The first new reference of ``key`` that the caller may not make; None if there is none.
+
+        What ``was`` refers to in the same way may stay. ``written`` are the resources that the same change creates:
+        their author knows all of them. Targets in other orgs are in the settings, and no policy is about them.
+        """
+        kept = {(each.target, _reads_secret(was, each)) for each in _links(was)}
+        for reference in _links(wanted):
+            reads = _reads_secret(wanted, reference)
+            if (reference.target, reads) in kept or reference.target.startswith("/"):
+                continue
+            target = Key.parse(reference.target)
+            if target == key or target in written:
+                continue
+            if not may_refer(self._access, self._caller, wanted.identity, target, reads, self._read_body):
+                return RefusedReference(permission_to_refer(target.kind), str(target), reference.pointer)
+        return self._refused_query(_location_query(was), _location_query(wanted))
+
+    def _refused_query(self, was: Body, wanted: Body) -> RefusedReference | None:
+        """The new query of a GVC for locations, unless the caller may refer to all that it can ever select."""
+        if not wanted or wanted == was:
+            return None
+        granted = self._access.granting(self._caller, USE, Kind.LOCATION)
+        if any(each.everything or each.query == wanted for each in granted):
+            return None
+        return RefusedReference(USE, "every location, which a query needs", "/spec/staticPlacement/locationQuery")
+
+
+def _links(links: ManifestLinks) -> Iterator[Reference]:
+    """The references, without that to the GVC in which the resource is: its path names it."""
+    return (each for each in links.references if each.pointer != _OWN_GVC)
+
+
+def _reads_secret(links: ManifestLinks, reference: Reference) -> bool:
+    """Whether ``reference`` is the URI of a secret, whose value a container gets."""
+    found: Any = links.value
+    for step in pointer_parts(reference.pointer):
+        if isinstance(found, Mapping):
+            found = found.get(str(step))
+        else:
+            found = found[step] if isinstance(found, list) and isinstance(step, int) and step < len(found) else None
+    return isinstance(found, str) and found.startswith(SECRET_URI)
+
+
+def _location_query(links: ManifestLinks) -> Body:
+    """The query for locations in a GVC, {} for none."""
+    found: Any = links.body
+    for name in ("spec", "staticPlacement", "locationQuery"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
