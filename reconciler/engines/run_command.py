@@ -50,7 +50,37 @@ def check_run(key: Key, spec: Specification, ask: RunCronWorkload) -> int:
     if spec.type != "cron" or spec.job is None:
         raise rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
     known = {container.name for container in spec.containers}
-    strange = sorted({override.name for override in ask.container_overrides} - known)
+    names = [override.name for override in ask.container_overrides]
+    if len(set(names)) < len(names):
+        raise rejection("each container has one override at most; write all that changes in it into one")
+    strange = sorted(set(names) - known)
     if strange:
         raise rejection(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
     return spec.job.history_limit
+
+
+def overridden(manifest: Mapping[str, Any], ask: RunCronWorkload) -> dict[str, Any]:
+    """``manifest``, of a workload, with the overrides of ``ask``: what the execution runs.
+
+    Variables of an override win over those of the same name.
+    """
+    overrides = {override.name: override for override in ask.container_overrides}
+    spec = dict(manifest.get("spec") or {})
+    spec["containers"] = [
+        _with_override(container, overrides[container["name"]]) if container["name"] in overrides else container
+        for container in spec.get("containers") or ()
+    ]
+    return {**manifest, "spec": spec}
+
+
+def _with_override(container: Mapping[str, Any], override: ContainerOverride) -> dict[str, Any]:
+    changed = dict(container)
+    if override.command is not None:
+        changed["command"] = override.command
+    if override.args is not None:
+        changed["args"] = list(override.args)
+    if override.env is not None:
+        names = {variable.name for variable in override.env}
+        kept = [variable for variable in container.get("env") or () if variable["name"] not in names]
+        changed["env"] = [*kept, *({"name": variable.name, "value": variable.value} for variable in override.env)]
+    return changed

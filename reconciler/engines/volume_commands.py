@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,7 +11,13 @@ import msgspec
 from reconciler.engines import volumes
 from reconciler.engines.command_spec import read_spec
 from reconciler.engines.volumes import Snapshot, VolumeSetState, rejection
+from reconciler.manifests.rules.text import quoted
 from reconciler.model.suggest import closest
+
+MOST_TAGS = 50
+"""The most tags, as of a manifest."""
+LONGEST_NAME = 100
+"""Characters of the name of a snapshot, which becomes that of a directory."""
 
 
 class _OnVolume(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -70,8 +76,7 @@ def parse_volume_command(name: str, spec: Mapping[str, Any]) -> VolumeCommand:
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(VOLUME_COMMANDS)}"
         raise rejection(f"a volume set has no command {name}; {hint}")
     ask: VolumeCommand = read_spec(name, spec, form)
-    if isinstance(ask, CreateVolumeSnapshot):
-        _check_snapshot(ask)
+    _check_volume(ask)
     return ask
 
 
@@ -92,14 +97,52 @@ def apply_command(state: VolumeSetState, ask: VolumeCommand, capacity: float, at
             return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
 
 
+def check_expiration(name: str, spec: Mapping[str, Any], now: float) -> None:
+    """Raise EngineError if the command ``name`` takes a snapshot that expired before ``now``, in seconds."""
+    text = spec.get("snapshotExpirationDate") if VOLUME_COMMANDS.get(name) is CreateVolumeSnapshot else None
+    if text and _moment(text).timestamp() <= now:
+        raise rejection(f"snapshotExpirationDate is {text}, which is past: the snapshot would be deleted at once")
+
+
+def _check_volume(ask: VolumeCommand) -> None:
+    """Check the fields of ``ask`` that need no volume. Raises EngineError."""
+    if ask.volume_index < 0:
+        raise rejection(f"volumeIndex is {ask.volume_index}; the first volume has the index 0")
+    match ask:
+        case ExpandVolume(new_storage_capacity=size):
+            if not 0 < size <= volumes.MOST_CAPACITY:  # also false for what is no number
+                raise rejection(f"newStorageCapacity is {size:g}; a volume holds at most {volumes.MOST_CAPACITY} GB")
+        case CreateVolumeSnapshot():
+            _check_snapshot(ask)
+        case DeleteVolumeSnapshot(snapshot_name=snapshot) | RestoreVolume(snapshot_name=snapshot):
+            # A snapshot of an earlier version may have a name that no new one gets.
+            if snapshot in ("", ".", "..") or not _is_path_segment(snapshot):
+                raise rejection(f"snapshotName is the name of a snapshot, not {quoted(snapshot)}")
+
+
 def _check_snapshot(ask: CreateVolumeSnapshot) -> None:
-    if not ask.snapshot_name.strip():
-        raise rejection("snapshotName is empty")
-    if not ask.snapshot_expiration_date:
-        return
+    name = ask.snapshot_name
+    if not 0 < len(name) <= LONGEST_NAME or name != name.strip() or name[0] in ".-" or not _is_path_segment(name):
+        raise rejection(
+            f"snapshotName is {quoted(name)}; a name has up to {LONGEST_NAME} printable characters without /, and "
+            "begins with neither . nor -"
+        )
+    if len(ask.tags) > MOST_TAGS or "" in ask.tags:
+        raise rejection(f"a snapshot has at most {MOST_TAGS} tags, each with a key")
+    if ask.snapshot_expiration_date:
+        _moment(ask.snapshot_expiration_date)
+
+
+def _is_path_segment(name: str) -> bool:
+    return "/" not in name and name.isprintable()
+
+
+def _moment(text: str) -> datetime:
+    """The time that ``text`` names. Raises EngineError if it is not ISO 8601 in UTC."""
     try:
-        moment = datetime.fromisoformat(ask.snapshot_expiration_date)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
-        raise rejection("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
+    if moment is None or moment.utcoffset() != timedelta(0):
+        raise rejection(f"snapshotExpirationDate is {quoted(text)}; it is a UTC timestamp like 2026-01-31T12:00:00Z")
+    return moment

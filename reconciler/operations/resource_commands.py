@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
+from reconciler.clock import Clock
 from reconciler.documents.scalars import Problem, plain
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
+from reconciler.engines.volume_commands import check_expiration
 from reconciler.errors import EngineError, NotFoundError, RefusedError, UsageError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
@@ -58,9 +63,10 @@ def _scalar(path: str, text: str, *, text_field: bool) -> Any:
 class ResourceCommands:
     """Commands on one set of records; ``by`` names the operator. All raise RefusedError and RecordsError."""
 
-    def __init__(self, settings: Settings, records: Records, by: str) -> None:
+    def __init__(self, settings: Settings, records: Records, clock: Clock, by: str) -> None:
         self._settings = settings
         self._records = records
+        self._clock = clock
         self._by = by
 
     def prepare(self, key: Key, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -73,15 +79,29 @@ class ResourceCommands:
             hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
             raise RefusedError(f"a {key.kind} has no command {name}{hint}")
         check_present(self._records, key)
+        self._check_overrides(key, name, spec)
         specs = []
         for record in self._targets(key, name, spec.get("location")):
             each = {"location": record.location, **spec}
-            try:
+            with _refusals():
                 check_command(record, name, each)
-            except EngineError as error:
-                raise RefusedError(str(error)) from None
+                check_expiration(name, each, self._clock.now())
             specs.append(each)
         return specs
+
+    def _check_overrides(self, key: Key, name: str, spec: Mapping[str, Any]) -> None:
+        """Check the containers with the overrides of ``spec``, by all rules of manifests."""
+        if key.kind is not Kind.WORKLOAD or not spec.get("containerOverrides"):
+            return
+        from reconciler.operations.override_check import OverrideCheck, overridden_manifest
+
+        for record in self._records.applied.get(key)[:1]:
+            with _refusals():
+                check_command(record, name, {"location": record.location, **spec})
+                body = msgspec.json.decode(record.body)
+                manifest = overridden_manifest(key, body, name, spec)
+            if manifest is not None:
+                OverrideCheck(self._settings, self._records, self._clock).check(key, body, manifest)
 
     def request(self, key: Key, name: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
         """Add a command for each of ``specs``; returns their ids."""
@@ -121,6 +141,15 @@ class ResourceCommands:
             hint = did_you_mean(str(location), places) or f"; it is at {', '.join(places)}"
             raise RefusedError(f"{key} is not at {location} on this host{hint}")
         return [each for each in here if each.location == location]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what an engine would refuse into the refusal of the request."""
+    try:
+        yield
+    except EngineError as error:
+        raise RefusedError(str(error)) from None
 
 
 def cancel_command(records: Records, command: StoredCommand, by: str) -> None:

@@ -84,7 +84,9 @@ def test_a_writer_lists_only_workloads_that_they_may_view(site: ApiSite, name: s
         answer = send(site, method, path, body)
         assert answer.status_code == 403, answer.text
         message = answer.json()["message"]
-        assert message.startswith(f"serviceaccount/writer has no permission `view` on workload/shop/{name}, to"), message
+        assert message.startswith(f"serviceaccount/writer has no permission `view` on workload/shop/{name}, to"), (
+            message
+        )
         assert "refers at /spec/firewallConfig/internal/inboundAllowWorkload/" in message, message
 
 

@@ -383,7 +383,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 10}, "must be larger"),
     ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 20000}, "at most 16384"),
     ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "there"}, "already"),
-    ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": " "}, "empty"),
+    ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": " "}, "a name has up to 100"),
     (
         "volumeset/shop/disk",
         "createVolumeSnapshot",

@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
+from reconciler.api.routes.admission import admit_change
 from reconciler.api.routes.reports import command_document
 from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import COMMANDS as WAKE
 from reconciler.daemon.wake import wake
 from reconciler.engines.command_types import COMMANDS
-from reconciler.errors import NotFoundError, RefusedError
+from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key
 from reconciler.operations.commands import open_existing
@@ -42,6 +43,7 @@ async def create_command(call: Call) -> Response:
     call.require(f"exec.{wanted.type}", key)
     if not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
+    _admit_overrides(call, key, wanted)
     made = await asyncio.to_thread(_request, call, key, wanted)
     wake(call.api.settings.state, WAKE, "command")
     documents = [command_document(each, call.org) for each in made]
@@ -62,9 +64,25 @@ async def cancel_command(call: Call) -> Response:
     return call.respond({"message": message})
 
 
+def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
+    """Refuse references of a container with overrides that the caller may not make. Raises Problem 400 and 403."""
+    if not wanted.spec.get("containerOverrides"):
+        return
+    from reconciler.operations.manifest_commits import manifest_of
+    from reconciler.operations.override_check import overridden_manifest
+
+    body = call.recorded_body(key)
+    try:
+        manifest = overridden_manifest(key, body, wanted.type, wanted.spec)
+    except EngineError as error:
+        raise Problem(400, str(error)) from None
+    if manifest is not None:
+        admit_change(call, key, manifest_of(key, body), manifest)
+
+
 def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
     with open_existing(call.api.settings, call.api.clock) as records:
-        commands = ResourceCommands(call.api.settings, records, call.caller.principal)
+        commands = ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal)
         try:
             specs = commands.prepare(key, wanted.type, wanted.spec)
         except NotFoundError:
@@ -77,7 +95,7 @@ def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
 
 def _cancel(call: Call, key: Key, name: str) -> str:
     with open_existing(call.api.settings, call.api.clock) as records:
-        return ResourceCommands(call.api.settings, records, call.caller.principal).cancel(key, name)
+        return ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal).cancel(key, name)
 
 
 _PLACES = ("/org/{org}/{kind}/{name}/-command", "/org/{org}/gvc/{gvc}/{kind}/{name}/-command")

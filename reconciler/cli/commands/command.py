@@ -52,8 +52,9 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
         raise click.UsageError("name the TYPE of a command, or the ID of one with --cancel")
     spec = {**spec, **parse_fields(key.kind, name, fields)}
     settings = load(settings_file)
-    with open_existing(settings, SystemClock()) as records:
-        commands = ResourceCommands(settings, records, operator())
+    clock = SystemClock()
+    with open_existing(settings, clock) as records:
+        commands = ResourceCommands(settings, records, clock, operator())
         if options["cancel"]:
             click.echo(commands.cancel(key, options["cancel"]))
             return 0

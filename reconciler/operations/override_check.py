@@ -1,0 +1,77 @@
+"""Checks the overrides of an execution as a manifest is checked: what comes by a command passes the same rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.clock import Clock
+from reconciler.engines.run_command import RUN, overridden, parse_run
+from reconciler.errors import RefusedError
+from reconciler.manifests.change_set import ChangeSet
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.gvc_resolution import resource_of
+from reconciler.manifests.reference_check import check
+from reconciler.model.finding import Fault, Finding, Severity
+from reconciler.model.key import Key
+from reconciler.operations.manifest_commits import manifest_of
+from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+MOST_SHOWN = 3
+"""The most findings in a refusal."""
+
+
+def overridden_manifest(key: Key, body: Mapping[str, Any], name: str, spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of what the command ``name`` runs; None if it overrides nothing. Raises EngineError."""
+    if name != RUN or not spec.get("containerOverrides"):
+        return None
+    return overridden(manifest_of(key, body), parse_run(name, {"location": "", **spec}))
+
+
+class OverrideCheck:
+    """Checks workloads with overrides against the last good revision of the source that declares them."""
+
+    def __init__(self, settings: Settings, records: Records, clock: Clock) -> None:
+        self._settings = settings
+        self._records = records
+        self._clock = clock
+
+    def check(self, key: Key, body: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+        """Raise RefusedError if ``manifest`` has errors that the workload ``key``, applied with ``body``, has not.
+
+        Raises SourceError if the source cannot be read.
+        """
+        errors = self._errors(key, manifest)
+        if errors:
+            known = {*self._errors(key, manifest_of(key, body))}
+            errors = [each for each in errors if each not in known]
+        if errors:
+            more = f"; and {len(errors) - MOST_SHOWN} more" if len(errors) > MOST_SHOWN else ""
+            raise RefusedError(f"the overrides are refused: {'; '.join(errors[:MOST_SHOWN])}{more}")
+
+    def _errors(self, key: Key, manifest: Mapping[str, Any]) -> list[str]:
+        """The errors of ``manifest`` alone, else those between it and other resources."""
+        entry = self._records.desired.get(str(key))
+        source = next((each for each in self._settings.sources if entry and each.name == entry.source), None)
+        if entry is None or source is None:
+            raise RefusedError(f"{key} is in no source any more, so nothing is overridden in it: run it as it is")
+        pipeline = SourcePipeline(self._settings, source, self._records, self._clock)
+        decoded = decode(json.dumps(manifest).encode(), pipeline.dialect)
+        faults = [*_worded(decoded.faults)]
+        if faults or not decoded.manifests:
+            return faults or ["the workload cannot be read"]
+        resource = resource_of(decoded.manifests[0], key.gvc, entry.path, entry.blob)
+        changes = ChangeSet(added={str(key): resource}, previous={str(key): entry})
+        with self._records.snapshot():
+            findings = check(changes, pipeline.view().with_changes(changes))
+        return [*_worded(each for each in findings if each.key == str(key))]
+
+
+def _worded(findings: Iterable[Fault | Finding]) -> Iterator[str]:
+    """The errors among ``findings``, each with its advice."""
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            yield f"{finding.message}; {finding.suggestion}" if finding.suggestion else finding.message
