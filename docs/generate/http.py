@@ -70,10 +70,13 @@ versions. A patch counts from the newest commit, also from one that is not appli
 differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
 commit.
 
-Who lists a workload under `inboundAllowWorkload` needs `view` on it; what was in the list before may stay. To delete a
-GVC deletes all in it, which takes `delete` on each member, and `?force=true` if there are volume sets. A new member of
-a GVC goes to the source of the GVC. A domain is added once its [TXT record](platform/fields.md#domain) is there, as the
-server in `domains.resolver` of the settings answers.
+A new link needs a [permission on its target](platform/fields.md#references), and nobody
+[grants](platform/fields.md#policy) more than they have. An answer names only what its caller may view: a finding about
+another resource has neither its place nor its name, and a diff has only the documents that the caller may view.
+
+To delete a GVC deletes all in it, which takes `delete` on each member, and `?force=true` if there are volume sets. A
+new member of a GVC goes to the source of the GVC. A domain is added once its [TXT record](platform/fields.md#domain) is
+there, as the server in `domains.resolver` of the settings answers.
 
 A remote that declines the commit, such as for a protected branch, is 409 with its words, and nothing stays behind. One
 that cannot be reached or is too slow is 503. After a push whose connection broke, the remote may still take the commit:

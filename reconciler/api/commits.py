@@ -13,6 +13,7 @@ import msgspec
 
 from reconciler.api.call import Call, EarlierChange
 from reconciler.api.problems import Problem
+from reconciler.api.visibility import visible_findings, visible_text
 from reconciler.clock import Clock
 from reconciler.documents.event_positions import pointers_by_position
 from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, SourceError
@@ -36,7 +37,7 @@ from reconciler.planning.plan import Plan
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent, WaitingEvents
-from reconciler.render.findings import findings_document
+from reconciler.render.findings import findings_document, place
 from reconciler.render.plan.json import document as plan_document
 from reconciler.secrets.host_files import keyring_of
 from reconciler.settings import Settings, SourceSettings
@@ -52,6 +53,15 @@ PUSH_SECONDS = 600.0
 IMMUTABLE_RULE = "immutable-field"
 
 
+class RefusedChange(Exception):
+    """A change whose tree would have ``errors``; ``after`` has the texts of its files."""
+
+    def __init__(self, errors: list[Finding], after: Mapping[str, str | None]) -> None:
+        super().__init__(f"{len(errors)} errors")
+        self.errors = errors
+        self.after = after
+
+
 class Change(NamedTuple):
     """A checked change: the files before and after, the commit, and what the daemon would do with it."""
 
@@ -64,6 +74,8 @@ class Change(NamedTuple):
     """The first manifest that is changed, as it is wanted; None if it is deleted."""
     review: str = ""
     """The link to open a review of the branch, as the forge names it; "" for none."""
+    written: tuple[Key, ...] = ()
+    """The resources that it changes."""
 
 
 def write_change(
@@ -91,7 +103,9 @@ def write_change(
             if not after:
                 _refuse_unapplied(writer, edits, before)
                 return None
-            change = _checked(call, writer, tip, before, after, subject)._replace(wanted=edits[0].wanted)
+            change = _checked(call, writer, tip, before, after, subject)._replace(
+                wanted=edits[0].wanted, written=tuple(edit.key for edit in edits)
+            )
             if dry:
                 return change
             try:
@@ -137,12 +151,17 @@ def _checked(
     planned = writer.check(commit)
     errors = [each for each in planned.findings if each.severity is Severity.ERROR]
     if planned.plan is None or errors:
-        details = _details(errors, after)
-        places = "; ".join(f"{each.path}:{each.line}:{each.column}: {each.message}" for each in errors[:3])
-        more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
-        status = 405 if any(each.rule == IMMUTABLE_RULE for each in errors) else 400
-        raise Problem(status, f"the change is refused: {places}{more}", details)
+        raise RefusedChange(errors, after)
     return Change(before, after, commit, planned, writer.branch)
+
+
+def refusal_of(refused: RefusedChange, sees: Callable[[Key], bool]) -> Problem:
+    """The answer to a refused change, for a caller who ``sees`` resources."""
+    errors = visible_findings(refused.errors, refused.after.keys(), sees)
+    places = "; ".join(f"{f'{place(each)}: ' if each.path else ''}{each.message}" for each in errors[:3])
+    more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
+    status = 405 if any(each.rule == IMMUTABLE_RULE for each in errors) else 400
+    return Problem(status, f"the change is refused: {places}{more}", _details(errors, refused.after))
 
 
 def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dict[str, Any]]:
@@ -249,7 +268,7 @@ def change_document(change: Change, sees: Callable[[Key], bool], *, dry: bool) -
         "review": change.review or None,
         "commit": None if dry else change.commit.id,
         "files": paths,
-        "diff": "" if any(map(has_secrets, texts)) else "".join(_diff(path, change) for path in paths),
+        "diff": "" if any(map(has_secrets, texts)) else "".join(_diff(path, change, sees) for path in paths),
         "plan": plan_document(_seen(plan, sees)),
     }
 
@@ -266,8 +285,11 @@ def _seen(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
     return msgspec.structs.replace(plan, steps=tuple(steps), retained=retained, renames=renames)
 
 
-def _diff(path: str, change: Change) -> str:
-    before, after = (files.get(path) or "" for files in (change.before, change.after))
+def _diff(path: str, change: Change, sees: Callable[[Key], bool]) -> str:
+    """The difference in a file, as far as the caller sees its documents."""
+    before, after = (
+        visible_text(files.get(path) or "", change.written, sees) for files in (change.before, change.after)
+    )
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
     )

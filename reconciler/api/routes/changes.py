@@ -135,11 +135,14 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
     records = call.reader.records
     members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
+    for key in members:
+        if not call.may("delete", key):
+            name = str(key) if call.may("view", key) else "a member that you may not view"
+            raise Problem(403, f"{call.caller.principal} has no permission `delete` on {name} of {gvc}")
     volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
     if volumesets and not call.flag("force"):
-        raise Problem(400, f"{gvc} has volume sets ({', '.join(map(str, volumesets[:5]))}): add ?force=true")
-    for key in members:
-        call.require("delete", key)
+        shown = ", ".join(str(key) for key in volumesets[:5] if call.may("view", key)) or "hidden ones"
+        raise Problem(400, f"{gvc} has volume sets ({shown}): add ?force=true")
     entries = records.desired.get_many(map(str, members))
     if foreign := [key for key, entry in entries.items() if entry.source != source.name]:
         raise Problem(400, f"another source declares members of {gvc}: {', '.join(foreign[:5])}")
@@ -227,12 +230,16 @@ async def _carry_out(
 async def _write(
     call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, dry: bool
 ) -> Change | EarlierChange | None:
-    from reconciler.api.commits import write_change
+    from reconciler.api.commits import RefusedChange, refusal_of, write_change
 
     if call.api.writes == "refuse":
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
-    async with call.turn(source.name):
-        return await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
+    try:
+        async with call.turn(source.name):
+            return await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
+    except RefusedChange as refused:
+        written = {edit.key for edit in edits}
+        raise refusal_of(refused, lambda key: key in written or call.may("view", key)) from None
 
 
 def _current(call: Call, key: Key) -> dict[str, Any]:

@@ -1,0 +1,97 @@
+"""What a caller may see of a change: the findings about it, and the documents in its files.
+
+A finding or a diff can name other resources. Those that the caller may not view are left out, so that an answer never
+shows which ones exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from reconciler.model.finding import Finding
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.operations.manifest_text import read_documents, split_documents
+from reconciler.rulebook import rulebook
+
+Sees = Callable[[Key], bool]
+"""Whether the caller may view a resource."""
+
+_NAMED = re.compile(rf"(?<![\w/])(?:/org/[^\s/]+/|//)?((?:gvc/[^\s/,;]+/)?(?:{'|'.join(KINDS)})/[^\s,;:?'\"`)\]]+)")
+"""Every resource that a message names: as a key, or by a link."""
+_HIDDEN = "a resource that you may not view would break the rule"
+
+
+def visible_findings(findings: Iterable[Finding], paths: Collection[str], sees: Sees) -> list[Finding]:
+    """``findings`` as a caller who ``sees`` resources may read them; ``paths`` are the files of the change.
+
+    One about a hidden resource has neither its place nor its words. One that only names a hidden resource has the text
+    of its rule. Equal ones are one.
+    """
+    return list(dict.fromkeys(_visible(finding, paths, sees) for finding in findings))
+
+
+def _visible(finding: Finding, paths: Collection[str], sees: Sees) -> Finding:
+    subject = _parsed(finding.key) if finding.key else None
+    is_shown = sees(subject) if subject is not None else finding.path in paths
+    if not is_shown:
+        message = f"{_HIDDEN} {finding.rule}"
+        return msgspec.structs.replace(finding, path="", line=0, column=0, message=message, suggestion="", key="")
+    gvc = subject.gvc if subject is not None else ""
+    if all(map(sees, _named(f"{finding.message} {finding.suggestion}", gvc))):
+        return finding
+    rule = rulebook().get(finding.rule)
+    return msgspec.structs.replace(finding, message=rule.what if rule else finding.rule, suggestion="")
+
+
+def _named(text: str, gvc: str) -> Iterable[Key]:
+    """The resources that ``text``, about one of ``gvc``, names; ``NAME`` stands for any."""
+    for name in _NAMED.findall(text):
+        key = _parsed(name.rstrip("."), gvc)
+        if key is not None and key.name != "NAME":
+            yield key
+
+
+def _parsed(name: str, gvc: str = "") -> Key | None:
+    """The key that ``name`` is, or the end of a link, which may leave out ``gvc``; None if it is neither."""
+    parts = name.split("/")
+    if len(parts) == 4 and parts[0] == Kind.GVC:
+        parts = [parts[2], parts[1], parts[3]]
+    kind = KINDS.get(parts[0])
+    if kind in GVC_SCOPED and len(parts) == 2 and gvc:
+        parts.insert(1, gvc)
+    if kind is None or len(parts) != (3 if kind in GVC_SCOPED else 2):
+        return None
+    return Key(kind, parts[1] if len(parts) == 3 else "", parts[-1])
+
+
+def visible_text(text: str, written: Collection[Key], sees: Sees) -> str:
+    """``text`` of a file without the documents that the caller does not see; ``written`` are those of the change.
+
+    A document without a GVC is in that of the directory, which is known if one of ``written`` is in this file.
+    """
+    try:
+        documents = read_documents(text)
+    except yaml.YAMLError:  # nothing is known of it, so all of it is hidden
+        return ""
+    homes = {key.gvc for key in written if key.gvc}
+    gvc = homes.pop() if len(homes) == 1 else ""
+    shown = [_is_visible(document, gvc, sees) for document in documents]
+    if all(shown):
+        return text
+    parts = split_documents(text)
+    return "".join(part for part, is_shown in zip(parts, shown, strict=False) if is_shown)
+
+
+def _is_visible(document: Any, gvc: str, sees: Sees) -> bool:
+    if not isinstance(document, Mapping):
+        return False
+    kind, name = KINDS.get(str(document.get("kind"))), document.get("name")
+    if kind is None or not isinstance(name, str):
+        return False
+    place = document.get("gvc", gvc) if kind in GVC_SCOPED else ""
+    return isinstance(place, str) and (bool(place) or kind not in GVC_SCOPED) and sees(Key(kind, place, name))
