@@ -82,12 +82,12 @@ class EscalationCheck:
 
     def _by_selection(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
         """What others get on a resource that the query of a policy did not select before."""
-        for grant in self._access.grants_on(key.kind):
-            if grant.selects(wanted) and not grant.selects(was):
-                for permission in sorted(grant.closure):
-                    if not self._access.may(self._caller, permission, key, lambda: was):
-                        return MissingGrant(permission, str(key))
-        return None
+        selecting = (
+            each for each in self._access.grants_on(key.kind) if each.selects(wanted) and not each.selects(was)
+        )
+        granted = sorted(frozenset[str]().union(*(grant.closure for grant in selecting)))
+        lacking = (each for each in granted if not self._access.may(self._caller, each, key, lambda: was))
+        return next((MissingGrant(permission, str(key)) for permission in lacking), None)
 
     def _manages_all(self, kind: Kind) -> bool:
         return self._access.visibility(self._caller, kind, MANAGE).everything
@@ -108,8 +108,10 @@ class EscalationCheck:
 
         if grant.everything or grant.query is not None:
             own = self._access.granting(self._caller, permission, grant.kind)
-            held = any(each.everything or (each.query is not None and each.query == grant.query) for each in own)
-            return "" if held else f"every {grant.kind}" if grant.everything else f"each {grant.kind} of the query"
+            is_granted = any(each.everything or (each.query is not None and each.query == grant.query) for each in own)
+            return (
+                "" if is_granted else f"every {grant.kind}" if grant.everything else f"each {grant.kind} of the query"
+            )
         for name in sorted(grant.keys):
             if name.startswith("/"):
                 continue  # of another org, where this policy grants nothing

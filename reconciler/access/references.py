@@ -85,10 +85,10 @@ class ReferenceCheck:
         What ``was`` refers to in the same way may stay. ``written`` are the resources that the same change creates:
         their author knows all of them. Targets in other orgs are in the settings, and no policy is about them.
         """
-        kept = {(each.target, _reads_secret(was, each)) for each in _links(was)}
+        former = {(each.target, _reads_secret(was, each)) for each in _links(was)}
         for reference in _links(wanted):
             reads = _reads_secret(wanted, reference)
-            if (reference.target, reads) in kept or reference.target.startswith("/"):
+            if (reference.target, reads) in former or reference.target.startswith("/"):
                 continue
             target = Key.parse(reference.target)
             if target == key or target in written:

@@ -15,9 +15,9 @@ from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
 from reconciler.api.connections import Peer
-from reconciler.api.org import org_of
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FailedLogins, network_of
+from reconciler.api.reading import org_of
 from reconciler.clock import Clock
 from reconciler.engines.host.provisioning.tokens import TOKEN_PREFIX, TokenOwner, token_owner
 from reconciler.manifests.links import parse_link

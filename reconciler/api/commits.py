@@ -53,11 +53,11 @@ PUSH_SECONDS = 600.0
 IMMUTABLE_RULE = "immutable-field"
 
 
-class RefusedChange(Exception):
-    """A change whose tree would have ``errors``; ``after`` has the texts of its files."""
+class RefusedChange(Problem):
+    """A change whose tree would have ``errors``; ``after`` has the texts of its files. It names neither."""
 
     def __init__(self, errors: list[Finding], after: Mapping[str, str | None]) -> None:
-        super().__init__(f"{len(errors)} errors")
+        super().__init__(400, "the change is refused: its commit would have errors")
         self.errors = errors
         self.after = after
 

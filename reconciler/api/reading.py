@@ -15,6 +15,7 @@ from reconciler.access.rules import AccessRules, Grant, built_in_grants, policy_
 from reconciler.access.selections import Selections
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.group import Group
+from reconciler.model.kinds.org import Org
 from reconciler.model.record import Record
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
@@ -129,3 +130,10 @@ def body_of(record: Record) -> dict[str, Any]:
     """The manifest as last applied, in normal form."""
     body: dict[str, Any] = msgspec.json.decode(record.body)
     return body
+
+
+def org_of(records: Records, org: str) -> Org:
+    """The manifest of the org as applied; its defaults if there is none."""
+    for record in records.applied.get(Key(Kind.ORG, "", org)):
+        return msgspec.json.decode(record.body, type=Org)
+    return Org()

@@ -81,6 +81,6 @@ def _with_override(container: Mapping[str, Any], override: ContainerOverride) ->
         changed["args"] = list(override.args)
     if override.env is not None:
         names = {variable.name for variable in override.env}
-        kept = [variable for variable in container.get("env") or () if variable["name"] not in names]
-        changed["env"] = [*kept, *({"name": variable.name, "value": variable.value} for variable in override.env)]
+        others = [variable for variable in container.get("env") or () if variable["name"] not in names]
+        changed["env"] = [*others, *({"name": variable.name, "value": variable.value} for variable in override.env)]
     return changed

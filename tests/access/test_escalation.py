@@ -44,7 +44,7 @@ BY_QUERY: dict[str, Any] = {"targetQuery": QUERY}
 
 
 @pytest.mark.parametrize(
-    ("held", "granted", "expected"),
+    ("own", "granted", "expected"),
     [
         ((ALL, "view"), (ALL, "manage"), "create"),
         ((ALL, "view"), (DB, "reveal"), "reveal"),
@@ -59,9 +59,9 @@ BY_QUERY: dict[str, Any] = {"targetQuery": QUERY}
     ],
 )
 def test_a_policy_grants_only_what_its_author_has(
-    held: tuple[dict[str, Any], str], granted: tuple[dict[str, Any], str], expected: str | None
+    own: tuple[dict[str, Any], str], granted: tuple[dict[str, Any], str], expected: str | None
 ) -> None:
-    access = rules(policy(held[0], ([held[1]], [ANN_LINK])))
+    access = rules(policy(own[0], ([own[1]], [ANN_LINK])))
     for who in (ANN_LINK, "/org/acme/group/ops", "/org/acme/gvc/shop/identity/web"):
         found = missing(access, POLICY, {}, policy(granted[0], ([granted[1]], [who])))
         assert (found and found.permission) == expected

@@ -121,7 +121,7 @@ def test_a_run_reads_no_secret_that_neither_its_identity_nor_its_caller_may(site
     assert answers[0].json()["message"].startswith(message)
 
 
-def test_the_rules_of_manifests_hold_for_a_run_whoever_requests_it(site: ApiSite) -> None:
+def test_the_rules_of_manifests_hold_for_a_run_by_any_caller(site: ApiSite) -> None:
     for name, override, words in (
         ("report", variable("platform://secret/db.password"), "has no identity to read it"),
         ("own", variable("platform://secret/aws"), "identity/shop/web may not reveal secret/aws"),
@@ -187,7 +187,7 @@ def test_identities_accounts_and_pull_secrets_are_used_by_those_who_may(site: Ap
     assert ask(site, "gvcs", "PATCH", SHOP, {"spec": {"staticPlacement": {"locationLinks": there}}}).status_code == 200
 
 
-def test_nobody_makes_themselves_more_than_they_are(site: ApiSite) -> None:
+def test_no_caller_gets_more_permissions_by_a_change_of_their_own(site: ApiSite) -> None:
     bound = [{"permissions": ["manage"], "principalLinks": ["//serviceaccount/policies"]}]
     own = {"name": "mine", "targetKind": "secret", "target": "all", "bindings": bound}
     answer = ask(site, "policies", "POST", f"{ORG}/policy", own)

@@ -8,11 +8,11 @@ from pathlib import PurePath
 
 import grimp
 
-from tests.project.test_budgets import LINES_IN_A_MODULE
 from tests.project.to_do import FOLDERS_TO_DO, MERGES_TO_DO
 from tests.project.tree import ROOT, modules
 
 LINES_FOR_A_MODULE_OF_ITS_OWN = 80
+LINES_IN_A_MERGED_MODULE = 300
 MODULES_IN_A_FOLDER = 20
 
 PLUG_INS = {
@@ -58,7 +58,7 @@ def small() -> dict[str, str]:
         if (
             beside
             and lines(path) < LINES_FOR_A_MODULE_OF_ITS_OWN
-            and lines(path) + lines(importer) <= LINES_IN_A_MODULE
+            and lines(path) + lines(importer) <= LINES_IN_A_MERGED_MODULE
         ):
             found[path] = importer
     return found

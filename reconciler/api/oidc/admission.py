@@ -9,8 +9,8 @@ import msgspec
 from reconciler.access.people import Person
 from reconciler.api.call import Call
 from reconciler.api.oidc.login import Identity
-from reconciler.api.org import org_of
 from reconciler.api.problems import Problem
+from reconciler.api.reading import org_of
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import Records
 
