@@ -52,7 +52,9 @@ def account(name: str, kind: str, *permissions: str, target: str = "target: all"
 
 
 ACCOUNTS = (
-    account("runner", "workload", "exec.runCronWorkload")
+    account("secrets", "secret", "create", "edit")
+    + account("keeper", "secret", "manage")
+    + account("runner", "workload", "exec.runCronWorkload")
     + account("author", "workload", "create", "edit")
     + account("identities", "identity", "create")
     + account("gvcs", "gvc", "edit")
@@ -207,3 +209,22 @@ def test_a_refusal_is_the_same_whether_its_target_exists(site: ApiSite) -> None:
     mail, none = (each.json()["message"] for each in answers)
     assert [each.status_code for each in answers] == [403, 403]
     assert mail.replace("/mail", "/none") == none
+
+
+def test_a_value_on_the_host_is_named_by_those_who_manage_all_secrets(site: ApiSite) -> None:
+    own = {"name": "own", "type": "dictionary", "data": {"a": {"file": "root-password"}}}
+    text = {"name": "own", "type": "docker", "data": {"credential": "pull"}}
+    plain = {"name": "own", "type": "dictionary", "data": {"file": "a text", "credential": "another"}}
+    patches = ({"a": {"file": "x"}}, {"password": {"$replace/file": "x"}}, {"$replace/password": {"credential": "x"}})
+    for method, path, body in (
+        ("POST", f"{ORG}/secret", own),
+        ("POST", f"{ORG}/secret", text),
+        ("PUT", f"{ORG}/secret/db", {**own, "name": "db"}),
+        *(("PATCH", f"{ORG}/secret/db", {"data": patch}) for patch in patches),
+        ("PATCH", f"{ORG}/secret/db", {"$replace/data": {"a": {"file": "x"}}}),
+        ("PATCH", f"{ORG}/secret/pull", {"data": {"file": "x"}}),
+    ):
+        answer = ask(site, "secrets", method, path, body)
+        assert (answer.status_code, "value from the host" in answer.text) == (403, True), (method, body, answer.text)
+        assert ask(site, "keeper", method, path, body).status_code in (200, 400)
+    assert ask(site, "secrets", "POST", f"{ORG}/secret", plain).status_code == 200

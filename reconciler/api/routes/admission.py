@@ -12,6 +12,8 @@ from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.engines.domain_proof import find_proof
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.secret import may_name_host_places
+from reconciler.model.kinds.table import MANAGE
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
@@ -75,6 +77,7 @@ def admit_change(
     context = manifest_context(call.api.settings, b"")
     before, after = read_links(key, was, context), read_links(key, wanted, context)
     access = call.reader.access()
+    _admit_host_values(call, key, wanted)
     refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
     principal = call.caller.principal
     if refused is not None:
@@ -84,3 +87,15 @@ def admit_change(
     if missing is not None:
         message = f"{principal} has no permission `{missing.permission}` on {missing.target}"
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
+
+
+def _admit_host_values(call: Call, key: Key, wanted: Mapping[str, Any]) -> None:
+    """Refuse a secret with a value on the host, unless the caller manages all secrets. Raises Problem 403.
+
+    The operator's directory has the values of all: who names one in a secret of their own could reveal it there.
+    """
+    if key.kind is not Kind.SECRET or not may_name_host_places(wanted.get("type"), wanted.get("data")):
+        return
+    if not call.reader.access().visibility(call.caller, Kind.SECRET, MANAGE).everything:
+        message = f"{call.caller.principal} has no permission `{MANAGE}` on every secret"
+        raise Problem(403, f"{message}, so {key} cannot take a value from the host")

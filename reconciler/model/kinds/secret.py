@@ -60,6 +60,16 @@ def host_places(form: str, content: Any) -> dict[Pointer, HostPlace]:
     return {at: place for at, place in found.items() if place is not None}
 
 
+def may_name_host_places(form: Any, patch: Any) -> bool:
+    """Whether data of the type ``form``, or a merge patch of them, may contain a value on the host.
+
+    All other values are texts or lists, so any mapping in a place for one counts.
+    """
+    if not isinstance(patch, dict):
+        return False
+    return form in TEXTS or any(isinstance(value, dict) for value in patch.values())
+
+
 def _host_place(value: Any) -> HostPlace | None:
     if not isinstance(value, dict) or len(value) != 1:
         return None
