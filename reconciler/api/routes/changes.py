@@ -135,14 +135,14 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
     records = call.reader.records
     members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
-    for key in members:
-        if not call.may("delete", key):
-            name = str(key) if call.may("view", key) else "a member that you may not view"
-            raise Problem(403, f"{call.caller.principal} has no permission `delete` on {name} of {gvc}")
     volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
     if volumesets and not call.flag("force"):
         shown = ", ".join(str(key) for key in volumesets[:5] if call.may("view", key)) or "hidden ones"
         raise Problem(400, f"{gvc} has volume sets ({shown}): add ?force=true")
+    for key in members:
+        if not call.may("delete", key):
+            name = str(key) if call.may("view", key) else "a member that you may not view"
+            raise Problem(403, f"{call.caller.principal} has no permission `delete` on {name} of {gvc}")
     entries = records.desired.get_many(map(str, members))
     if foreign := [key for key, entry in entries.items() if entry.source != source.name]:
         raise Problem(400, f"another source declares members of {gvc}: {', '.join(foreign[:5])}")
