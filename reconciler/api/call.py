@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -32,18 +31,8 @@ LARGEST = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST))
 MOST_BODY = 1 << 20
 """Bytes of the longest body of a request."""
-LONGEST_TURN = 30.0
-"""Seconds that a change waits for others in the same source, such as on a slow remote."""
-_RETRY_AFTER = "5"
 MOST_FIELDS = 50
 """The most fields of a form."""
-
-
-class EarlierChange(NamedTuple):
-    """The commit that an earlier attempt of the same request made, and its branch."""
-
-    branch: str
-    commit: str
 
 
 class Call:
@@ -79,21 +68,6 @@ class Call:
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""
         self.refusal = problem
-
-    @asynccontextmanager
-    async def turn(self, source: str) -> AsyncIterator[None]:
-        """The turn of this request among the changes of ``source``. Raises Problem if others take too long."""
-        lock = self.api.write_lock(source)
-        try:
-            async with asyncio.timeout(LONGEST_TURN):
-                await lock.acquire()
-        except TimeoutError:
-            message = f"other changes of the source {source} take too long; nothing was changed, try again"
-            raise Problem(503, message, headers={"Retry-After": _RETRY_AFTER}) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     async def in_git(self, work: Callable[[], _Result]) -> _Result:
         """Run ``work``, which may wait for a remote, in one of the threads for that."""
@@ -258,10 +232,15 @@ class Call:
     def _media(self) -> str:
         return self.request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
-    def respond(self, document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """``document`` as JSON with its entity tag; 304 without a body if the client has it."""
+    def respond(
+        self, document: Any, status: int = 200, headers: dict[str, str] | None = None, manifest: str = ""
+    ) -> Response:
+        """``document`` as JSON with its entity tag; 304 without a body if the client has it.
+
+        ``manifest`` is the digest of the manifest in it: the tag begins with that, for a change of what was read.
+        """
         content = msgspec.json.encode(selected(document, self.query("fields")))
-        tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        tag = f'"{manifest}{"-" if manifest else ""}{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         headers = {**(headers or {}), "ETag": tag}
         if status == 200 and self.request.method in ("GET", "HEAD") and tag in self._known_tags():
             return Response(None, 304, headers)

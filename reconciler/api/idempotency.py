@@ -8,10 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.access.store import Answer
-from reconciler.api.call import Call, EarlierChange
+from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
 from reconciler.errors import ReconcilerError
+from reconciler.operations.change_requests import EarlierChange
 from reconciler.operations.commands import open_existing
 
 _LONGEST_KEY = 200

@@ -64,14 +64,14 @@ def test_a_patch_changes_one_line_and_names_the_caller(site: ApiSite) -> None:
 def test_the_answer_has_the_status_before_the_change_also_if_it_is_applied_at_once(
     site: ApiSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, write = site.client().get(WEB)["status"]["revision"], commits.write_change
+    before, write = site.client().get(WEB)["status"]["revision"], commits.write_changes
 
     def write_and_apply(*args: Any, **options: Any) -> Any:
         written = write(*args, **options)
         assert site.run("apply").returncode == 0
         return written
 
-    monkeypatch.setattr(commits, "write_change", write_and_apply)
+    monkeypatch.setattr(commits, "write_changes", write_and_apply)
     code, answer = send(site, "PATCH", WEB, {"tags": {"tier": "front"}})
     assert (code, answer["status"]["revision"]) == (200, before)
     assert site.client().get(WEB)["status"]["revision"] != before
@@ -107,9 +107,11 @@ def test_what_a_client_saw_does_not_silently_lose_to_a_newer_commit(site: ApiSit
     changed = {**document, "tags": {"team": "web", "tier": "front"}}
     assert send(site, "PUT", WEB, changed)[0] == 200
     code, answer = send(site, "PUT", WEB, document)
-    assert (code, "was changed in Git, and that is not applied yet" in answer["message"]) == (409, True)
+    assert (code, "tier: front" in answer["details"]["theirs"]) == (409, True)
     assert site.run("apply").returncode == 0
-    assert send(site, "PUT", WEB, document)[0] == 200
+    code, answer = send(site, "PUT", WEB, document)
+    assert (code, "tier: front" in answer["details"]["theirs"]) == (409, True)
+    assert send(site, "PUT", WEB, document, **{"If-Match": "*"})[0] == 200
     assert "tier" not in file(site, "shop/web.yaml")
 
 

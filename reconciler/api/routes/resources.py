@@ -97,7 +97,9 @@ async def read_org(call: Call) -> Response:
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
-        return call.respond(_document(call, call.shown()))
+        key = call.shown()
+        records = call.reader.records.applied.get(key)
+        return call.respond(_document(call, key), manifest=records[0].digest if records else "")
 
 
 async def reveal_secret(call: Call) -> Response:
