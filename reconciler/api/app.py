@@ -20,6 +20,7 @@ from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.rate_limits import network_of
 from reconciler.api.routes import (
     agents,
+    apply,
     audit,
     changes,
     commands,
@@ -69,6 +70,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *commands.OPERATIONS,
     *reports.OPERATIONS,
     *changes.OPERATIONS,
+    *apply.OPERATIONS,
     *watch.OPERATIONS,
     *resources.OPERATIONS,
 )
@@ -88,6 +90,7 @@ def make_app(api: Api) -> ASGIApp:
 async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     """Perform ``operation`` for the caller of ``request``, and append to the audit log what belongs there."""
     call = Call(request, api, ANONYMOUS)
+    call.allow_body(operation.most_body)
     try:
         if operation.permission != PUBLIC:
             call.act_as(api.authenticator.caller(request))

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Caller, Visibility
 from reconciler.api.documents import decode_json, selected
-from reconciler.api.problems import FORM, JSON, Problem
+from reconciler.api.problems import FORM, JSON, MOST_BODY, Problem
 from reconciler.api.reading import body_of
 from reconciler.api.service import Api
 from reconciler.errors import NotFoundError
@@ -29,8 +29,6 @@ _Result = TypeVar("_Result")
 LARGEST = (1 << 63) - 1
 """The largest number of a row in SQLite."""
 _MOST_DIGITS = len(str(LARGEST))
-MOST_BODY = 1 << 20
-"""Bytes of the longest body of a request."""
 MOST_FIELDS = 50
 """The most fields of a form."""
 
@@ -48,6 +46,7 @@ class Call:
         self.change_id: str = request.scope["request_id"]
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
+        self.most_body = MOST_BODY
         self.shown_once: frozenset[str] = frozenset()
         """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None
@@ -55,6 +54,10 @@ class Call:
     def act_as(self, caller: Caller) -> None:
         """Name the caller, once they are known."""
         self.caller = caller
+
+    def allow_body(self, size: int) -> None:
+        """Take a body of at most ``size`` bytes."""
+        self.most_body = size
 
     def continue_change(self, change_id: str) -> None:
         """Continue the change of an earlier request that got no answer."""
@@ -196,8 +199,8 @@ class Call:
             parts, size = [], 0
             async for part in self.request.stream():
                 size += len(part)
-                if size > MOST_BODY:
-                    raise Problem(413, f"the body has more than {MOST_BODY} bytes")
+                if size > self.most_body:
+                    raise Problem(413, f"the body has more than {self.most_body} bytes")
                 parts.append(part)
             self._body = b"".join(parts)
         return self._body

@@ -16,8 +16,8 @@ from uvicorn.config import Config
 
 from reconciler import logs
 from reconciler.api.app import make_app
-from reconciler.api.call import MOST_BODY
 from reconciler.api.connections import Connection, Connections
+from reconciler.api.problems import MOST_BODY
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start

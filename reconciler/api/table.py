@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.problems import JSON, Problem
+from reconciler.api.problems import JSON, MOST_BODY, Problem
 from reconciler.printable import truncated
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -54,6 +54,8 @@ class Operation(NamedTuple):
     """Other media types of its answers, for requests whose header `Accept` has them."""
     idempotent: bool = False
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
+    most_body: int = MOST_BODY
+    """Bytes of the longest body."""
 
 
 PARAMETERS: Mapping[str, str] = {
@@ -62,6 +64,7 @@ PARAMETERS: Mapping[str, str] = {
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
     "namePrefix": "Only items whose name begins so; in a list across GVCs, `GVC/` stands before the names.",
     "after": "The number of an entry, or the id of an event; only those after it.",
+    "digest": "The digest of the plan that is expected; with another plan, nothing is changed.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
     "source": "The source: of a new manifest, if there are several; of the runs that are listed.",

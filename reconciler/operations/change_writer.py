@@ -58,6 +58,12 @@ class Change(NamedTuple):
     """What it changes, from what the commit before has to what is wanted."""
     review: str = ""
     """The link to open a review of the branch, as the forge names it; "" for none."""
+    unchanged: frozenset[Key] = frozenset()
+    """What is in ``edits`` and already as wanted."""
+
+    def actions(self) -> dict[Key, str]:
+        """What becomes of each resource: created, updated, deleted, or unchanged."""
+        return {edit.key: "unchanged" if edit.key in self.unchanged else _action(edit) for edit in self.edits}
 
 
 Outcome = Change | EarlierChange | Exception | None
@@ -225,7 +231,18 @@ class ChangeWriter:
             raise RefusedError(
                 f"the plan is {planned.plan.digest} now, and not {request.digest}: show the difference again"
             )
-        return Change(before, after, commit, planned, self._writer.branch, attempt.edits)
+        unchanged = self._unchanged(attempt.edits, {**before, **after}, before)
+        return Change(before, after, commit, planned, self._writer.branch, attempt.edits, unchanged=unchanged)
+
+    def _unchanged(
+        self, edits: Sequence[ResourceEdit], after: Mapping[str, str | None], before: Mapping[str, str | None]
+    ) -> frozenset[Key]:
+        """The resources of ``edits`` that both texts of their file declare alike."""
+        if len(edits) == 1:
+            return frozenset()
+        texts = ((edit.key, before[edit.path], after[edit.path]) for edit in edits)
+        digest = self._writer.digest
+        return frozenset(key for key, old, new in texts if old == new or digest(old, key) == digest(new, key))
 
     def _publish(self, pending: Mapping[int, _Attempt], made: Mapping[int, Change]) -> dict[int, Outcome]:
         """Bring the commits ``made`` into Git, with an event for each resource. Raises PushConflict, PushBroken."""
@@ -266,7 +283,8 @@ class ChangeWriter:
         where = (
             f"for a review, in the branch {REVIEW_BRANCH}{request.id}" if self._is_review else f"in {self._writer.name}"
         )
-        events = tuple(_events(request.principal, change.edits, f"{where} by the commit {change.commit.id[:12]}"))
+        edits = [edit for edit in change.edits if edit.key not in change.unchanged]
+        events = tuple(_events(request.principal, edits, f"{where} by the commit {change.commit.id[:12]}"))
         return WaitingEvents(request.id, self._writer.name, change.commit.id, self._clock.now(), events)
 
     def _release(self, waiting: Sequence[WaitingEvents]) -> None:
@@ -287,5 +305,8 @@ def _shown_versions(key: Key, ours: Document | None, theirs: Document) -> tuple[
 def _events(principal: str, edits: Sequence[ResourceEdit], where: str) -> Iterator[NewEvent]:
     """An event with the caller for each resource: what a run does later has the commit alone."""
     for edit in edits:
-        action = "deleted" if edit.wanted is None else "created" if edit.was is None else "updated"
-        yield NewEvent(edit.key, Reason.CHANGE_COMMITTED, f"{principal}: {action} {where}")
+        yield NewEvent(edit.key, Reason.CHANGE_COMMITTED, f"{principal}: {_action(edit)} {where}")
+
+
+def _action(edit: ResourceEdit) -> str:
+    return "deleted" if edit.wanted is None else "created" if edit.was is None else "updated"

@@ -144,6 +144,11 @@ class SourceWriter:
                 return resource_of(each, key.gvc, "", "")
         return None
 
+    def digest(self, text: str | None, key: Key) -> str:
+        """The digest of the resource ``key`` in ``text``, "" for none."""
+        found = self.resource(text, key)
+        return "" if found is None else found.digest
+
     def _manifests(self, text: str) -> tuple[Manifest, ...]:
         """The manifests in ``text``, decoded once: a change asks for each resource of a file."""
         found = self._decoded.get(text)
