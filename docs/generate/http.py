@@ -70,6 +70,11 @@ versions. A patch counts from the newest commit, also from one that is not appli
 differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
 commit.
 
+In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
+`{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
+`{"$remove/memberLinks": ["/org/acme/user/ann"]}` removes one member. Objects are found by their name; `$remove` takes
+the names. The groups `superusers` and `viewers` exist without a manifest, and the first change of one creates it.
+
 Who lists a workload under `inboundAllowWorkload` needs `view` on it; what was in the list before may stay. To delete a
 GVC deletes all in it, which takes `delete` on each member, and `?force=true` if there are volume sets. A new member of
 a GVC goes to the source of the GVC. A domain is added once its [TXT record](platform/fields.md#domain) is there, as the
