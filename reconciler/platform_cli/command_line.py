@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, Option, Row
@@ -46,7 +48,7 @@ _VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eage
 def all_rows() -> list[Row]:
     """Every command, its words with those of its kind, in the order of their words."""
     rows = [row._replace(words=(kind, *row.words)) for kind in KINDS for row in kind_rows(kind)]
-    return sorted([*rows, *PROGRAM_ROWS], key=lambda row: row.words)
+    return sorted([*rows, *PROGRAM_ROWS, *OPERATOR_ROWS], key=lambda row: row.words)
 
 
 class Group(click.Group):
@@ -264,7 +266,7 @@ def _run(row: Row, **values: Any) -> int | None:
         hint = session.nearest(kind, refs, COMPLETION_SECONDS) if error.is_missing and kind in KINDS else ""
         if not hint:
             raise
-        raise RefusedError(f"{error}; {hint}") from None
+        raise ApiError(f"{error}; {hint}", error.status, error.code, error.findings) from None
     finally:
         session.close()
 
@@ -279,7 +281,7 @@ def _parameter(option: Option) -> str:
     """The name of the parameter of a function that takes ``option``."""
     long = next(name for name in option.names.split("/") if name.startswith("--"))
     name = long.removeprefix("--").replace("-", "_")
-    return f"{name}_" if hasattr(builtins, name) else name
+    return f"{name}_" if hasattr(builtins, name) or iskeyword(name) else name
 
 
 def program() -> Group:

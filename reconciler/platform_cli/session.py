@@ -12,6 +12,7 @@ from uuid import uuid4
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
+from reconciler.platform_cli.references import SOURCE, Reference, parse_reference
 from reconciler.platform_cli.table.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Session:
         self._options = options
         self._seconds = seconds
         self._token: str | None = None
+        self._address = ""
         self.reviews = 0
         self.environ = environ
 
@@ -76,6 +78,10 @@ class Session:
         """Let this call use a credential, "" for none, whatever its settings have."""
         self._token = token
 
+    def use_endpoint(self, url: str) -> None:
+        """Let this call use an address, whatever its settings have; "" for theirs."""
+        self._address = url
+
     def by_flag(self, name: str) -> str:
         """A common option by flag; "" without one."""
         return str(self._options.get(name) or "")
@@ -107,10 +113,12 @@ class Session:
 
     @property
     def max(self) -> int:
-        """The most records of a list; 0: all. Raises UsageError."""
+        """The most records of a list; 0: all, as without --max for programs. Raises UsageError."""
         text = self._options.get("max_")
+        if text is None:
+            return MAX if self.output.is_text else 0
         try:
-            return MAX if text is None else max(0, int(text))
+            return max(0, int(text))
         except ValueError:
             raise UsageError(f"--max {text}: write a whole number; below 1 shows all") from None
 
@@ -129,7 +137,7 @@ class Session:
             named = self._options.get("token") or self.environ.get(_variable("token"))
         token = self.stored_token() if named is None else str(named)
         endpoint = self._endpoint()._replace(token=token, token_origin=self._origin("token"))
-        return Client(endpoint, debug=bool(self._options.get("debug")))
+        return Client(endpoint, debug=bool(self._options.get("debug")), verbose=self.verbose)
 
     def stored_token(self) -> str:
         """The token of the profile, renewed and stored if it is about to end; "" without one.
@@ -157,7 +165,7 @@ class Session:
         """Where the API is, without a credential. Raises UsageError."""
         from reconciler.platform_cli.client import Endpoint, default_socket
 
-        url = (self.setting("endpoint") or default_socket()).rstrip("/")
+        url = (self._address or self.setting("endpoint") or default_socket()).rstrip("/")
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)
@@ -178,21 +186,26 @@ class Session:
         return Output(format_, times, colour=options.get("color") is not False and not self.environ.get("NO_COLOR"))
 
     def path(self, kind: str, ref: str = "") -> str:
-        """The path of a resource, or of the collection of ``kind``. ``ref`` is a name or a link. Raises UsageError."""
-        if ref.startswith("/org/"):
-            if ref.split("/")[-2] != kind:
-                raise UsageError(f"{ref} is not a link to a {kind}")
-            return quote(ref)
-        if ref.startswith("//"):
-            return self.path(kind, f"/org/{self.org}/{ref[2:]}")
-        if "/" in ref:
-            raise UsageError(f"{ref!r} is not a name; a link begins with /org/, or with // for this org")
-        if kind == "org":
+        """The path of a resource by its name, link or key, or of the collection of ``kind``. Raises UsageError."""
+        if kind == "org" and "/" not in ref:
             return f"/org/{quote(ref or self.org, safe='')}"
-        place = f"/org/{quote(self.org, safe='')}"
-        if KINDS[kind].in_gvc:
-            place += f"/gvc/{quote(self.gvc, safe='')}"
-        return f"{place}/{kind}" + (f"/{quote(ref, safe='')}" if ref else "")
+        if not ref:
+            return Reference(self.org, kind, self.gvc if KINDS[kind].in_gvc else "", "").path.rstrip("/")
+        found = self.find(ref, kind)
+        if found.kind != kind:
+            raise UsageError(f"{ref} is not a link to a {kind}")
+        return found.path
+
+    def find(self, ref: str, kind: str = "") -> Reference:
+        """The resource with a link or a key, or with ``kind`` also with a name. Raises UsageError."""
+        return parse_reference(ref, lambda: self.org, lambda: self.gvc, kind)
+
+    def path_of_target(self, text: str) -> str:
+        """The path of a source, named alone or as ``source/NAME``, or of a resource. Raises UsageError."""
+        name = text.removeprefix(f"{SOURCE}/")
+        if "/" in name:
+            return self.find(name).path
+        return f"/org/{quote(self.org, safe='')}/{SOURCE}/{quote(name, safe='')}"
 
     def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
         """A change of a resource, which may be repeated without harm. Raises ApiError."""
@@ -219,9 +232,9 @@ class Session:
             more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
             what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
             if is_suspended:
-                self.output.note(f"{what} until the source is resumed: reconciler resume {plan['source']}")
+                self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
             else:
-                self.output.note(f"{what} for an approval: reconciler approve {plan['hold_digest']}")
+                self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
 
     def _is_at(self, key: str, place: str) -> bool:
         """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""

@@ -9,9 +9,11 @@ from typing import Any
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import shown_name
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
+from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.resources import patch_with, read
 from reconciler.platform_cli.documents import read_value
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.durations import parse_length
+from reconciler.platform_cli.output import Columns, advice, at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
 from reconciler.times import age, iso
@@ -21,11 +23,25 @@ _POLL_SECONDS = 0.2
 _ENDED = ("completed", "failed", "cancelled")
 
 
+def _measured(value: float | None, unit: str, size: int = 1) -> str:
+    """``value`` in units of ``size``; "-" if it was not measured."""
+    return "-" if value is None else f"{round(value / size)}{unit}"
+
+
+REPLICA_COLUMNS: Columns = {
+    "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
+    "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
+    "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
+    "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": advice("message"),
+}  # fmt: skip
+"""What is shown of replicas."""
+
+
 def get_deployments(session: Session, kind: str, ref: str) -> None:
     """Show the deployments of a workload, one for each location."""
     columns = {
         "LOCATION": at("name"), "READY": at("status.ready"), "VERSION": at("status.expectedDeploymentVersion"),
-        "ENDPOINT": at("status.endpoint"), "MESSAGE": at("status.message"),
+        "ENDPOINT": at("status.endpoint"), "MESSAGE": advice("status.message"),
     }  # fmt: skip
     session.output.documents([_deployments(session, kind, ref)], columns, "deployment")
 
@@ -34,18 +50,7 @@ def get_replicas(session: Session, kind: str, ref: str, location: str | None) ->
     """Show the replicas of a workload, with what they use."""
     query = {"location": location} if location else {}
     found = session.client.get(f"{session.path(kind, ref)}/-replica", **query)["items"]
-    columns = {
-        "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
-        "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
-        "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
-        "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": at("message"),
-    }  # fmt: skip
-    session.output.documents([found], columns, "replica")
-
-
-def _measured(value: float | None, unit: str, size: int = 1) -> str:
-    """``value`` in units of ``size``; "-" if it was not measured."""
-    return "-" if value is None else f"{round(value / size)}{unit}"
+    session.output.documents([found], REPLICA_COLUMNS, "replica")
 
 
 def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
@@ -92,15 +97,23 @@ def force_redeployment(session: Session, kind: str, ref: str) -> None:
     patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: iso(time.time())}})
 
 
-def start_cron(session: Session, kind: str, ref: str, location: str | None, file: str | None, wait: bool) -> None:
-    """Run a cron workload now, at one location or at all."""
+def start_cron(
+    session: Session, kind: str, ref: str, location: str | None, file: str | None, wait: bool | None, timeout: str
+) -> None:
+    """Run a cron workload now, at one location or at all; with ``wait`` to its end, and that of its executions."""
+    seconds = parse_length(timeout, "--timeout")
     spec: dict[str, Any] = {"location": location} if location else {}
     if file:
         overrides = read_value(file)
         if not isinstance(overrides, list):
             raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
         spec["containerOverrides"] = overrides
-    _run(session, kind, ref, "runCronWorkload", spec, wait)
+    deadline = time.monotonic() + seconds
+    commands = _run(session, kind, ref, "runCronWorkload", spec, wait is not False)
+    if wait:
+        from reconciler.platform_cli.commands.executions import wait_for_executions
+
+        wait_for_executions(session, kind, ref, commands, deadline)
 
 
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
@@ -166,12 +179,12 @@ def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str,
     return {**_volume(location, volume_index), "snapshotName": snapshot_name}
 
 
-def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
-    """Request a command, and wait for its end. Raises RefusedError if it fails."""
+def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> list[dict[str, Any]]:
+    """Request a command, and wait for its end; one for each location. Raises RefusedError if it fails."""
     place = f"{session.path(kind, ref)}/-command"
     # Repeating the request could request it twice.
     answer = session.client.request("POST", place, body={"type": type_, "spec": spec}).body
-    commands = answer.get("items", [answer])
+    commands: list[dict[str, Any]] = answer.get("items", [answer])
     deadline = time.monotonic() + WAIT_SECONDS
     while wait and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
         if time.monotonic() > deadline:
@@ -183,11 +196,12 @@ def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any]
     ends = {each["id"]: (each["lifecycleStage"], _messages(each)) for each in commands}
     if session.output.is_text:
         for name, (stage, text) in ends.items():
-            session.output.line(f"{name} {type_} {stage}{text}")
+            session.output.line(with_local_commands(f"{name} {type_} {stage}{text}"))
     else:
         session.output.value(answer if len(commands) != 1 else commands[0])
     if failed := [f"{name}{text}" for name, (stage, text) in ends.items() if stage in ("failed", "cancelled")]:
         raise RefusedError(f"not completed: {', '.join(failed)}")
+    return commands
 
 
 def _messages(command: Mapping[str, Any]) -> str:
