@@ -193,6 +193,8 @@ class Client:
         """What the API shows people, or another form of it. Raises ApiError."""
         response = self._exchange(Sending("GET", _target(path, query), {"Accept": media}), repeatable=True)
         self.answer(response, path)
+        if not response.headers.get("content-type", "").startswith(media):
+            raise ApiError(f"the server does not answer in the form {media}, so its version does not fit this command")
         return Text(response.content.decode(errors="replace"), response.headers)
 
     def _exchange(self, sending: Sending, *, repeatable: bool) -> Response:

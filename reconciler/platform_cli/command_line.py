@@ -169,8 +169,8 @@ def _common(row: Row) -> Iterator[Option]:
     """The common options that no option of the row has the name of."""
     taken = {name for option in row.options for name in option.names.split("/")}
     for option in COMMON:
-        names = [name for name in option.names.split("/") if name not in taken]
-        yield option._replace(names="/".join(names))
+        if names := [name for name in option.names.split("/") if name not in taken]:
+            yield option._replace(names="/".join(names))
 
 
 def _argument(row: Row) -> Iterator[click.Parameter]:

@@ -323,8 +323,8 @@ def test_without_a_keyring_tokens_are_in_the_file(
         assert "the keyring cannot be asked (" in stored.stderr
         assert f"The tokens are in {person.file} now" in stored.stderr
         assert person.run("login", "bare", "--token-stdin", "--keyring", text=key).returncode == 1
-        lost = person.whoami("gone")
-        assert lost.startswith("error: the keyring cannot be asked (")
+        lost = json.loads(person.whoami("gone"))["error"]["message"]
+        assert lost.startswith("the keyring cannot be asked (")
         assert "platform login gone --no-keyring" in lost
         over = person.run("logout", "gone", environ={"PLATFORM_ENDPOINT": person.address})
         assert (over.returncode, over.stdout) == (0, "logged out of the profile gone\n")
