@@ -108,6 +108,12 @@ class Output:
         """Print an error on stderr: JSON where the results are, and a line or more elsewhere."""
         click.echo(error_text(message, self.format, status, findings), err=True)
 
+    def log_line(self, line: Mapping[str, Any]) -> str:
+        """Time, stream and text of a line of a log."""
+        stream = "/".join(str(line.get(name, "")) for name in ("gvc", "workload", "replica", "container"))
+        written = self.time(str(line.get("time", "")))
+        return f"{written} {stream}@{line.get('location', '')} | {line.get('line', '')}"
+
     def aside(self, text: str) -> None:
         """Print a line that others wrote on stderr, as it is."""
         click.echo(printable(text), err=True)

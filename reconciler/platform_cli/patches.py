@@ -66,8 +66,8 @@ def _patched_items(name: str, before: Any, after: Any) -> dict[str, Any] | None:
     old, new = _by_identity([] if before is None else before), _by_identity(after)
     if old is None or not new:
         return None
-    kept = [each for each in old if each in new]
-    if [*new][: len(kept)] != kept:
+    staying = [each for each in old if each in new]
+    if [*new][: len(staying)] != staying:
         return None  # the order changes too, or something is inserted
     removed = [each for each in old if each not in new]
     added = [_patched_item(old.get(each), value) for each, value in new.items() if old.get(each) != value]

@@ -310,9 +310,9 @@ def test_who_may_read_no_logs_gets_the_result_of_a_run(host: Host) -> None:
 
 
 def test_requests_wait_and_replicas_are_listed_on_a_host(host: Host) -> None:
-    held = host.run("hold", "web", "--for", "60s")
-    assert held.returncode == 0, held
-    assert held.stdout.endswith("release them: platform hold workload/shop/web --release\n")
+    done = host.run("hold", "web", "--for", "60s")
+    assert done.returncode == 0, done
+    assert done.stdout.endswith("release them: platform hold workload/shop/web --release\n")
     assert host.run("hold", "web", "--release").returncode == 0
     top = host.run("top", "-o", "json")
     assert "workload/shop/web" in [each["workload"] for each in json.loads(top.stdout)["items"]]

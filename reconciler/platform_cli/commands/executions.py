@@ -1,4 +1,4 @@
-"""Executions of cron workloads: waits for those that a command started, and shows how they ended."""
+"""Executions of cron workloads: starts them, waits for their end, and lists them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from reconciler.errors import RefusedError
-from reconciler.platform_cli.commands.logs import shown_line
+from reconciler.errors import RefusedError, UsageError
+from reconciler.input_files import shown_name
+from reconciler.platform_cli.commands.placing import read_deployments, run_command
+from reconciler.platform_cli.documents import read_value
+from reconciler.platform_cli.durations import parse_length
+from reconciler.platform_cli.output import at
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 
@@ -20,7 +24,38 @@ _STARTED = "the execution "
 """How the message of a command begins that has started one."""
 
 
-def wait_for_executions(
+def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
+    """Show the executions of a cron workload, oldest first."""
+    found = [
+        {"location": each["name"], **execution}
+        for each in read_deployments(session, kind, ref)
+        if location in (None, each["name"])
+        for execution in each["status"].get("jobExecutions", ())
+    ]
+    columns = {
+        "LOCATION": at("location"), "NAME": at("name"), "STATUS": at("status"),
+        "STARTED": lambda item: session.output.time(str(item.get("startTime") or "")),
+        "COMPLETED": lambda item: session.output.time(str(item.get("completionTime") or "")),
+    }  # fmt: skip
+    session.output.documents([found], columns, "execution")
+
+
+def start_cron(session: Session, kind: str, ref: str, location: str | None, file: str | None, **how: Any) -> None:
+    """Run a cron workload now, at one location or at all; with ``wait`` up to the end of its executions."""
+    seconds = parse_length(how["timeout"], "--timeout")
+    spec: dict[str, Any] = {"location": location} if location else {}
+    if file:
+        overrides = read_value(file)
+        if not isinstance(overrides, list):
+            raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
+        spec["containerOverrides"] = overrides
+    deadline = time.monotonic() + seconds
+    commands = run_command(session, kind, ref, "runCronWorkload", spec, how["wait"] is not False)
+    if how["wait"]:
+        _wait_for_executions(session, kind, ref, commands, deadline)
+
+
+def _wait_for_executions(
     session: Session, kind: str, ref: str, commands: Sequence[Mapping[str, Any]], deadline: float
 ) -> None:
     """Return when the executions that ``commands`` started have ended well, up to ``deadline`` (monotonic seconds).
@@ -54,10 +89,9 @@ def _execution(command: Mapping[str, Any]) -> str:
 
 def _statuses(session: Session, kind: str, ref: str, started: Mapping[str, str]) -> dict[str, str]:
     """The status of each execution that the deployments list."""
-    deployments = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
     return {
         each["name"]: str(each["status"])
-        for deployment in deployments
+        for deployment in read_deployments(session, kind, ref)
         for each in deployment["status"].get("jobExecutions", ())
         if started.get(each["name"]) in ("", deployment["name"])
     }
@@ -69,7 +103,7 @@ def _show_log(session: Session, kind: str, ref: str, name: str) -> None:
     query = {"query": f"{kind}/{gvc}/{workload}", "replica": name, "lines": str(LINES)}
     try:
         for line in session.client.lines(f"/org/{session.org}/-log", query):
-            session.output.aside(shown_line(session, line))
+            session.output.aside(session.output.log_line(line))
     except ApiError as error:
         if error.status in UNUSABLE:
             raise

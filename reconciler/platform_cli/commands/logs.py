@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import unquote
 
 from reconciler.platform_cli.references import WORD
@@ -43,12 +42,5 @@ def _shown(session: Session, query: str, follow: bool | None, options: Mapping[s
         wanted["follow"] = "true"
     count = 0
     for count, each in enumerate(session.client.lines(f"/org/{session.org}/-log", wanted), 1):  # noqa: B007
-        session.output.line(shown_line(session, each) if session.output.is_text else json.dumps(each))
+        session.output.line(session.output.log_line(each) if session.output.is_text else json.dumps(each))
     return count
-
-
-def shown_line(session: Session, line: Mapping[str, Any]) -> str:
-    """Time, stream and text of a line."""
-    stream = "/".join(str(line.get(name, "")) for name in ("gvc", "workload", "replica", "container"))
-    time = session.output.time(str(line.get("time", "")))
-    return f"{time} {stream}@{line.get('location', '')} | {line.get('line', '')}"

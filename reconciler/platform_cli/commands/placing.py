@@ -1,4 +1,4 @@
-"""Workloads and volume sets at their locations: deployments, replicas, executions, volumes, and commands on them."""
+"""Workloads and volume sets at their locations: deployments, replicas, volumes, and commands on them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.errors import RefusedError, UsageError
-from reconciler.input_files import shown_name
+from reconciler.errors import RefusedError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.resources import patch_with, read
-from reconciler.platform_cli.documents import read_value
-from reconciler.platform_cli.durations import parse_length
 from reconciler.platform_cli.output import Columns, advice, at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
@@ -43,7 +40,7 @@ def get_deployments(session: Session, kind: str, ref: str) -> None:
         "LOCATION": at("name"), "READY": at("status.ready"), "VERSION": at("status.expectedDeploymentVersion"),
         "ENDPOINT": at("status.endpoint"), "MESSAGE": advice("status.message"),
     }  # fmt: skip
-    session.output.documents([_deployments(session, kind, ref)], columns, "deployment")
+    session.output.documents([read_deployments(session, kind, ref)], columns, "deployment")
 
 
 def get_replicas(session: Session, kind: str, ref: str, location: str | None) -> None:
@@ -53,23 +50,8 @@ def get_replicas(session: Session, kind: str, ref: str, location: str | None) ->
     session.output.documents([found], REPLICA_COLUMNS, "replica")
 
 
-def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
-    """Show the executions of a cron workload, oldest first."""
-    found = [
-        {"location": each["name"], **execution}
-        for each in _deployments(session, kind, ref)
-        if location in (None, each["name"])
-        for execution in each["status"].get("jobExecutions", ())
-    ]
-    columns = {
-        "LOCATION": at("location"), "NAME": at("name"), "STATUS": at("status"),
-        "STARTED": lambda item: session.output.time(str(item.get("startTime") or "")),
-        "COMPLETED": lambda item: session.output.time(str(item.get("completionTime") or "")),
-    }  # fmt: skip
-    session.output.documents([found], columns, "execution")
-
-
-def _deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+def read_deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    """The deployments of a workload. Raises ApiError."""
     found: list[dict[str, Any]] = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
     return found
 
@@ -97,49 +79,30 @@ def force_redeployment(session: Session, kind: str, ref: str) -> None:
     patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: iso(time.time())}})
 
 
-def start_cron(
-    session: Session, kind: str, ref: str, location: str | None, file: str | None, wait: bool | None, timeout: str
-) -> None:
-    """Run a cron workload now, at one location or at all; with ``wait`` to its end, and that of its executions."""
-    seconds = parse_length(timeout, "--timeout")
-    spec: dict[str, Any] = {"location": location} if location else {}
-    if file:
-        overrides = read_value(file)
-        if not isinstance(overrides, list):
-            raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
-        spec["containerOverrides"] = overrides
-    deadline = time.monotonic() + seconds
-    commands = _run(session, kind, ref, "runCronWorkload", spec, wait is not False)
-    if wait:
-        from reconciler.platform_cli.commands.executions import wait_for_executions
-
-        wait_for_executions(session, kind, ref, commands, deadline)
-
-
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
     """Enlarge a volume."""
     spec = {**_volume(**volume), "newStorageCapacity": whole_number(new_capacity, "--new-capacity")}
-    _run(session, kind, ref, "expandVolume", spec, wait)
+    run_command(session, kind, ref, "expandVolume", spec, wait)
 
 
 def create_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Take a snapshot of a volume."""
-    _run(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
+    run_command(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
 
 
 def delete_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Delete a snapshot of a volume."""
-    _run(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
+    run_command(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
 
 
 def restore_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Restore a volume from a snapshot; what it replaces becomes a snapshot."""
-    _run(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
+    run_command(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
 
 
 def delete_volume(session: Session, kind: str, ref: str, location: str, volume_index: str, wait: bool) -> None:
     """Delete a volume; its replica gets an empty one."""
-    _run(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
+    run_command(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
 
 
 def get_volumes(session: Session, kind: str, ref: str) -> None:
@@ -179,7 +142,9 @@ def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str,
     return {**_volume(location, volume_index), "snapshotName": snapshot_name}
 
 
-def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> list[dict[str, Any]]:
+def run_command(
+    session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool
+) -> list[dict[str, Any]]:
     """Request a command, and wait for its end; one for each location. Raises RefusedError if it fails."""
     place = f"{session.path(kind, ref)}/-command"
     # Repeating the request could request it twice.

@@ -261,11 +261,12 @@ _OWN: dict[str, tuple[Row, ...]] = {
              Option("-t/--tty", "Give the command a terminal; else if this one is on one.", flag=True))),
         Row(("connect",), "Open a shell in a container.", "executing:open_shell", "<ref>",
             (*_CONTAINER, Option("-s/--shell", "The shell; else bash where there is one, or sh.", "PROGRAM"))),
-        Row(("cron", "start"), "Run a cron workload now.", "placing:start_cron", "<ref>",
+        Row(("cron", "start"), "Run a cron workload now.", "executions:start_cron", "<ref>",
             (LOCATION, Option("-f/--file", "Overrides of its containers, a list; - is standard input.", "FILE"),
              Option("--wait", "Wait for the end of the run: exit with 1 if it fails. Else for its start.", flag=True),
              Option("--timeout", "How long to wait for the end of the run.", "TIME", default="1h"))),
-        Row(("cron", "get"), "Show the executions of a cron workload.", "placing:get_executions", "<ref>", (LOCATION,)),
+        Row(("cron", "get"), "Show the executions of a cron workload.", "executions:get_executions", "<ref>",
+            (LOCATION,)),
     ),
 }  # fmt: skip
 
