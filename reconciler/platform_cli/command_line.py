@@ -17,6 +17,7 @@ import click
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
@@ -30,6 +31,8 @@ COMPLETION_SECONDS = 0.3
 """How long a completion waits for the server."""
 _PROFILE = "profile"
 _OF_PROFILES = ("profile", "login", "logout")
+_OF_SOURCES = ("source", "target")
+"""Arguments that are completed by the names of sources; a target can be a key too."""
 _NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
 """Options whose values are names of the kind that they are called after."""
 _REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
@@ -176,7 +179,8 @@ def _common(row: Row) -> Iterator[Option]:
 def _argument(row: Row) -> Iterator[click.Parameter]:
     for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
         # What follows a reference is a command in a container, whose words may be empty.
-        settings = {} if at else {"shell_complete": _complete(_referred(row)), "callback": _not_empty}
+        kind = SOURCE if name in _OF_SOURCES else _referred(row)
+        settings = {} if at else {"shell_complete": _complete(kind), "callback": _not_empty}
         yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, **settings)
 
 
@@ -218,7 +222,7 @@ def complete_names(kind: str, options: Mapping[str, Any], incomplete: str) -> li
     try:
         if kind == _PROFILE:
             return [name for name in session.profiles.profiles if name.startswith(incomplete)]
-        return session.names(kind, incomplete, COMPLETION_SECONDS) if kind in KINDS else []
+        return session.names(kind, incomplete, COMPLETION_SECONDS) if kind in KINDS or kind == SOURCE else []
     except ReconcilerError:
         return []
     finally:

@@ -32,7 +32,8 @@ _MOST_NAMES = 200
 class Session:
     """The common ``options`` of a call, those that are missing or None being unset, and what follows from them.
 
-    With ``seconds`` a keyring has so long to answer, and a credential that is about to end is not renewed.
+    With ``seconds`` a keyring has so long to answer, and a credential that is about to end is not renewed. A session
+    that ``approves`` releases the steps of its changes that wait, if nothing else waits with them.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Session:
         self._token: str | None = None
         self._address = ""
         self.reviews = 0
+        self.approves = False
         self.environ = environ
 
     @cached_property
@@ -233,8 +235,25 @@ class Session:
             what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
             if is_suspended:
                 self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
-            else:
+            elif not (self.approves and self._approve(plan["hold_digest"], place)):
                 self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
+
+    def _approve(self, digest: str, place: str) -> bool:
+        """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""
+        from reconciler.platform_cli.refusals import UNUSABLE, ApiError
+
+        org = f"/org/{quote(self.org, safe='')}"
+        try:
+            # The change shows what its caller may view; a digest is of all steps.
+            steps = self.client.get(f"{org}/-plan/{digest}")["steps"]
+            if any(step["hold"] and not self._is_at(step["key"], place) for step in steps):
+                return False
+            self.client.request("POST", f"{org}/-approve", body={"digest": digest})
+        except ApiError as error:
+            if error.status in UNUSABLE:
+                raise
+            return False
+        return True
 
     def _is_at(self, key: str, place: str) -> bool:
         """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""
@@ -247,9 +266,13 @@ class Session:
         return place == f"/org/{self.org}/{kind}/{names[0]}"
 
     def names(self, kind: str, prefix: str, seconds: float) -> list[str]:
-        """The names of resources of ``kind`` that begin with ``prefix``; none if the server does not answer in time."""
+        """The names of resources of ``kind``, or of sources, that begin with ``prefix``.
+
+        There are none if the server does not answer in time.
+        """
         query = urlencode({"fields": "name", "limit": _MOST_NAMES, "namePrefix": prefix})
-        found = self.client.once(f"{self.path(kind)}?{query}", seconds)
+        place = f"/org/{quote(self.org, safe='')}/{SOURCE}" if kind == SOURCE else f"{self.path(kind)}?{query}"
+        found = self.client.once(place, seconds)
         try:
             return sorted(each["name"] for each in found["items"] if each["name"].startswith(prefix))
         except (KeyError, TypeError):

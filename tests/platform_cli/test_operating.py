@@ -136,6 +136,25 @@ def test_the_command_in_a_note_releases_what_waits(shop: Desk) -> None:
     assert (source.returncode, "main" in source.stdout) == (0, True)
 
 
+def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> None:
+    for name in ("one", "two", "three"):
+        made = shop.run("gvc", "create", "--name", name, "--location", "here")
+        data = shop.run("volumeset", "create", "--name", "data", "--initial-capacity", "10", "--gvc", name)
+        assert (made.returncode, data.returncode) == (0, 0), (made, data)
+        shop.wait_until_applied()
+    forced = shop.run("gvc", "delete", "one", "--force")
+    assert (forced.returncode, forced.stdout, forced.stderr) == (0, "", "")
+    eventually(lambda: shop.run("gvc", "get", "one").returncode == 1, "the GVC is deleted")
+    waiting = shop.run("volumeset", "delete", "data", "--gvc", "two")
+    shop.wait_until_applied()
+    other = shop.run("gvc", "delete", "three", "--force")
+    found = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
+    assert found, (waiting, other)
+    assert shop.run("gvc", "get", "three").returncode == 0
+    assert shop.run("approve", found[1]).returncode == 0
+    eventually(lambda: shop.run("gvc", "get", "three").returncode == 1, "the GVC is deleted")
+
+
 def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
     for form, count in (("json", 62), ("json-slim", 62), ("yaml-slim", 62), ("tf", 62), ("text", 51)):
         done = shop.run("group", "get", "-o", form)

@@ -209,7 +209,11 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
-    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError."""
+    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError.
+
+    With ``force``, what waits for an approval is approved where this caller may.
+    """
+    session.approves = force
     query = {"force": "true"} if force else {}
     errors = []
     for each in ref:

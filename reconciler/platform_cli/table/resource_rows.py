@@ -270,7 +270,9 @@ _OWN: dict[str, tuple[Row, ...]] = {
     ),
 }  # fmt: skip
 
-_FORCE = Option("--force", "Delete volume sets with it.", flag=True)
+_FORCE = Option(
+    "--force", "Delete volume sets with it, and approve what waits, if nothing else waits with it.", flag=True
+)
 
 
 def kind_rows(kind: str) -> Iterator[Row]:
