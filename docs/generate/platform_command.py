@@ -8,6 +8,7 @@ from docs.generate.tables import table
 from reconciler.convert.compose import fields
 from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import WORD_ALIASES
 from reconciler.platform_cli.table.row import COMMON, Option, Row
 
@@ -93,7 +94,9 @@ def _sections() -> Iterator[str]:
     yield "## Options of every command\n\n"
     yield _options(COMMON)
     rows = all_rows()
-    words = sorted({row.words[0] for row in rows})
+    yield "\n## For operators\n\n"
+    yield table(("Command", "What it does", "Options"), map(_cells, OPERATOR_ROWS))
+    words = sorted({row.words[0] for row in rows} - {row.words[0] for row in OPERATOR_ROWS})
     for word in words:
         aliases = KINDS[word].aliases if word in KINDS else WORD_ALIASES.get(word, ())
         alias = f" (alias {', '.join(f'`{each}`' for each in aliases)})" if aliases else ""

@@ -25,6 +25,7 @@ REVIEW_BRANCH = "reconciler/change-"
 """How the branch of a change begins that becomes one only after a review."""
 _SUSPENDED = "suspended"
 """The hold of a step that no approval releases."""
+_SOURCE_PARAMETER = "?source="
 _MOST_STEPS = 5
 _MOST_NAMES = 200
 
@@ -211,7 +212,16 @@ class Session:
 
     def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
         """A change of a resource, which may be repeated without harm. Raises ApiError."""
-        answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+        from reconciler.platform_cli.refusals import ApiError
+
+        try:
+            answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+        except ApiError as error:
+            if _SOURCE_PARAMETER not in str(error):
+                raise
+            # It is a parameter of the API; a manifest in Git needs none.
+            hint = f"that is: platform rest {method.lower()} '{path}{_SOURCE_PARAMETER}NAME' --file FILE"
+            raise ApiError(f"{error}; {hint}", error.status, error.code, error.findings) from None
         change = (answer.body or {}).get("change") or {}
         if str(change.get("branch", "")).startswith(REVIEW_BRANCH):
             self.reviews += 1

@@ -352,6 +352,8 @@ def test_changes_of_single_items_lose_none(site: ApiSite) -> None:
         change = {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": name, "value": "1"}]}]}}
         assert send(site, "PATCH", WEB, change)[0] == 200
     change = {"spec": {"$add/containers": [{"name": "main", "$remove/env": ["A"]}]}}
+    code, refused = send(site, "PATCH", WEB, {"$add/tags": ["a"]})
+    assert (code, refused["details"][0]["rule"]) == (400, "unknown-field")
     code, answer = send(site, "PATCH", WEB, change)
     assert code == 200, answer
     assert answer["spec"]["containers"][0]["env"] == [{"name": "B", "value": "1"}]

@@ -223,6 +223,17 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     assert capsys.readouterr().out == "recorded; release them: platform hold workload/shop/api --release\n"
 
 
+def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    server = Scripted(answer(400, {"message": "add ?source=NAME: main, more"}))
+    address = f"http://127.0.0.1:{server.server_port}"
+    assert run(["group", "create", "--name", "x", "--org", "acme", "--endpoint", address]) == 1
+    expected = "add ?source=NAME: main, more; that is: platform rest post '/org/acme/group?source=NAME' --file FILE"
+    assert capsys.readouterr().err == f"error: {expected}\n"
+
+
 @pytest.mark.parametrize(("background", "code"), [(True, 0), (False, 7)])
 def test_an_agent_runs_in_a_container_and_its_token_is_in_no_command_line(
     tmp_path: Path, background: bool, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

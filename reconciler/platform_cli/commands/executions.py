@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import shown_name
-from reconciler.platform_cli.commands.placing import read_deployments, run_command
+from reconciler.platform_cli.commands.placing import WAIT_SECONDS, read_deployments, run_command
 from reconciler.platform_cli.documents import read_value
 from reconciler.platform_cli.durations import parse_length
 from reconciler.platform_cli.output import at
@@ -50,7 +50,8 @@ def start_cron(session: Session, kind: str, ref: str, location: str | None, file
             raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
         spec["containerOverrides"] = overrides
     deadline = time.monotonic() + seconds
-    commands = run_command(session, kind, ref, "runCronWorkload", spec, how["wait"] is not False)
+    path, patience = session.path(kind, ref), seconds if how["wait"] else WAIT_SECONDS
+    commands = run_command(session, path, "runCronWorkload", spec, 0.0 if how["wait"] is False else patience)
     if how["wait"]:
         _wait_for_executions(session, kind, ref, commands, deadline)
 

@@ -82,27 +82,27 @@ def force_redeployment(session: Session, kind: str, ref: str) -> None:
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
     """Enlarge a volume."""
     spec = {**_volume(**volume), "newStorageCapacity": whole_number(new_capacity, "--new-capacity")}
-    run_command(session, kind, ref, "expandVolume", spec, wait)
+    _run(session, kind, ref, "expandVolume", spec, wait)
 
 
 def create_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Take a snapshot of a volume."""
-    run_command(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
+    _run(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
 
 
 def delete_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Delete a snapshot of a volume."""
-    run_command(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
+    _run(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
 
 
 def restore_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Restore a volume from a snapshot; what it replaces becomes a snapshot."""
-    run_command(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
+    _run(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
 
 
 def delete_volume(session: Session, kind: str, ref: str, location: str, volume_index: str, wait: bool) -> None:
     """Delete a volume; its replica gets an empty one."""
-    run_command(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
+    _run(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
 
 
 def get_volumes(session: Session, kind: str, ref: str) -> None:
@@ -142,20 +142,24 @@ def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str,
     return {**_volume(location, volume_index), "snapshotName": snapshot_name}
 
 
-def run_command(
-    session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool
-) -> list[dict[str, Any]]:
-    """Request a command, and wait for its end; one for each location. Raises RefusedError if it fails."""
-    place = f"{session.path(kind, ref)}/-command"
+def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
+    """Request a command, and wait for its end. Raises RefusedError if it fails."""
+    run_command(session, session.path(kind, ref), type_, spec, WAIT_SECONDS if wait else 0.0)
+
+
+def run_command(session: Session, path: str, type_: str, spec: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """Request a command of the resource at ``path``, and wait for its end up to so many ``seconds``, 0: not at all.
+
+    Returns a command for each location. Raises RefusedError if one fails, or takes longer.
+    """
+    place = f"{path}/-command"
     # Repeating the request could request it twice.
     answer = session.client.request("POST", place, body={"type": type_, "spec": spec}).body
     commands: list[dict[str, Any]] = answer.get("items", [answer])
-    deadline = time.monotonic() + WAIT_SECONDS
-    while wait and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
+    deadline = time.monotonic() + seconds
+    while seconds and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
         if time.monotonic() > deadline:
-            raise RefusedError(
-                f"{len(open_)} commands are not done after {WAIT_SECONDS:.0f} s: platform rest get {place}"
-            )
+            raise RefusedError(f"{len(open_)} commands are not done after {seconds:.0f} s: platform rest get {place}")
         time.sleep(_POLL_SECONDS)
         commands = [session.client.get(f"{place}/{each['id']}") for each in commands]
     ends = {each["id"]: (each["lifecycleStage"], _messages(each)) for each in commands}
