@@ -70,6 +70,11 @@ versions. A patch counts from the newest commit, also from one that is not appli
 differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
 commit.
 
+In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
+`{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
+`{"$remove/memberLinks": ["/org/acme/user/ann"]}` removes one member. Objects are found by their name; `$remove` takes
+the names. The groups `superusers` and `viewers` exist without a manifest, and the first change of one creates it.
+
 A new link needs a [permission on its target](platform/fields.md#references), and nobody
 [grants](platform/fields.md#policy) more than they have. An answer names only what its caller may view: a finding about
 another resource has neither its place nor its name, and a diff has only the documents that the caller may view.

@@ -324,3 +324,38 @@ def test_no_answer_to_a_change_shows_a_secret(site: ApiSite) -> None:
     refused = site.client().request("PATCH", f"{ORG}/secret/db", json=body)
     assert refused.status_code == 400
     assert "hunter" not in refused.text
+
+
+def test_the_members_of_a_built_in_group_change_as_its_manifest_does(site: ApiSite) -> None:
+    """It exists without a manifest, so the first change creates one. Nothing else that is built in changes."""
+    send(site, "POST", f"{ORG}/serviceaccount", {"name": "ops"})
+    assert site.run("apply").returncode == 0
+    group, link = f"{ORG}/group/superusers", f"{ORG}/serviceaccount/ops"
+    code, answer = send(site, "PATCH", group, {"$add/memberLinks": [link]})
+    assert (code, answer["memberLinks"]) == (200, [link])
+    assert file(site, "group/superusers.yaml")
+    assert site.run("apply").returncode == 0
+    found = send(site, "GET", group)[1]
+    assert (found["memberLinks"], found["origin"]) == ([link], "builtin")
+    code, answer = send(site, "PATCH", group, {"$remove/memberLinks": [link]})
+    assert (code, answer["memberLinks"]) == (200, [])
+    assert send(site, "PUT", f"{ORG}/group/viewers", {"memberLinks": [link]})[0] == 200
+    for method, path in (
+        ("DELETE", "group/viewers"), ("PATCH", "policy/superusers-gvc"), ("PUT", "auditctx/platform"),
+        ("DELETE", "policy/viewers-gvc"),
+    ):  # fmt: skip
+        code, answer = send(site, method, f"{ORG}/{path}", None if method == "DELETE" else {"description": "x"})
+        assert (code, "is built in" in answer["message"]) == (400, True), path
+
+
+def test_changes_of_single_items_lose_none(site: ApiSite) -> None:
+    """Each counts from the newest commit, also from one that is not applied yet."""
+    for name in ("A", "B"):
+        change = {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": name, "value": "1"}]}]}}
+        assert send(site, "PATCH", WEB, change)[0] == 200
+    change = {"spec": {"$add/containers": [{"name": "main", "$remove/env": ["A"]}]}}
+    code, refused = send(site, "PATCH", WEB, {"$add/tags": ["a"]})
+    assert (code, refused["details"][0]["rule"]) == (400, "unknown-field")
+    code, answer = send(site, "PATCH", WEB, change)
+    assert code == 200, answer
+    assert answer["spec"]["containers"][0]["env"] == [{"name": "B", "value": "1"}]

@@ -50,7 +50,7 @@ _REVISION = re.compile(r"[0-9a-f]{40}$")
 
 
 class Declaration(NamedTuple):
-    """A resource, and where it is declared; the org may be ``new`` there."""
+    """A resource, and where it is declared; the org and the built-in groups may be ``new`` there."""
 
     key: Key
     source: SourceSettings
@@ -201,13 +201,18 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
 
 async def _declared(call: Call, permission: str) -> Declaration:
-    """The resource in the path, which the caller has ``permission`` on."""
+    """The resource in the path, which the caller has ``permission`` on.
+
+    The org and the built-in groups exist without a manifest: they get one.
+    """
     call.require(permission, call.key())
-    if str(call.key()) in BUILT_IN_RESOURCES:
+    is_built_in = str(call.key()) in BUILT_IN_RESOURCES
+    # The members of a built-in group are the org's own.
+    if is_built_in and (call.kind() is not Kind.GROUP or call.request.method == "DELETE"):
         raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
-    key = call.existing(permission)
+    key = call.key() if is_built_in else call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
-    if entry is None and key.kind is Kind.ORG:
+    if entry is None and (key.kind is Kind.ORG or is_built_in):
         from reconciler.operations.manifest_edits import new_path
 
         return Declaration(key, await find_source_for(call, key), new_path(key), new=True)

@@ -14,6 +14,7 @@ import msgspec
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.input_files import read_files, shown_name
 from reconciler.model.record import Health
+from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.resources import described, resource_key
 from reconciler.platform_cli.documents import Input, read_documents
 from reconciler.platform_cli.output import slim
@@ -279,7 +280,7 @@ def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     message = next(
         (each.get("message") for each in status.get("conditions", ()) if each["type"] == ConditionType.READY), ""
     )
-    return f"{status.get('health') or Health.UNKNOWN}: {message}"
+    return with_local_commands(f"{status.get('health') or Health.UNKNOWN}: {message}")
 
 
 def _raise_for(failed: int, total: int) -> None:

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from reconciler.errors import UsageError
 from reconciler.input_files import STDIN, read_files
 from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report, wanted_gvc
@@ -15,7 +17,10 @@ from reconciler.platform_cli.session import Session
 
 if TYPE_CHECKING:
     from reconciler.convert.drafts import Draft
+    from reconciler.model.finding import Finding
 
+_MOST_LINES = 5
+"""How many other lines a remark names; --verbose shows a remark for each."""
 _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OVERRIDES = ("compose.override.yaml", "compose.override.yml", "docker-compose.override.yaml",
               "docker-compose.override.yml")  # fmt: skip
@@ -74,8 +79,29 @@ def _converted(
     project = load([*contents], environ, active, _reader(contents))
     gvc = wanted_gvc(session) or project.name or environ["COMPOSE_PROJECT_NAME"]
     converted = convert(project, gvc, locations)
-    report(session, sorted([*project.faults, *findings(converted.remarks, project.contents)]))
+    found = sorted([*project.faults, *findings(converted.remarks, project.contents)])
+    report(session, found if session.verbose else fold(found))
     return converted.drafts
+
+
+def fold(findings: Sequence[Finding]) -> list[Finding]:
+    """``findings`` with those that say the same of a file in one, at the first place; it names the other lines."""
+    alike: dict[Finding, list[int]] = {}
+    for each in findings:
+        alike.setdefault(replace(each, line=0, column=0), []).append(each.line)
+    first = {replace(each, line=0, column=0): each for each in reversed(findings)}
+    return sorted(
+        replace(first[same], message=f"{same.message} ({_others(lines[1:])})") if lines[1:] else first[same]
+        for same, lines in alike.items()
+    )
+
+
+def _others(lines: Sequence[int]) -> str:
+    """``also in lines 5, 9, 12 and 40 more``."""
+    different = sorted(set(lines))
+    shown = ", ".join(map(str, different[:_MOST_LINES]))
+    more = f" and {len(different) - _MOST_LINES} more" if len(different) > _MOST_LINES else ""
+    return f"also in line{'s' if different[1:] else ''} {shown}{more}"
 
 
 def _default_files(environ: Mapping[str, str]) -> list[str]:

@@ -22,7 +22,24 @@ _OF_ALL_KINDS = {
 _VOLUME = "--location aws-eu-central-1 --volume-index 0"
 _SNAPSHOT = f"{_VOLUME} --snapshot-name before-upgrade"
 EXAMPLES = {
+    "account get": "acme",
     "apply": "-f manifests/ --ready",
+    "approve": "3f6c0b52",
+    "describe": "workload/shop/api",
+    "drift": "workload/shop/api",
+    "events": "workload/shop/api --follow",
+    "history": "main --last 20",
+    "hold": "workload/shop/api --for 60s --reason 'database migration'",
+    "plan": "main --revision feature --format markdown",
+    "resume": "main",
+    "retry": "workload/shop/api",
+    "rollback": "main HEAD~1 --reason incident-12",
+    "scale": "3",
+    "snapshots": "volumeset/shop/data",
+    "status": "workload --gvc shop",
+    "suspend": "main --reason debugging --until 2h",
+    "sync": "main",
+    "top": "--gvc shop",
     "convert": "-f deployment.yaml -f service.yaml > api.yaml",
     "delete": "-f manifests/",
     "login": "--endpoint https://reconciler.example.com --org acme",
@@ -41,6 +58,8 @@ EXAMPLES = {
     "stack deploy": "--location aws-eu-central-1 --ready",
     "stack manifest": "-f compose.yaml --compose-profile web",
     "stack rm": "-f compose.yaml",
+    "agent manifest": "--bootstrap-file edge.yaml --namespace agents --image registry.example.com/agent:1",
+    "agent up": "--bootstrap-file edge.yaml --image registry.example.com/agent:1 --background",
     "agent create": "--description 'Data centre in Leeds'",
     "cloudaccount create-aws": "--role-arn arn:aws:iam::123456789012:role/platform",
     "cloudaccount create-azure": "--secret azure --url https://platform.azurewebsites.net --code - < code.txt",
@@ -56,6 +75,8 @@ EXAMPLES = {
     "policy create": "--target-kind workload --all",
     "policy add-binding": "--permission connect --group developers",
     "policy remove-binding": "--permission connect --email ann@example.com",
+    "secret set": "password -",
+    "secret unset": "password",
     "secret create-opaque": "--file payload.bin --encoding base64",
     "secret create-dictionary": "--entry user=app --entry password=@password.txt",
     "secret create-userpass": "--username app --password-file password.txt",
@@ -65,7 +86,7 @@ EXAMPLES = {
         f"secret create-{each}": f"--file {each}.json"
         for each in ("aws", "azure-connector", "azure-sdk", "docker", "ecr", "gcp", "nats-account")
     },
-    "serviceaccount add-key": "--description 'CI of the shop' --expires 2027-01-31T12:00:00Z",
+    "serviceaccount add-key": "--description 'CI of the shop' --expires 90d",
     "serviceaccount remove-key": "--key 0123456789ab",
     "user invite": "--email ann@example.com",
     "volumeset create": "--initial-capacity 20",
@@ -73,11 +94,14 @@ EXAMPLES = {
     "volumeset volume delete": _VOLUME,
     **{f"volumeset snapshot {each}": _SNAPSHOT for each in ("create", "delete", "restore")},
     "workload create": "--image nginx:1.27 --port 80 --env LOG_LEVEL=info --public",
+    "workload env set": "LOG_LEVEL=debug COLOR=red",
+    "workload env unset": "LOG_LEVEL",
+    "workload scale": "3",
     "workload logs": "--follow --since 10m",
     "workload exec": "-- ls -l /app",
     "workload connect": "--replica api-0",
     "workload get-replicas": "--location aws-eu-central-1",
-    "workload cron start": "--file overrides.yaml",
+    "workload cron start": "--file overrides.yaml --wait",
 }
 """Words of a command → what follows them, behind the name of a resource if it takes one of a kind."""
 

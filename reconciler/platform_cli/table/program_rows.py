@@ -30,7 +30,8 @@ _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters th
 WORD_ALIASES = {"stack": ("compose",)}
 """First word of commands that belong to no kind → its other names."""
 WORD_TITLES = {
-    "account": "Accounts", "cron": "Cron workloads: their executions", "helm": "Helm charts",
+    "account": "Accounts", "cron": "Cron workloads: their executions",
+    "env": "Variables of containers", "helm": "Helm charts",
     "misc": "Completion for the Tab key", "mk8s": "Kubernetes clusters",
     "profile": "Profiles: defaults and logins of this command", "rest": "Single requests to the API",
     "snapshot": "Snapshots of volumes", "stack": "Compose projects", "task": "Tasks",
@@ -39,7 +40,7 @@ WORD_TITLES = {
 """Words with commands below them, but for kinds → what they are about."""
 
 PROGRAM_ROWS = (
-    Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),
+    Row(("account", "get"), "List accounts: a daemon serves one org.", "program:get_accounts", "[ref...]"),
     Row(("apply",), "Create and change resources from manifests.", "manifests:apply",
         options=(_FILES, _K8S, Option("--ready", "Wait until everything is ready.", flag=True))),
     Row(("cp",), "Copy files from and to containers.", instead="through a command: platform workload exec REF --stdin "
@@ -56,8 +57,8 @@ PROGRAM_ROWS = (
         "KEY` lists them"),
     Row(("login",), "Log in, and make a profile.", "login:log_in", "[ref]", _LOGIN),
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
-    Row(("logs",), "Show logs that LogQL selects, such as '{gvc=\"shop\"} |= \"error\"', or a key such as gvc/shop.",
-        "logs:show", "<query>", LOGS),
+    Row(("logs",), "Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
+        "'{gvc=\"shop\"} |= \"error\"'.", "logs:show", "<query>", LOGS),
     Row(("misc", "install-completion"), "Install completion for the Tab key.", "program:install_completion",
         options=(Option("--shell", "The shell; else that of $SHELL.", choices=("bash", "zsh", "fish")),
                  Option("--print", "Print the script instead.", flag=True))),
