@@ -178,10 +178,16 @@ class Client:
                 time.sleep(pause)
 
     def request(
-        self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = ""
-    ) -> Answer:
-        """One exchange. A change is repeated only with the idempotency ``key``. Raises ApiError."""
+        self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = "",
+        seen: str = "",
+    ) -> Answer:  # fmt: skip
+        """One exchange. A change is repeated only with the idempotency ``key``; ``seen`` is the ETag of what it changes.
+
+        Raises ApiError.
+        """
         headers = {"Idempotency-Key": key} if key else {}
+        if seen:
+            headers["If-Match"] = seen
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -239,6 +245,8 @@ class Client:
         message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
         if findings := findings_of(body.get("details")):
             return refused_change(findings, status)
+        if versions := _versions_of(body.get("details")):
+            return ApiError(f"{message}\n{versions}", status)
         if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
@@ -328,3 +336,13 @@ def mask_secrets(value: Any, path: str) -> Any:
         name: HIDDEN if name in hidden and isinstance(member, str | dict) else mask_secrets(member, path)
         for name, member in value.items()
     }
+
+
+def _versions_of(details: Any) -> str:
+    """The difference from what is there to what the caller wanted, in a conflict with others; "" for anything else."""
+    if not isinstance(details, dict) or not isinstance(details.get("yours"), str):
+        return ""
+    import difflib
+
+    theirs, yours = (str(details.get(name) or "").splitlines(keepends=True) for name in ("theirs", "yours"))
+    return "".join(difflib.unified_diff(theirs, yours, "there now", "yours")).rstrip("\n")

@@ -229,7 +229,7 @@ class Session:
             self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
         elif change:
             # A new resource has its name in the body, and its path is that of the collection.
-            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" else path
+            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" and "name" in body else path
             self._show_holds(change.get("plan") or {}, unquote(place))
         return answer
 
@@ -268,6 +268,8 @@ class Session:
     def _is_at(self, key: str, place: str) -> bool:
         """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""
         kind, *names = key.split("/")
+        if place.endswith("/-apply"):
+            return True
         if kind == "org":
             return place == f"/org/{names[0]}"
         if names[1:]:

@@ -114,7 +114,10 @@ def _item(call: Call, number: int, item: Mapping[str, Any]) -> _Wanted:
     wanted = manifest_from(key, item)
     entry = call.reader.records.desired.get(str(key))
     if entry is None and not call.reader.records.applied.exists(key):
-        call.require("edit" if kind is Kind.ORG else "create", key, lambda: wanted)
+        is_built_in = str(key) in BUILT_IN_RESOURCES
+        if is_built_in and kind is not Kind.GROUP:
+            raise Problem(400, f"{key} is built in: it cannot be changed")
+        call.require("edit" if is_built_in or kind is Kind.ORG else "create", key, lambda: wanted)
         return _Wanted(key, wanted, "", "", is_new=True)
     call.require("edit", key)
     if entry is None:

@@ -118,7 +118,8 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     from reconciler.documents.writer import written
 
     editor = _editor(session)
-    before = slim(read(session, kind, ref))
+    answer = session.client.request("GET", session.path(kind, ref))
+    before = slim(answer.body)
     descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
     text = written(before)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -129,7 +130,7 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
         if after == before:
             session.output.note("nothing was changed")
         elif replace:
-            put(session, kind, ref, after)
+            put(session, kind, ref, after, seen=answer.headers.get("etag", ""))
         else:
             patch_with(session, kind, ref, merge_patch(before, after))
     except ReconcilerError as error:
@@ -283,9 +284,10 @@ def create(session: Session, kind: str, manifest: dict[str, Any], *, show: bool 
     return dict(body)
 
 
-def put(session: Session, kind: str, ref: str, manifest: dict[str, Any]) -> None:
-    """Replace a resource, and print it. Raises ApiError."""
-    _report(session, kind, session.change("PUT", session.path(kind, ref), manifest).body or {}, "replaced")
+def put(session: Session, kind: str, ref: str, manifest: dict[str, Any], *, seen: str = "") -> None:
+    """Replace a resource, as it was with the ETag ``seen``, and print it. Raises ApiError."""
+    answer = session.change("PUT", session.path(kind, ref), manifest, seen=seen)
+    _report(session, kind, answer.body or {}, "replaced")
 
 
 def patch_with(session: Session, kind: str, ref: str, change: Any) -> None:

@@ -42,6 +42,7 @@ EXAMPLES = {
     "top": "--gvc shop",
     "convert": "-f deployment.yaml -f service.yaml > api.yaml",
     "delete": "-f manifests/",
+    "diff": "-f manifests/",
     "login": "--endpoint https://reconciler.example.com --org acme",
     "logs": """'{gvc="shop", workload="api"} |= "error"' --since 1h""",
     "misc install-completion": "--shell bash",
