@@ -181,7 +181,7 @@ class Client:
         self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = "",
         seen: str = "",
     ) -> Answer:  # fmt: skip
-        """One exchange. A change is repeated only with the idempotency ``key``; ``seen`` is the ETag of what it changes.
+        """One exchange; ``seen`` is the ETag of what it changes. It is repeated only with the idempotency ``key``.
 
         Raises ApiError.
         """
