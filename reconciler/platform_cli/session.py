@@ -210,12 +210,15 @@ class Session:
             return self.find(name).path
         return f"/org/{quote(self.org, safe='')}/{SOURCE}/{quote(name, safe='')}"
 
-    def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
-        """A change of a resource, which may be repeated without harm. Raises ApiError."""
+    def change(self, method: str, path: str, body: Any = None, *, seen: str = "", **query: str) -> Answer:
+        """A change of a resource, which may be repeated without harm; of what the ETag ``seen`` names, if any.
+
+        Raises ApiError.
+        """
         from reconciler.platform_cli.refusals import ApiError
 
         try:
-            answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+            answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()), seen=seen)
         except ApiError as error:
             if _SOURCE_PARAMETER not in str(error):
                 raise
