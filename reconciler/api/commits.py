@@ -16,7 +16,7 @@ from reconciler.api.problems import Problem
 from reconciler.api.visibility import visible_findings, visible_text
 from reconciler.clock import Clock
 from reconciler.documents.event_positions import pointers_by_position
-from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, SourceError
+from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, RefusedError, SourceError
 from reconciler.logs import log
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
@@ -103,9 +103,16 @@ def write_change(
             if not after:
                 _refuse_unapplied(writer, edits, before)
                 return None
+            unread = [
+                edit
+                for edit in edits
+                if not writer.admit(edit, before[edit.path], after.get(edit.path, before[edit.path]))
+            ]
             change = _checked(call, writer, tip, before, after, subject)._replace(
                 wanted=edits[0].wanted, written=tuple(edit.key for edit in edits)
             )
+            if unread:
+                raise RefusedError(f"{unread[0].key} cannot be read in {unread[0].path} after the change")
             if dry:
                 return change
             try:

@@ -12,12 +12,14 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
+from reconciler.access.manifest_links import EMPTY, read_text_links
 from reconciler.clock import Clock
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
+from reconciler.operations.manifest_edits import ResourceEdit
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.printable import printable
@@ -131,6 +133,19 @@ class SourceWriter:
             if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return manifest_of(key, msgspec.json.decode(resource_of(each, key.gvc, "", "").body))
         return None
+
+    def admit(self, edit: ResourceEdit, before: str | None, after: str | None) -> bool:
+        """Let ``edit`` decide on what the text ``after`` of its file changes in ``before``, that of the newest commit.
+
+        What a reader saw may be older, and a permission that was taken away since must not come back. Returns whether
+        the whole manifest could be read; of another one, the check has to find errors.
+        """
+        if edit.admit is None or edit.wanted is None:
+            return True
+        links = read_text_links(edit.key, after, self._line.dialect)
+        if links is not None:
+            edit.admit(read_text_links(edit.key, before, self._line.dialect) or EMPTY, links)
+        return links is not None and bool(links.body)
 
     def adds(self, key: Key) -> bool:
         """Whether the newest commit declares ``key``, and the last good one does not."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from reconciler.access.references import ManifestLinks
 from reconciler.errors import RefusedError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.operations.manifest_text import (
@@ -27,6 +28,8 @@ from reconciler.operations.sealed_documents import (
 )
 
 Document = Mapping[str, Any]
+Admit = Callable[[ManifestLinks, ManifestLinks], None]
+"""Refuses what the manifests before and after may not refer to and grant, by an error."""
 ReadFile = Callable[[str], str | None]
 """From a path to its text, None if there is no such file."""
 
@@ -37,7 +40,7 @@ class ResourceEdit(NamedTuple):
     ``was`` is None for a resource to create, ``wanted`` for one to delete. The data of a secret is never in ``was``;
     without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
     makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw. With ``if_present``,
-    a document that is gone already is as wanted.
+    a document that is gone already is as wanted. ``admit`` decides on what the commit changes in the newest one.
     """
 
     key: Key
@@ -47,6 +50,7 @@ class ResourceEdit(NamedTuple):
     patches_data: bool = False
     patch: Callable[[Document], Document] | None = None
     if_present: bool = False
+    admit: Admit | None = None
 
     def on(self, newest: Document | None) -> ResourceEdit:
         """The same change of ``newest``, what the newest commit means; None if that is not known."""
@@ -170,13 +174,17 @@ def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
 
 
 def _index(text: str, key: Key) -> int | None:
-    """The number of the document that declares ``key``."""
+    """The number of the document that declares ``key``.
+
+    One without a GVC can be of another one, whose directory it is in: one that names the GVC comes first.
+    """
+    found: dict[bool, int] = {}
     for number, document in enumerate(_documents(text)):
         if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
             continue
         if key.kind not in GVC_SCOPED or document.get("gvc", key.gvc) == key.gvc:
-            return number
-    return None
+            found.setdefault("gvc" in document, number)
+    return found.get(True, found.get(False))
 
 
 def _documents(text: str) -> list[Any]:

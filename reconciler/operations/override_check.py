@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.clock import Clock
@@ -49,25 +49,32 @@ class OverrideCheck:
             known = {*self._errors(key, manifest_of(key, body))}
             errors = [each for each in errors if each not in known]
         if errors:
-            more = f"; and {len(errors) - MOST_SHOWN} more" if len(errors) > MOST_SHOWN else ""
-            raise RefusedError(f"the overrides are refused: {'; '.join(errors[:MOST_SHOWN])}{more}")
+            raise _refusal(errors)
 
     def _errors(self, key: Key, manifest: Mapping[str, Any]) -> list[str]:
-        """The errors of ``manifest`` alone, else those between it and other resources."""
+        """The errors of ``manifest`` alone, and those between it and other resources.
+
+        Raises RefusedError if it has errors that keep the others from being found.
+        """
         entry = self._records.desired.get(str(key))
         source = next((each for each in self._settings.sources if entry and each.name == entry.source), None)
         if entry is None or source is None:
             raise RefusedError(f"{key} is in no source any more, so nothing is overridden in it: run it as it is")
         pipeline = SourcePipeline(self._settings, source, self._records, self._clock)
-        decoded = decode(json.dumps(manifest).encode(), pipeline.dialect)
+        decoded = decode(json.dumps(manifest, ensure_ascii=False).encode(), pipeline.dialect)
         faults = [*_worded(decoded.faults)]
-        if faults or not decoded.manifests:
-            return faults or ["the workload cannot be read"]
+        if not decoded.manifests:
+            raise _refusal(faults or ["the workload cannot be read"])
         resource = resource_of(decoded.manifests[0], key.gvc, entry.path, entry.blob)
         changes = ChangeSet(added={str(key): resource}, previous={str(key): entry})
         with self._records.snapshot():
             findings = check(changes, pipeline.view().with_changes(changes))
-        return [*_worded(each for each in findings if each.key == str(key))]
+        return [*faults, *_worded(each for each in findings if each.key == str(key))]
+
+
+def _refusal(errors: Sequence[str]) -> RefusedError:
+    more = f"; and {len(errors) - MOST_SHOWN} more" if len(errors) > MOST_SHOWN else ""
+    return RefusedError(f"the overrides are refused: {'; '.join(errors[:MOST_SHOWN])}{more}")
 
 
 def _worded(findings: Iterable[Fault | Finding]) -> Iterator[str]:

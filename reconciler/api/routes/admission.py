@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.access.escalation import EscalationCheck
-from reconciler.access.references import ReferenceCheck
+from reconciler.access.references import ManifestLinks, ReferenceCheck
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.engines.domain_proof import find_proof
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.secret import may_name_host_places
+from reconciler.model.kinds.secret import TEXTS, may_name_host_places
 from reconciler.model.kinds.table import MANAGE
+
+if TYPE_CHECKING:
+    from reconciler.operations.manifest_edits import Admit
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
@@ -75,9 +78,30 @@ def admit_change(
     from reconciler.secrets.host_files import manifest_context
 
     context = manifest_context(call.api.settings, b"")
-    before, after = read_links(key, was, context), read_links(key, wanted, context)
+    _admit_host_values(call, key, was.get("type"), wanted.get("type"), wanted.get("data"))
+    _admit_links(call, key, read_links(key, was, context), read_links(key, wanted, context), written)
+
+
+def admission_in_git(call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = ()) -> Admit:
+    """The same decision on what a commit changes in the newest one, once its text is known; ``wanted`` has the data.
+
+    Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together.
+    """
+
+    def admit(before: ManifestLinks, after: ManifestLinks) -> None:
+        def decide() -> None:
+            _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), wanted.get("data"))
+            _admit_links(call, key, before, after, written)
+
+        call.with_reader(decide)
+
+    return admit
+
+
+def _admit_links(
+    call: Call, key: Key, before: ManifestLinks, after: ManifestLinks, written: Collection[Key] = ()
+) -> None:
     access = call.reader.access()
-    _admit_host_values(call, key, wanted)
     refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
     principal = call.caller.principal
     if refused is not None:
@@ -89,12 +113,17 @@ def admit_change(
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
-def _admit_host_values(call: Call, key: Key, wanted: Mapping[str, Any]) -> None:
+def _admit_host_values(call: Call, key: Key, was: Any, wanted: Any, data: Any) -> None:
     """Refuse a secret with a value on the host, unless the caller manages all secrets. Raises Problem 403.
 
-    The operator's directory has the values of all: who names one in a secret of their own could reveal it there.
+    ``was`` and ``wanted`` are its types, ``data`` is what the caller writes. The operator's directory has the values of
+    all: who names one in a secret of their own could reveal it there.
     """
-    if key.kind is not Kind.SECRET or not may_name_host_places(wanted.get("type"), wanted.get("data")):
+    if key.kind is not Kind.SECRET:
+        return
+    # What is a text under a key in one type can be a place on the host in another.
+    is_retyped = was is not None and was not in TEXTS and wanted in TEXTS
+    if not is_retyped and not may_name_host_places(wanted, data):
         return
     if not call.reader.access().visibility(call.caller, Kind.SECRET, MANAGE).everything:
         message = f"{call.caller.principal} has no permission `{MANAGE}` on every secret"

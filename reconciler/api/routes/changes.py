@@ -14,6 +14,7 @@ from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
 from reconciler.api.routes.admission import (
+    admission_in_git,
     admit_change,
     admit_deletion,
     admit_domain,
@@ -63,7 +64,7 @@ async def create_resource(call: Call) -> Response:
         raise Problem(409, f"{key} exists already")
     admit_change(call, key, {}, wanted)
     source = await _source_for(call, key)
-    edit = ResourceEdit(key, new_path(key), None, wanted)
+    edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted))
     place, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
@@ -82,7 +83,8 @@ async def put_resource(call: Call) -> Response:
         raise Problem(400, "the body is a manifest")
     was, wanted = _meaning(call, key), manifest_from(key, body)
     admit_change(call, key, was, wanted)
-    edit = ResourceEdit(key, path, None if new else was, wanted)
+    admit = admission_in_git(call, key, wanted)
+    edit = ResourceEdit(key, path, None if new else was, wanted, admit=admit)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -106,7 +108,8 @@ async def patch_resource(call: Call) -> Response:
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
     admit_change(call, key, was, wanted := patched(was))
-    edit = ResourceEdit(key, path, None, wanted) if new else ResourceEdit(key, path, was, wanted, patches_data, patched)
+    admit = admission_in_git(call, key, wanted)
+    edit = ResourceEdit(key, path, None if new else was, wanted, patches_data, None if new else patched, admit=admit)
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
