@@ -21,6 +21,10 @@ MORE = (
     account("granter", "policy", "create", "edit")
     + account("granter", "serviceaccount", "view")
     + account("granter", "secret", "use")
+    + account(
+        "makers", "workload", "create",
+        target='targetQuery: {kind: workload, spec: {terms: [{property: spec.type, op: "!=", value: serverless}]}}',
+    )
     + account("idents", "identity", "edit")
     + account("orgs", "org", "edit")
     + "".join(account(f"tags-{kind}", kind, "edit") for kind in ("secret", "group", "policy", "workload"))
@@ -186,6 +190,17 @@ def test_a_text_becomes_no_place_on_the_host_by_another_type(tmp_path: Path) -> 
         assert write(site, "secrets", "PATCH", f"{ORG}/secret/own", again).status_code == 200
         answer = ask(site, "secrets", "PATCH", f"{ORG}/secret/own", {"type": "docker"})
         assert (answer.status_code, "value from the host" in answer.text) == (403, True), answer.text
+
+
+def test_a_query_permits_the_creation_of_what_it_selects_in_normal_form(site: ApiSite) -> None:
+    image = {"name": "main", "image": "//image/a:1", "port": 80}
+    for spec, status in (
+        ({"type": "standard", "containers": [image]}, 200),
+        ({"type": "serverless", "containers": [image]}, 403),
+        ({"containers": [image]}, 403),
+    ):
+        answer = ask(site, "makers", "POST", f"{SHOP}/workload", {"name": "new", "spec": spec})
+        assert answer.status_code == status, answer.text
 
 
 @pytest.mark.parametrize(

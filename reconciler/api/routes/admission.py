@@ -82,14 +82,19 @@ def admit_change(
     _admit_links(call, key, read_links(key, was, context), read_links(key, wanted, context), written)
 
 
-def admission_in_git(call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = ()) -> Admit:
+def admission_in_git(
+    call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = (), *, creates: bool = False
+) -> Admit:
     """The same decision on what a commit changes in the newest one, once its text is known; ``wanted`` has the data.
 
-    Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together.
+    Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together. A
+    query that permits its author to create resources has to select the one that it ``creates`` in normal form.
     """
 
     def admit(before: ManifestLinks, after: ManifestLinks) -> None:
         def decide() -> None:
+            if creates:
+                call.require("create", key, lambda: after.body or wanted)
             _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), wanted.get("data"))
             _admit_links(call, key, before, after, written)
 

@@ -64,7 +64,7 @@ async def create_resource(call: Call) -> Response:
         raise Problem(409, f"{key} exists already")
     admit_change(call, key, {}, wanted)
     source = await _source_for(call, key)
-    edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted))
+    edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
     place, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
