@@ -103,11 +103,7 @@ def write_change(
             if not after:
                 _refuse_unapplied(writer, edits, before)
                 return None
-            unread = [
-                edit
-                for edit in edits
-                if not writer.admit(edit, before[edit.path], after.get(edit.path, before[edit.path]))
-            ]
+            unread = writer.admit(edits, before, after)
             change = _checked(call, writer, tip, before, after, subject)._replace(
                 wanted=edits[0].wanted, written=tuple(edit.key for edit in edits)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -134,18 +134,25 @@ class SourceWriter:
                 return manifest_of(key, msgspec.json.decode(resource_of(each, key.gvc, "", "").body))
         return None
 
-    def admit(self, edit: ResourceEdit, before: str | None, after: str | None) -> bool:
-        """Let ``edit`` decide on what the text ``after`` of its file changes in ``before``, that of the newest commit.
+    def admit(
+        self, edits: Sequence[ResourceEdit], before: Mapping[str, str | None], after: Mapping[str, str | None]
+    ) -> list[ResourceEdit]:
+        """Let each of ``edits`` decide on what it changes, from the texts ``before`` (the newest commit) to ``after``.
 
-        What a reader saw may be older, and a permission that was taken away since must not come back. Returns whether
-        the whole manifest could be read; of another one, the check has to find errors.
+        What a reader saw may be older, and a permission that was taken away since must not come back. Returns those
+        whose manifest cannot be read as a whole afterwards: the check has to find errors in them.
         """
-        if edit.admit is None or edit.wanted is None:
-            return True
-        links = read_text_links(edit.key, after, self._line.dialect)
-        if links is not None:
-            edit.admit(read_text_links(edit.key, before, self._line.dialect) or EMPTY, links)
-        return links is not None and bool(links.body)
+        unread = []
+        for edit in edits:
+            if edit.admit is None or edit.wanted is None:
+                continue
+            former, latter = before.get(edit.path), after.get(edit.path, before.get(edit.path))
+            links = read_text_links(edit.key, latter, self._line.dialect)
+            if links is not None:
+                edit.admit(read_text_links(edit.key, former, self._line.dialect) or EMPTY, links)
+            if links is None or not links.body:
+                unread.append(edit)
+        return unread
 
     def adds(self, key: Key) -> bool:
         """Whether the newest commit declares ``key``, and the last good one does not."""

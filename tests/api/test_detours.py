@@ -25,6 +25,8 @@ MORE = (
         "makers", "workload", "create",
         target='targetQuery: {kind: workload, spec: {terms: [{property: spec.type, op: "!=", value: serverless}]}}',
     )
+    + account("runs", "workload", "exec.runCronWorkload")
+    + account("runs", "secret", "use")
     + account("idents", "identity", "edit")
     + account("orgs", "org", "edit")
     + "".join(account(f"tags-{kind}", kind, "edit") for kind in ("secret", "group", "policy", "workload"))
@@ -227,6 +229,15 @@ def test_a_change_is_about_the_document_that_names_its_gvc(tmp_path: Path) -> No
         assert site.run("apply").returncode == 0
         assert site.client().get(f"{SHOP}/workload/twin")["description"] == "of the shop"
         assert site.client().get(f"{ORG}/gvc/other/workload/twin")["description"] != "of the shop"
+
+
+def test_the_refusal_of_a_run_names_no_resource_that_its_caller_may_not_view(site: ApiSite) -> None:
+    path, body = run("own", **variable("platform://secret/aws.secretKey"))
+    answer = ask(site, "runs", "POST", path, body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["message"].startswith("the overrides are refused: The identity of a workload is permitted")
+    assert "identity/shop" not in answer.text
+    assert "identity/shop/web may not reveal secret/aws" in site.client().request("POST", path, json=body).text
 
 
 def test_a_run_of_a_workload_that_is_too_large_to_check_is_refused(tmp_path: Path) -> None:

@@ -118,17 +118,17 @@ def _admit_links(
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
-def _admit_host_values(call: Call, key: Key, was: Any, wanted: Any, data: Any) -> None:
+def _admit_host_values(call: Call, key: Key, was: Any, wanted: Any, content: Any) -> None:
     """Refuse a secret with a value on the host, unless the caller manages all secrets. Raises Problem 403.
 
-    ``was`` and ``wanted`` are its types, ``data`` is what the caller writes. The operator's directory has the values of
-    all: who names one in a secret of their own could reveal it there.
+    ``was`` and ``wanted`` are its types, ``content`` is the data that the caller writes. The operator's directory has
+    the values of all: who names one in a secret of their own could reveal it there.
     """
     if key.kind is not Kind.SECRET:
         return
     # What is a text under a key in one type can be a place on the host in another.
     is_retyped = was is not None and was not in TEXTS and wanted in TEXTS
-    if not is_retyped and not may_name_host_places(wanted, data):
+    if not is_retyped and not may_name_host_places(wanted, content):
         return
     if not call.reader.access().visibility(call.caller, Kind.SECRET, MANAGE).everything:
         message = f"{call.caller.principal} has no permission `{MANAGE}` on every secret"
