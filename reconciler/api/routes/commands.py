@@ -97,7 +97,9 @@ def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
         commands = ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal)
         try:
             specs = commands.prepare(key, wanted.type, wanted.spec)
-        except (NotFoundError, OverridesRefused):
+        except NotFoundError:
+            raise
+        except OverridesRefused:  # its words depend on what the caller may view
             raise
         except RefusedError as error:
             raise Problem(400, str(error)) from None
