@@ -205,6 +205,19 @@ def test_a_query_permits_the_creation_of_what_it_selects_in_normal_form(site: Ap
         assert answer.status_code == status, answer.text
 
 
+def test_an_invitation_grants_no_more_than_its_author_has(tmp_path: Path) -> None:
+    query = 'memberQuery: {kind: user, spec: {terms: [{property: name, op: "~", value: "ops-*"}]}}'
+    reveal = "bindings: [{permissions: [reveal], principalLinks: [//group/on-call]}]"
+    groups = f"kind: group\nname: on-call\n{query}\n---\nkind: policy\nname: on-call\ntargetKind: secret\ntarget: all\n"
+    more = account("hosts", "user", "invite")
+    with api_site(tmp_path, {**files(), "on-call.yaml": groups + reveal + "\n" + more}) as site:
+        answer = write(site, "hosts", "POST", f"{ORG}/user/ops-eve@example.com/-invite", {})
+        assert (answer.status_code, "`reveal` on every secret" in answer.text) == (403, True), answer.text
+        assert write(site, "hosts", "POST", f"{ORG}/user/eve@example.com/-invite", {}).status_code == 201
+        assert site.client().request("POST", f"{ORG}/user/ops-eve@example.com/-invite").status_code == 201
+        assert write(site, "hosts", "POST", f"{ORG}/user/ops-eve@example.com/-invite", {}).status_code == 201
+
+
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

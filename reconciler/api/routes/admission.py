@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.access.escalation import EscalationCheck
+from reconciler.access.people import Person, person_fields
 from reconciler.access.references import ManifestLinks, ReferenceCheck
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
@@ -82,6 +83,12 @@ def admit_change(
     _admit_links(call, key, read_links(key, was, context), read_links(key, wanted, context), written)
 
 
+def admit_invitation(call: Call, key: Key) -> None:
+    """Refuse to invite a person whom the query of a group selects, unless the caller has what its members get."""
+    body = {"kind": str(key.kind), **person_fields(Person(key.name, 0.0))}
+    _admit_grants(call, key, {}, body)
+
+
 def admission_in_git(
     call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = (), *, creates: bool = False
 ) -> Admit:
@@ -108,13 +115,17 @@ def _admit_links(
 ) -> None:
     access = call.reader.access()
     refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
-    principal = call.caller.principal
     if refused is not None:
-        message = f"{principal} has no permission `{refused.permission}` on {refused.target}"
+        message = f"{call.caller.principal} has no permission `{refused.permission}` on {refused.target}"
         raise Problem(403, f"{message}, to which {key} refers at {refused.pointer}", [{"field": refused.pointer}])
-    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, before.body, after.body)
+    _admit_grants(call, key, before.body, after.body)
+
+
+def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    access = call.reader.access()
+    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, was, wanted)
     if missing is not None:
-        message = f"{principal} has no permission `{missing.permission}` on {missing.target}"
+        message = f"{call.caller.principal} has no permission `{missing.permission}` on {missing.target}"
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
