@@ -42,15 +42,14 @@ class EscalationCheck:
         """
         if not wanted:
             return None
+        found = None
         if key.kind is Kind.POLICY:
-            return self._by_policy(key, was, wanted)
-        if key.kind is Kind.GROUP:
-            return self._by_group(key, was, wanted)
-        if key.kind is Kind.USER:
+            found = self._by_policy(key, was, wanted)
+        elif key.kind is Kind.GROUP:
+            found = self._by_group(key, was, wanted)
+        elif key.kind is Kind.USER:
             found = self._by_membership(was, wanted)
-            if found is not None:
-                return found
-        return self._by_selection(key, was, wanted) if was else None
+        return self._by_selection(key, was, wanted) if found is None and was else found
 
     def _by_policy(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
         if self._manages_all(Kind.POLICY):

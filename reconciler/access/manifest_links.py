@@ -1,48 +1,111 @@
-"""Reads what a manifest refers to, and its normal form, from the document that a client sent."""
+"""Reads what a manifest refers to, and its normal form: from what a client sent, or from the text of its file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from reconciler.access.references import ManifestLinks
-from reconciler.manifests.decoder import decode
+from reconciler.access.references import ManifestLinks, is_secret_uri, value_at
+from reconciler.documents.reader import read
+from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.gvc_resolution import reference_in_gvc, resource_of
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.normalize import ManifestContext, respelled
 from reconciler.model.key import Key, Kind
-from reconciler.model.resource import GVC_PLACEHOLDER, Reference
+from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Reference, pointer_parts
 
 EMPTY = ManifestLinks((), {})
 """The links of a resource that does not exist yet."""
+PROGRAMS = frozenset({Kind.WORKLOAD, Kind.MK8S})
+"""Kinds that do with their links whatever they run does: who changes one may use all that it refers to."""
+DIRECTED = frozenset({Kind.AGENT, Kind.CLOUDACCOUNT, Kind.SECRET})
+"""Kinds whose links are used as the fields beside the link say, such as the role of a cloud account."""
 
 
 def read_links(key: Key, document: Mapping[str, Any], context: ManifestContext) -> ManifestLinks:
     """What ``document``, a manifest of ``key``, refers to; of a faulty one, what can be read.
 
-    A text that is no document has no links: the check of its commit refuses it.
+    One that is too large to be read has no links here: those in the text of its file decide.
     """
     if not document:
         return EMPTY
     try:
-        raw = json.dumps(document).encode()
+        raw = json.dumps(document, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         return EMPTY
     decoded = decode(raw, context)
     value = respelled(document, context.scheme)
-    references: tuple[Reference, ...] = ()
-    body: Mapping[str, Any] = {}
+    return _links_at(key, decoded, 0, value, context)
+
+
+def read_text_links(key: Key, text: str | None, context: ManifestContext) -> ManifestLinks | None:
+    """What the manifest of ``key`` in ``text``, a whole file, refers to; None if it is not there.
+
+    Of a faulty one, it is what can be read, without a ``body``.
+    """
+    raw = (text or "").encode()
+    found = [each for each in read(raw).documents if _declares(each.value, key)]
+    if not found:
+        return None
+    # One without a GVC can be of another one, whose directory it is in.
+    document = next((each for each in found if each.value.get("gvc") == key.gvc), found[0])
+    value = respelled(document.value, context.scheme)
+    return _links_at(key, decode(raw, context), document.index, value, context)
+
+
+def _declares(document: Any, key: Key) -> bool:
+    if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
+        return False
+    return not key.gvc or document.get("gvc", key.gvc) == key.gvc
+
+
+def _links_at(
+    key: Key, decoded: Decoded, position: int, value: Mapping[str, Any], context: ManifestContext
+) -> ManifestLinks:
+    """What the document at ``position``, which is written as ``value``, refers to."""
     for manifest in decoded.manifests:
-        resource = resource_of(manifest, key.gvc, "", "")
-        references, body = resource.references, msgspec.json.decode(resource.body)
+        if manifest.position == position:
+            return _links_of(key, manifest, value, context)
+    references: tuple[Reference, ...] = ()
     for broken in decoded.broken:
-        references = tuple(
-            reference_in_gvc(each, key.gvc) if GVC_PLACEHOLDER in each.target else each for each in broken.references
-        )
-    return ManifestLinks(references, value, _identity(key, value, context.org), body)
+        if broken.position == position:
+            references = tuple(
+                reference_in_gvc(each, key.gvc) if GVC_PLACEHOLDER in each.target else each
+                for each in broken.references
+            )
+    return ManifestLinks(references, value, _identity(key, value, context.org))
+
+
+def _links_of(key: Key, manifest: Manifest, value: Mapping[str, Any], context: ManifestContext) -> ManifestLinks:
+    """What ``manifest``, which is written as ``value``, refers to."""
+    resource = resource_of(manifest, key.gvc, "", "")
+    body = msgspec.json.decode(resource.body)
+    uses = frozenset(_uses(key, body, context)) if any(map(_is_directed, resource.references)) else frozenset()
+    return ManifestLinks(resource.references, value, _identity(key, value, context.org), body, uses)
+
+
+def _is_directed(reference: Reference) -> bool:
+    return reference.target.partition("/")[0] in DIRECTED
+
+
+def _uses(key: Key, body: Mapping[str, Any], context: ManifestContext) -> Iterator[tuple[str, str]]:
+    """The directed links of a manifest with the normal form ``body``, each with the fields beside it.
+
+    In normal form, equal fields are written in the same way.
+    """
+    if key.kind in PROGRAMS:
+        return
+    document = {"kind": str(key.kind), **body}
+    for manifest in decode(json.dumps(document, ensure_ascii=False).encode(), context).manifests:
+        for reference in filter(_is_directed, resource_of(manifest, key.gvc, "", "").references):
+            steps = pointer_parts(reference.pointer)
+            holder = value_at(document, steps[:-1])
+            is_whole = holder is document or holder is document.get("spec")
+            if isinstance(holder, Mapping) and not is_whole and not is_secret_uri(value_at(document, steps)):
+                yield reference.target, json.dumps(holder, sort_keys=True)
 
 
 def _identity(key: Key, document: Mapping[str, Any], org: str) -> str:

@@ -6,7 +6,7 @@ permission on its target (docs/platform/fields.md#references). Everything here i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.access.rules import AccessRules, Body, Caller
@@ -31,13 +31,15 @@ class ManifestLinks(NamedTuple):
     """What a manifest, or a container with the overrides of a command, refers to.
 
     ``value`` is the document as it is written, in which each reference has its pointer. ``identity`` is the key of the
-    identity that a workload acts as, "" for none. ``body`` is the normal form, {} for a document with faults.
+    identity that a workload acts as, "" for none. ``body`` is the normal form, {} for a document with faults. ``uses``
+    are the targets whose links are used as the fields beside them say, each with these fields.
     """
 
     references: tuple[Reference, ...]
     value: Mapping[str, Any]
     identity: str = ""
     body: Mapping[str, Any] = {}
+    uses: frozenset[tuple[str, str]] = frozenset()
 
 
 class RefusedReference(NamedTuple):
@@ -86,9 +88,11 @@ class ReferenceCheck:
         their author knows all of them. Targets in other orgs are in the settings, and no policy is about them.
         """
         former = {(each.target, _reads_secret(was, each)) for each in _links(was)}
+        redirected = {target for target, _ in wanted.uses - was.uses}
         for reference in _links(wanted):
             reads = _reads_secret(wanted, reference)
-            if (reference.target, reads) in former or reference.target.startswith("/"):
+            is_former = (reference.target, reads) in former and reference.target not in redirected
+            if is_former or reference.target.startswith("/"):
                 continue
             target = Key.parse(reference.target)
             if target == key or target in written:
@@ -114,13 +118,23 @@ def _links(links: ManifestLinks) -> Iterator[Reference]:
 
 def _reads_secret(links: ManifestLinks, reference: Reference) -> bool:
     """Whether ``reference`` is the URI of a secret, whose value a container gets."""
-    found: Any = links.value
-    for step in pointer_parts(reference.pointer):
+    return is_secret_uri(value_at(links.value, pointer_parts(reference.pointer)))
+
+
+def is_secret_uri(value: Any) -> bool:
+    """Whether ``value`` is the URI of a secret."""
+    return isinstance(value, str) and value.startswith(SECRET_URI)
+
+
+def value_at(document: Any, steps: Iterable[str | int]) -> Any:
+    """The value in ``document`` at the end of ``steps``, None if there is none."""
+    found = document
+    for step in steps:
         if isinstance(found, Mapping):
             found = found.get(str(step))
         else:
             found = found[step] if isinstance(found, list) and isinstance(step, int) and step < len(found) else None
-    return isinstance(found, str) and found.startswith(SECRET_URI)
+    return found
 
 
 def _location_query(links: ManifestLinks) -> Body:

@@ -82,9 +82,10 @@ class Call:
         It waits for a place among ``slots``, by default those of lists.
         """
         async with slots or self.api.list_slots:
-            return await asyncio.to_thread(self._with_reader, read)
+            return await asyncio.to_thread(self.with_reader, read)
 
-    def _with_reader(self, read: Callable[[], _Result]) -> _Result:
+    def with_reader(self, read: Callable[[], _Result]) -> _Result:
+        """Run ``read``, in another thread than that of the server, with a reader of its own."""
         own, self.reader = self.reader, self.api.borrow_reader()
         try:
             with self.reader.snapshot():

@@ -84,7 +84,20 @@ def visible_text(text: str, written: Collection[Key], sees: Sees) -> str:
     if all(shown):
         return text
     parts = split_documents(text)
-    return "".join(part for part, is_shown in zip(parts, shown, strict=False) if is_shown)
+    ends = [*shown[1:], True]
+    return "".join(
+        part if is_next_shown else _without_last_comment(part)
+        for part, is_shown, is_next_shown in zip(parts, shown, ends, strict=False)
+        if is_shown
+    )
+
+
+def _without_last_comment(part: str) -> str:
+    """``part`` of a text without the comment at its end, which is about the document that follows."""
+    lines = part.splitlines(keepends=True)
+    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines.pop()
+    return "".join(lines)
 
 
 def _is_visible(document: Any, gvc: str, sees: Sees) -> bool:

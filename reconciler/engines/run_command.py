@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from reconciler.engines.command_spec import read_spec
 from reconciler.engines.volumes import rejection
+from reconciler.errors import RefusedError
+from reconciler.model.finding import Finding
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification
 
 RUN = "runCronWorkload"
+MOST_SHOWN = 3
+"""The most findings in a refusal."""
+
+
+class OverridesRefused(RefusedError):
+    """Overrides with which the workload would have the errors ``findings``, which can name other resources."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(refusal_text(findings))
+        self.findings = findings
+
+
+def refusal_text(findings: Sequence[Finding]) -> str:
+    """The refusal of overrides because of ``findings``, each with its advice."""
+    worded = [f"{each.message}; {each.suggestion}" if each.suggestion else each.message for each in findings]
+    more = f"; and {len(worded) - MOST_SHOWN} more" if len(worded) > MOST_SHOWN else ""
+    return f"the overrides are refused: {'; '.join(worded[:MOST_SHOWN])}{more}"
 
 
 class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

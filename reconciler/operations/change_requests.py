@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from reconciler.access.references import ManifestLinks
 from reconciler.model.key import Key
 
 Document = Mapping[str, Any]
+Admit = Callable[[ManifestLinks, ManifestLinks], None]
+"""Refuses what the manifests before and after may not refer to and grant, by an error."""
 
 
 class SeenManifest(NamedTuple):
@@ -29,6 +32,7 @@ class ResourceEdit(NamedTuple):
     without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
     makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw. With ``if_present``,
     a document that is gone already is as wanted. With ``seen``, a change of what the client did not see is refused.
+    ``admit`` decides on what the commit changes in the newest one.
     """
 
     key: Key
@@ -39,6 +43,7 @@ class ResourceEdit(NamedTuple):
     patch: Callable[[Document], Document] | None = None
     if_present: bool = False
     seen: SeenManifest | None = None
+    admit: Admit | None = None
 
     def on(self, newest: Document | None) -> ResourceEdit:
         """The same change of ``newest``, what the newest commit means; None if that is not known."""

@@ -183,7 +183,11 @@ class ChangeWriter:
         after = edited_files(list(attempt.edits), before.get, sealing)
         if not after:
             return None
-        return self._checked(attempt, parent, before, after)
+        unread = writer.admit(attempt.edits, before, after)
+        change = self._checked(attempt, parent, before, after)
+        if unread:
+            raise RefusedError(f"{unread[0].key} cannot be read in {unread[0].path} after the change")
+        return change
 
     def _sealing(self, commit: str) -> Sealing:
         """What encrypts secrets in a change on top of ``commit``."""

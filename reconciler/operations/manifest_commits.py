@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -13,13 +13,14 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
+from reconciler.access.manifest_links import EMPTY, read_text_links
 from reconciler.clock import Clock
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
-from reconciler.operations.change_requests import SeenManifest
+from reconciler.operations.change_requests import ResourceEdit, SeenManifest
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.printable import printable
@@ -185,6 +186,26 @@ class SourceWriter:
             if found is not None and (seen.author or found.digest == seen.digest):
                 return text
         return None
+
+    def admit(
+        self, edits: Sequence[ResourceEdit], before: Mapping[str, str | None], after: Mapping[str, str | None]
+    ) -> list[ResourceEdit]:
+        """Let each of ``edits`` decide on what it changes, from the texts ``before`` (the newest commit) to ``after``.
+
+        What a reader saw may be older, and a permission that was taken away since must not come back. Returns those
+        whose manifest cannot be read as a whole afterwards: the check has to find errors in them.
+        """
+        unread = []
+        for edit in edits:
+            if edit.admit is None or edit.wanted is None:
+                continue
+            former, latter = before.get(edit.path), after.get(edit.path, before.get(edit.path))
+            links = read_text_links(edit.key, latter, self._line.dialect)
+            if links is not None:
+                edit.admit(read_text_links(edit.key, former, self._line.dialect) or EMPTY, links)
+            if links is None or not links.body:
+                unread.append(edit)
+        return unread
 
     def adds(self, key: Key) -> bool:
         """Whether the newest commit declares ``key``, and the last good one does not."""

@@ -152,13 +152,17 @@ def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
 
 
 def _index(text: str, key: Key) -> int | None:
-    """The number of the document that declares ``key``."""
+    """The number of the document that declares ``key``.
+
+    One without a GVC can be of another one, whose directory it is in: one that names the GVC comes first.
+    """
+    found: dict[bool, int] = {}
     for number, document in enumerate(_documents(text)):
         if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
             continue
         if key.kind not in GVC_SCOPED or document.get("gvc", key.gvc) == key.gvc:
-            return number
-    return None
+            found.setdefault("gvc" in document, number)
+    return found.get(True, found.get(False))
 
 
 def _documents(text: str) -> list[Any]:

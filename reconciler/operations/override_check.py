@@ -6,22 +6,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from reconciler.clock import Clock
-from reconciler.engines.run_command import RUN, overridden, parse_run
+from reconciler.engines.run_command import RUN, OverridesRefused, overridden, parse_run
 from reconciler.errors import RefusedError
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.reference_check import check
-from reconciler.model.finding import Fault, Finding, Severity
+from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
 from reconciler.operations.manifest_commits import manifest_of
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-
-MOST_SHOWN = 3
-"""The most findings in a refusal."""
 
 
 def overridden_manifest(key: Key, body: Mapping[str, Any], name: str, spec: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -40,38 +39,37 @@ class OverrideCheck:
         self._clock = clock
 
     def check(self, key: Key, body: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-        """Raise RefusedError if ``manifest`` has errors that the workload ``key``, applied with ``body``, has not.
+        """Raise OverridesRefused if ``manifest`` has errors that the workload ``key``, applied with ``body``, has not.
 
         Raises SourceError if the source cannot be read.
         """
         errors = self._errors(key, manifest)
         if errors:
-            known = {*self._errors(key, manifest_of(key, body))}
-            errors = [each for each in errors if each not in known]
+            known = {(each.message, each.suggestion) for each in self._errors(key, manifest_of(key, body))}
+            errors = [each for each in errors if (each.message, each.suggestion) not in known]
         if errors:
-            more = f"; and {len(errors) - MOST_SHOWN} more" if len(errors) > MOST_SHOWN else ""
-            raise RefusedError(f"the overrides are refused: {'; '.join(errors[:MOST_SHOWN])}{more}")
+            raise OverridesRefused(errors)
 
-    def _errors(self, key: Key, manifest: Mapping[str, Any]) -> list[str]:
-        """The errors of ``manifest`` alone, else those between it and other resources."""
+    def _errors(self, key: Key, manifest: Mapping[str, Any]) -> list[Finding]:
+        """The errors of ``manifest`` alone, and those between it and other resources.
+
+        Raises OverridesRefused if it has errors that keep the others from being found.
+        """
         entry = self._records.desired.get(str(key))
         source = next((each for each in self._settings.sources if entry and each.name == entry.source), None)
         if entry is None or source is None:
             raise RefusedError(f"{key} is in no source any more, so nothing is overridden in it: run it as it is")
         pipeline = SourcePipeline(self._settings, source, self._records, self._clock)
-        decoded = decode(json.dumps(manifest).encode(), pipeline.dialect)
-        faults = [*_worded(decoded.faults)]
-        if faults or not decoded.manifests:
-            return faults or ["the workload cannot be read"]
+        decoded = decode(json.dumps(manifest, ensure_ascii=False).encode(), pipeline.dialect)
+        own = (msgspec.structs.replace(Finding.at("", each), key=str(key)) for each in decoded.faults)
+        if not decoded.manifests:
+            raise OverridesRefused([*_errors_among(own)])
         resource = resource_of(decoded.manifests[0], key.gvc, entry.path, entry.blob)
         changes = ChangeSet(added={str(key): resource}, previous={str(key): entry})
         with self._records.snapshot():
             findings = check(changes, pipeline.view().with_changes(changes))
-        return [*_worded(each for each in findings if each.key == str(key))]
+        return [*_errors_among(own), *_errors_among(each for each in findings if each.key == str(key))]
 
 
-def _worded(findings: Iterable[Fault | Finding]) -> Iterator[str]:
-    """The errors among ``findings``, each with its advice."""
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            yield f"{finding.message}; {finding.suggestion}" if finding.suggestion else finding.message
+def _errors_among(findings: Iterable[Finding]) -> Iterator[Finding]:
+    return (each for each in findings if each.severity is Severity.ERROR)

@@ -99,6 +99,8 @@ def test_a_text_has_only_the_documents_that_its_reader_sees() -> None:
     assert visible_text(whole.removesuffix("---\n- no manifest\n"), [WEB], lambda _: True) == whole.removesuffix(
         "---\n- no manifest\n"
     )
+    commented = "kind: workload\nname: web\n\n  # about api\n---\nkind: workload\nname: api\n"
+    assert visible_text(commented, [WEB], lambda key: key == WEB) == "kind: workload\nname: web\n"
     assert visible_text(text, [WEB], lambda _: True) == ""  # it cannot be read, so nobody knows what is in it
     assert visible_text("kind: workload\nname: web\n", [], lambda _: False) == ""
 

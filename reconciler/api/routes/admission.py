@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.access.escalation import EscalationCheck
-from reconciler.access.references import ReferenceCheck
+from reconciler.access.people import Person, person_fields
+from reconciler.access.references import ManifestLinks, ReferenceCheck
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.engines.domain_proof import find_proof
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.secret import may_name_host_places
+from reconciler.model.kinds.secret import TEXTS, may_name_host_places
 from reconciler.model.kinds.table import MANAGE
+
+if TYPE_CHECKING:
+    from reconciler.operations.change_requests import Admit
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""
@@ -75,26 +79,67 @@ def admit_change(
     from reconciler.secrets.host_files import manifest_context
 
     context = manifest_context(call.api.settings, b"")
-    before, after = read_links(key, was, context), read_links(key, wanted, context)
+    _admit_host_values(call, key, was.get("type"), wanted.get("type"), wanted.get("data"))
+    _admit_links(call, key, read_links(key, was, context), read_links(key, wanted, context), written)
+
+
+def admit_invitation(call: Call, key: Key) -> None:
+    """Refuse to invite a person whom the query of a group selects, unless the caller has what its members get."""
+    body = {"kind": str(key.kind), **person_fields(Person(key.name, 0.0))}
+    _admit_grants(call, key, {}, body)
+
+
+def admission_in_git(
+    call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = (), *, creates: bool = False
+) -> Admit:
+    """The same decision on what a commit changes in the newest one, once its text is known; ``wanted`` has the data.
+
+    Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together. A
+    query that permits its author to create resources has to select the one that it ``creates`` in normal form.
+    """
+
+    def admit(before: ManifestLinks, after: ManifestLinks) -> None:
+        def decide() -> None:
+            if creates:
+                call.require("create", key, lambda: after.body or wanted)
+            _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), wanted.get("data"))
+            _admit_links(call, key, before, after, written)
+
+        call.with_reader(decide)
+
+    return admit
+
+
+def _admit_links(
+    call: Call, key: Key, before: ManifestLinks, after: ManifestLinks, written: Collection[Key] = ()
+) -> None:
     access = call.reader.access()
-    _admit_host_values(call, key, wanted)
     refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
-    principal = call.caller.principal
     if refused is not None:
-        message = f"{principal} has no permission `{refused.permission}` on {refused.target}"
+        message = f"{call.caller.principal} has no permission `{refused.permission}` on {refused.target}"
         raise Problem(403, f"{message}, to which {key} refers at {refused.pointer}", [{"field": refused.pointer}])
-    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, before.body, after.body)
+    _admit_grants(call, key, before.body, after.body)
+
+
+def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    access = call.reader.access()
+    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, was, wanted)
     if missing is not None:
-        message = f"{principal} has no permission `{missing.permission}` on {missing.target}"
+        message = f"{call.caller.principal} has no permission `{missing.permission}` on {missing.target}"
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
-def _admit_host_values(call: Call, key: Key, wanted: Mapping[str, Any]) -> None:
+def _admit_host_values(call: Call, key: Key, was: Any, wanted: Any, content: Any) -> None:
     """Refuse a secret with a value on the host, unless the caller manages all secrets. Raises Problem 403.
 
-    The operator's directory has the values of all: who names one in a secret of their own could reveal it there.
+    ``was`` and ``wanted`` are its types, ``content`` is the data that the caller writes. The operator's directory has
+    the values of all: who names one in a secret of their own could reveal it there.
     """
-    if key.kind is not Kind.SECRET or not may_name_host_places(wanted.get("type"), wanted.get("data")):
+    if key.kind is not Kind.SECRET:
+        return
+    # What is a text under a key in one type can be a place on the host in another.
+    is_retyped = was is not None and was not in TEXTS and wanted in TEXTS
+    if not is_retyped and not may_name_host_places(wanted, content):
         return
     if not call.reader.access().visibility(call.caller, Kind.SECRET, MANAGE).everything:
         message = f"{call.caller.principal} has no permission `{MANAGE}` on every secret"

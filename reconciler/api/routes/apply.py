@@ -13,7 +13,14 @@ from starlette.responses import Response
 from reconciler.api.call import Call, read_as
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
-from reconciler.api.routes.admission import admit_change, admit_domain, check_name, manifest_from, new_name
+from reconciler.api.routes.admission import (
+    admission_in_git,
+    admit_change,
+    admit_domain,
+    check_name,
+    manifest_from,
+    new_name,
+)
 from reconciler.api.routes.changes import (
     deletion_permission,
     deletions,
@@ -164,6 +171,7 @@ def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> lis
     from reconciler.operations.manifest_edits import new_path
 
     edits: dict[Key, ResourceEdit] = {}
+    created = {each.key for each in wanted if each.is_new}
     for each in wanted:
         if each.wanted is None:
             for edit in deletions(call, each.key, source, each.path):
@@ -171,6 +179,8 @@ def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> lis
     for each in wanted:
         if each.wanted is not None:
             edit = _replacement(call, each, new_path(each.key) if each.is_new else each.path)
+            admit = admission_in_git(call, each.key, each.wanted, created, creates=each.is_new)
+            edit = edit._replace(admit=admit)
             if each.key in edits:
                 raise Problem(400, f"{each.key} is deleted with its GVC, and cannot be in the same change")
             edits[each.key] = edit

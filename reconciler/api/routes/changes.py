@@ -15,6 +15,7 @@ from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
 from reconciler.api.routes.admission import (
+    admission_in_git,
     admit_change,
     admit_deletion,
     admit_domain,
@@ -75,7 +76,7 @@ async def create_resource(call: Call) -> Response:
         raise Problem(409, f"{key} exists already")
     admit_change(call, key, {}, wanted)
     source = await find_source_for(call, key)
-    edit = ResourceEdit(key, new_path(key), None, wanted)
+    edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
     place, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
@@ -92,12 +93,11 @@ async def put_resource(call: Call) -> Response:
         raise Problem(400, "the body is a manifest")
     was, wanted = meaning_of(call, key), manifest_from(key, body)
     admit_change(call, key, was, wanted)
-    if new:
-        edit = ResourceEdit(key, path, None, wanted)
-    elif call.request.headers.get("if-match") == "*":
-        edit = ResourceEdit(key, path, was, wanted, patch=lambda _: wanted)
-    else:
-        edit = ResourceEdit(key, path, was, wanted, seen=_seen(call, body))
+    edit = ResourceEdit(key, path, None if new else was, wanted, admit=admission_in_git(call, key, wanted))
+    if call.request.headers.get("if-match", "").strip() == "*":
+        edit = edit._replace(patch=lambda _: wanted)
+    elif not new:
+        edit = edit._replace(seen=_seen(call, body))
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
@@ -120,11 +120,15 @@ async def patch_resource(call: Call) -> Response:
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
     admit_change(call, key, was, wanted := patched(was))
-    seen = _tagged(call)
-    edit = (
-        ResourceEdit(key, path, None, wanted)
-        if new
-        else ResourceEdit(key, path, was, wanted, patches_data, patched, seen=seen)
+    edit = ResourceEdit(
+        key,
+        path,
+        None if new else was,
+        wanted,
+        patches_data,
+        None if new else patched,
+        seen=_tagged(call),
+        admit=admission_in_git(call, key, wanted),
     )
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 

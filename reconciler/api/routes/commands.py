@@ -16,6 +16,7 @@ from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import COMMANDS as WAKE
 from reconciler.daemon.wake import wake
 from reconciler.engines.command_types import COMMANDS
+from reconciler.engines.run_command import OverridesRefused, refusal_text
 from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key
@@ -44,7 +45,7 @@ async def create_command(call: Call) -> Response:
     if not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
     _admit_overrides(call, key, wanted)
-    made = await asyncio.to_thread(_request, call, key, wanted)
+    made = await _requested(call, key, wanted)
     wake(call.api.settings.state, WAKE, "command")
     documents = [command_document(each, call.org) for each in made]
     if len(documents) > 1:
@@ -80,12 +81,25 @@ def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
         admit_change(call, key, manifest_of(key, body), manifest)
 
 
+async def _requested(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
+    """The commands of ``wanted``; a refusal names only what the caller may view. Raises Problem 400."""
+    try:
+        return await asyncio.to_thread(_request, call, key, wanted)
+    except OverridesRefused as refused:
+        from reconciler.api.visibility import visible_findings
+
+        found = visible_findings(refused.findings, (), lambda other: other == key or call.may("view", other))
+        raise Problem(400, refusal_text(found)) from None
+
+
 def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
     with open_existing(call.api.settings, call.api.clock) as records:
         commands = ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal)
         try:
             specs = commands.prepare(key, wanted.type, wanted.spec)
         except NotFoundError:
+            raise
+        except OverridesRefused:  # its words depend on what the caller may view
             raise
         except RefusedError as error:
             raise Problem(400, str(error)) from None

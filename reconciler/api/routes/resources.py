@@ -91,15 +91,20 @@ async def read_org(call: Call) -> Response:
         document = _document(call, key)
     if registry := call.api.settings.images.registry:
         document["status"] = {**document.get("status", {}), "registry": registry}
-    return call.respond({**document, "links": links})
+    return call.respond({**document, "links": links}, manifest=_digest(call, key))
 
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
         key = call.shown()
-        records = call.reader.records.applied.get(key)
-        return call.respond(_document(call, key), manifest=records[0].digest if records else "")
+        return call.respond(_document(call, key), manifest=_digest(call, key))
+
+
+def _digest(call: Call, key: Key) -> str:
+    """The digest of the manifest as applied, "" for a resource without one."""
+    records = call.reader.records.applied.get(key)
+    return records[0].digest if records else ""
 
 
 async def reveal_secret(call: Call) -> Response:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from reconciler.access.rules import Caller
 from reconciler.api.call import Call
 from reconciler.api.oidc.admission import name_of
+from reconciler.api.routes.admission import admit_invitation
 from reconciler.api.routes.changes import delete_resource
 from reconciler.api.routes.operator import NoBody
 from reconciler.api.table import Operation
@@ -24,6 +25,8 @@ async def invite_user(call: Call) -> Response:
     call.require("invite", call.key())
     key = Key(Kind.USER, "", name_of(call.reader.records, call.key().name))
     call.require("invite", key)
+    if not call.recorded_body(key):
+        admit_invitation(call, key)
     call.api.store.people.invite(key.name, call.caller.principal)
     return call.respond({"principal": str(key)}, 201, {"Location": full_form(key, call.org)})
 

@@ -1,0 +1,264 @@
+"""What the straight way refuses, no detour permits: other spellings, several changes, and fields beside a link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.api.conftest import FILES
+from tests.api.test_references import ACCOUNTS, CRON, SECRETS, SHOP, WEB_IDENTITY, account, ask, run, variable
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.sandbox import GVC, workload
+
+GRANTED = {"permissions": ["reveal"], "principalLinks": ["//serviceaccount/granter"]}
+LONG = 60 * [{"value": "é" * 4_000}]
+"""Values that are within the limits of a manifest in UTF-8, and beyond them as JSON in ASCII."""
+MORE = (
+    account("granter", "policy", "create", "edit")
+    + account("granter", "serviceaccount", "view")
+    + account("granter", "secret", "use")
+    + account(
+        "makers", "workload", "create",
+        target='targetQuery: {kind: workload, spec: {terms: [{property: spec.type, op: "!=", value: serverless}]}}',
+    )
+    + account("runs", "workload", "exec.runCronWorkload")
+    + account("runs", "secret", "use")
+    + account("idents", "identity", "edit")
+    + account("orgs", "org", "edit")
+    + "".join(account(f"tags-{kind}", kind, "edit") for kind in ("secret", "group", "policy", "workload"))
+    + "".join(
+        account(
+            f"tags-{kind}", kind, "manage",
+            target=f'targetQuery: {{kind: {kind}, spec: {{terms: [{{tag: grab, value: "yes"}}]}}}}',
+        ).replace(f"name: tags-{kind}-{kind}", f"name: grab-{kind}")
+        for kind in ("secret", "group", "policy", "workload")
+    )
+    + """---
+kind: policy
+name: harmless
+targetKind: secret
+targetLinks: []
+bindings: [{permissions: [view], principalLinks: [//serviceaccount/ci]}]
+---
+kind: agent
+name: site
+---
+kind: secret
+name: keys
+type: aws
+data: {accessKey: AKIAIOSFODNN7EXAMPLE, secretKey: not-a-real-key}
+---
+kind: org
+name: acme
+spec: {logging: {s3: {bucket: logs, region: us-east-1, prefix: /, credentials: //secret/keys}}}
+"""
+)  # fmt: skip
+CLOUDS = """---
+kind: identity
+name: cloudy
+aws: {cloudAccountLink: //cloudaccount/aws1, roleName: reader}
+networkResources: [{name: db, agentLink: //agent/site, IPs: [10.0.0.1], ports: [5432]}]
+"""
+
+
+def accounts() -> str:
+    """Every account once, whatever the number of its policies."""
+    documents = dict.fromkeys((ACCOUNTS + MORE).removeprefix("---\n").split("---\n"))
+    return "---\n".join(documents)
+
+
+def files() -> dict[str, Any]:
+    return {
+        **FILES,
+        "shop/identities.yaml": WEB_IDENTITY + CLOUDS,
+        "shop/own.yaml": CRON.format(name="own", identity="\n  identityLink: //identity/web"),
+        "secrets.yaml": SECRETS,
+        "accounts.yaml": accounts(),
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+    """A site for dry runs."""
+    with api_site(tmp_path_factory.mktemp("detours"), files()) as made:
+        yield made
+
+
+def write(site: ApiSite, name: str, method: str, path: str, body: Any) -> httpx2.Response:
+    """The response to a change by a service account, which is made."""
+    key = site.api.store.add_key(name, "", "test", None)[1]
+    return site.client(None).request(method, path, json=body, headers={"Authorization": key})
+
+
+def thief(*variables: dict[str, Any]) -> dict[str, Any]:
+    """A workload that acts as an identity of others."""
+    container = {
+        "name": "main",
+        "image": "//image/a:1",
+        "env": [{"name": "PW", "value": "platform://secret/db.password"}],
+    }
+    container["env"] += [{"name": f"V{number}", **each} for number, each in enumerate(variables)]
+    return {"name": "thief", "spec": {"type": "standard", "identityLink": "//identity/web", "containers": [container]}}
+
+
+@pytest.mark.parametrize("more", [[], [{"value": "\U0001f600"}], [{"value": "a\u2028b"}], LONG])
+def test_a_link_needs_a_permission_whatever_is_beside_it(site: ApiSite, more: list[dict[str, Any]]) -> None:
+    answer = ask(site, "author", "POST", f"{SHOP}/workload", thief(*more))
+    assert (answer.status_code, "`use` on identity/shop/web" in answer.text) == (403, True), answer.text[:300]
+
+
+def test_a_patch_of_a_manifest_that_is_too_large_to_read_is_refused(tmp_path: Path) -> None:
+    text = "".join(f"      - {{name: V{number}, value: '{chr(0x1F600) * 3_000}'}}\n" for number in range(85))
+    big = (
+        "kind: workload\nname: big\nspec:\n  type: standard\n  containers:\n    - name: main\n"
+        f"      image: //image/a:1\n      env:\n{text}"
+    )
+    with api_site(tmp_path, {**files(), "shop/big.yaml": big}) as site:
+        answer = write(site, "author", "PATCH", f"{SHOP}/workload/big", {"spec": {"identityLink": "//identity/web"}})
+        assert (answer.status_code, "`use` on identity/shop/web" in answer.text) == (403, True), answer.text[:300]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_two_changes_grant_no_more_together_than_one(tmp_path: Path, method: str) -> None:
+    former = {"permissions": ["view"], "principalLinks": ["/org/acme/serviceaccount/ci"]}
+    policy = {"targetKind": "secret", "targetLinks": [], "bindings": [former]}
+    parts: list[dict[str, Any]] = [{"bindings": [GRANTED]}, {"targetLinks": ["//secret/aws"]}]
+    with api_site(tmp_path, files()) as site:
+        answers = [
+            write(site, "granter", method, f"{ORG}/policy/harmless", part if method == "PATCH" else policy | part)
+            for part in parts
+        ]
+        assert [each.status_code for each in answers] == [200, 403], answers[1].text
+        assert "`reveal` on secret/aws" in answers[1].text
+        assert site.run("apply").returncode == 0
+        assert write(site, "granter", "GET", f"{ORG}/secret/aws/-reveal", None).status_code == 403
+
+
+def test_a_permission_that_a_newer_commit_takes_away_is_a_new_one(tmp_path: Path) -> None:
+    link = {"spec": {"identityLink": "//identity/web"}}
+    with api_site(tmp_path, files()) as site:
+        web = f"{SHOP}/workload/api"
+        assert site.client().request("PATCH", web, json=link).status_code == 200
+        assert site.run("apply").returncode == 0
+        taken = {"spec": {"identityLink": None}}
+        assert site.client().request("PATCH", web, json=taken).status_code == 200
+        answer = write(site, "author", "PATCH", web, link | {"description": "new"})
+        assert (answer.status_code, "`use` on identity/shop/web" in answer.text) == (403, True)
+
+
+def test_fields_beside_a_link_are_part_of_it(site: ApiSite) -> None:
+    cloudy = f"{SHOP}/identity/cloudy"
+    network = {"name": "db", "agentLink": "//agent/site", "IPs": ["10.0.0.1"], "ports": [5432]}
+    for body, needed in (
+        ({"aws": {"roleName": "admin"}}, "`edit` on cloudaccount/aws1"),
+        ({"aws": {"roleName": None, "policyRefs": ["aws::AdministratorAccess"]}}, "`edit` on cloudaccount/aws1"),
+        ({"networkResources": [network | {"IPs": ["10.0.0.2"]}]}, "`use` on agent/site"),
+        ({"networkResources": [network, network | {"name": "all", "ports": [22]}]}, "`use` on agent/site"),
+    ):
+        answer = ask(site, "idents", "PATCH", cloudy, body)
+        assert (answer.status_code, needed in answer.text) == (403, True), (body, answer.text)
+        assert site.client().request("PATCH", f"{cloudy}?dryRun=true", json=body).status_code == 200
+    logs = {"spec": {"logging": {"s3": {"bucket": "of-others"}}}}
+    answer = ask(site, "orgs", "PATCH", ORG, logs)
+    assert (answer.status_code, "`use` on secret/keys" in answer.text) == (403, True), answer.text
+    for method, body in (
+        ("PATCH", {"description": "new"}),
+        ("PATCH", {"networkResources": [network]}),
+        ("PATCH", {"networkResources": []}),
+        ("PATCH", {"networkResources": [network], "aws": {"cloudAccountLink": "/org/acme/cloudaccount/aws1"}}),
+        ("PUT", {"aws": {"roleName": "reader", "cloudAccountLink": "//cloudaccount/aws1"}}),
+    ):
+        answer = ask(site, "idents", method, cloudy, body)
+        assert answer.status_code == 200, (body, answer.text)
+
+
+def test_a_text_becomes_no_place_on_the_host_by_another_type(tmp_path: Path) -> None:
+    with api_site(tmp_path, files()) as site:
+        own = {"name": "own", "type": "dictionary", "data": {"file": "of-the-operator"}}
+        assert write(site, "secrets", "POST", f"{ORG}/secret", own).status_code == 201
+        assert site.run("apply").returncode == 0
+        for method in ("PATCH", "PUT"):
+            answer = ask(site, "secrets", method, f"{ORG}/secret/own", {"type": "docker"})
+            assert (answer.status_code, "value from the host" in answer.text) == (403, True), answer.text
+        docker = {"type": "docker", "$replace/data": '{"auths": {}}'}
+        assert site.client().request("PATCH", f"{ORG}/secret/own", json=docker).status_code == 200
+        assert site.run("apply").returncode == 0
+        # The applied type is the one that the second change asks for.
+        again = {"type": "dictionary", "$replace/data": {"file": "of-the-operator"}}
+        assert write(site, "secrets", "PATCH", f"{ORG}/secret/own", again).status_code == 200
+        answer = ask(site, "secrets", "PATCH", f"{ORG}/secret/own", {"type": "docker"})
+        assert (answer.status_code, "value from the host" in answer.text) == (403, True), answer.text
+
+
+def test_a_query_permits_the_creation_of_what_it_selects_in_normal_form(site: ApiSite) -> None:
+    image = {"name": "main", "image": "//image/a:1", "port": 80}
+    for spec, status in (
+        ({"type": "standard", "containers": [image]}, 200),
+        ({"type": "serverless", "containers": [image]}, 403),
+        ({"containers": [image]}, 403),
+    ):
+        answer = ask(site, "makers", "POST", f"{SHOP}/workload", {"name": "new", "spec": spec})
+        assert answer.status_code == status, answer.text
+
+
+def test_an_invitation_grants_no_more_than_its_author_has(tmp_path: Path) -> None:
+    query = 'memberQuery: {kind: user, spec: {terms: [{property: name, op: "~", value: "ops-*"}]}}'
+    reveal = "bindings: [{permissions: [reveal], principalLinks: [//group/on-call]}]"
+    groups = f"kind: group\nname: on-call\n{query}\n---\nkind: policy\nname: on-call\ntargetKind: secret\ntarget: all\n"
+    more = account("hosts", "user", "invite")
+    with api_site(tmp_path, {**files(), "on-call.yaml": groups + reveal + "\n" + more}) as site:
+        answer = write(site, "hosts", "POST", f"{ORG}/user/ops-eve@example.com/-invite", {})
+        assert (answer.status_code, "`reveal` on every secret" in answer.text) == (403, True), answer.text
+        assert write(site, "hosts", "POST", f"{ORG}/user/eve@example.com/-invite", {}).status_code == 201
+        assert site.client().request("POST", f"{ORG}/user/ops-eve@example.com/-invite").status_code == 201
+        assert write(site, "hosts", "POST", f"{ORG}/user/ops-eve@example.com/-invite", {}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("secret", f"{ORG}/secret/db"),
+        ("group", f"{ORG}/group/ops"),
+        ("policy", f"{ORG}/policy/harmless"),
+        ("workload", f"{SHOP}/workload/api"),
+    ],
+)
+def test_a_tag_gives_its_author_nothing_new_whatever_it_is_on(site: ApiSite, kind: str, path: str) -> None:
+    answer = ask(site, f"tags-{kind}", "PATCH", path, {"tags": {"grab": "yes"}})
+    assert (answer.status_code, "nobody grants more than they have" in answer.text) == (403, True), answer.text
+    assert ask(site, f"tags-{kind}", "PATCH", path, {"tags": {"other": "yes"}}).status_code == 200
+
+
+def test_a_change_is_about_the_document_that_names_its_gvc(tmp_path: Path) -> None:
+    both = workload("twin") + "---\n" + workload("twin", more="gvc: shop\n")
+    other = {"other/gvc.yaml": GVC.replace("name: shop", "name: other"), "other/twins.yaml": both}
+    with api_site(tmp_path, {**FILES, **other}) as site:
+        answer = site.client().request("PATCH", f"{SHOP}/workload/twin", json={"description": "of the shop"})
+        assert answer.status_code == 200, answer.text
+        assert site.run("apply").returncode == 0
+        assert site.client().get(f"{SHOP}/workload/twin")["description"] == "of the shop"
+        assert site.client().get(f"{ORG}/gvc/other/workload/twin")["description"] != "of the shop"
+
+
+def test_the_refusal_of_a_run_names_no_resource_that_its_caller_may_not_view(site: ApiSite) -> None:
+    path, body = run("own", **variable("platform://secret/aws.secretKey"))
+    answer = ask(site, "runs", "POST", path, body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["message"].startswith("the overrides are refused: The identity of a workload is permitted")
+    assert "identity/shop" not in answer.text
+    assert "identity/shop/web may not reveal secret/aws" in site.client().request("POST", path, json=body).text
+
+
+def test_a_run_of_a_workload_that_is_too_large_to_check_is_refused(tmp_path: Path) -> None:
+    text = ", ".join(f"{{name: V{number}, value: '{chr(0x1F600) * 3_000}'}}" for number in range(85))
+    cron = CRON.format(name="big", identity="\n  identityLink: //identity/web")
+    big = cron.replace('{name: main, image: "//image/job:1"}', f"{{name: main, image: //image/job:1, env: [{text}]}}")
+    assert text in big
+    with api_site(tmp_path, {**files(), "shop/big.yaml": big}) as site:
+        path, body = run("big", **variable("platform://secret/aws.secretKey"))
+        answer = site.client().request("POST", path, json=body)
+        assert (answer.status_code, "the overrides are refused" in answer.text) == (400, True), answer.text[:300]
