@@ -211,7 +211,9 @@ class ChangeWriter:
         has_data = key.kind is Kind.SECRET and "data" in (wanted or {})
         if ours == theirs and not has_data:
             return edit._replace(was=theirs)
-        is_lost = base is None or (base != theirs and ours in (None, base)) or in_conflict(base, ours, theirs)
+        # What an author wrote last is what they saw only as long as nobody else wrote since.
+        is_all_lost = base != theirs and (bool(edit.seen.author) or ours in (None, base))
+        is_lost = base is None or is_all_lost or in_conflict(base, ours, theirs)
         if is_lost or (has_data and find_data(seen, key) != find_data(text, key)):
             raise EditConflictError(key, *_shown_versions(key, ours, theirs))
         return edit if edit.patch is not None else edit._replace(was=base)
