@@ -26,11 +26,11 @@ def with_local_commands(text: str) -> str:
     return _COMMAND.sub(_replaced, text)
 
 
-def _replaced(found: re.Match[str]) -> str:
-    before, word = found["before"], found["word"]
+def _replaced(named: re.Match[str]) -> str:
+    before, word = named["before"], named["word"]
     # A plan that was saved is for `reconciler apply`, which runs beside the daemon.
-    if word in HERE and not found["saved"]:
+    if word in HERE and not named["saved"]:
         return f"{before}platform {HERE[word]}"
     if before == ": " and word not in ON_FILES:
-        return f", on the host of the daemon{found[0]}"
-    return found[0]
+        return f", on the host of the daemon{named[0]}"
+    return named[0]

@@ -178,11 +178,11 @@ def _length(run: Mapping[str, Any]) -> str:
 def show_top(session: Session) -> None:
     """Show the replicas on the host of the daemon."""
     gvc = session.by_flag("gvc")
-    found = session.client.get(f"/org/{session.org}/-top", **({"gvc": gvc} if gvc else {}))["items"]
-    if not found and session.output.is_text:
+    replicas = session.client.get(f"/org/{session.org}/-top", **({"gvc": gvc} if gvc else {}))["items"]
+    if not replicas and session.output.is_text:
         session.output.note("no replicas run there")
         return
-    session.output.documents([found], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
+    session.output.documents([replicas], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
 
 
 def show_drift(session: Session, target: str | None) -> None:
