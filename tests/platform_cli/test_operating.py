@@ -223,6 +223,29 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     assert capsys.readouterr().out == "recorded; release them: platform hold workload/shop/api --release\n"
 
 
+def test_the_refusal_of_a_program_in_a_container_names_what_works_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    server = Scripted(answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"}))
+    words = ["workload", "exec", "api", "--org", "acme", "--gvc", "shop"]
+    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
+    assert capsys.readouterr().err == "error: api has no replica now; see: platform describe workload/shop/api\n"
+
+
+def test_plans_of_several_sources_are_one_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    status, headers, body = answer(body={"digest": "d", "steps": []})
+    sources = answer(body={"items": [{"name": "main"}, {"name": "more"}]})
+    server = Scripted(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
+    words = ["plan", "--detailed-exitcode", "-o", "json", "--org", "acme"]
+    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
+    assert json.loads(capsys.readouterr().out) == 2 * [{"digest": "d", "steps": []}]
+    assert [line for line, _ in server.asked][1:] == [f"GET /org/acme/source/{each}/-plan" for each in ("main", "more")]
+
+
 def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

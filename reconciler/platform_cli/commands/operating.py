@@ -37,23 +37,24 @@ def plan(session: Session, source: str | None, revision: str | None, digest: str
         paths = [f"/org/{session.org}/-plan/{digest}"]
     else:
         paths = [f"{session.path_of_target(each)}/-plan" for each in ([source] if source else _sources(session))]
-    counts = [_show_plan(session, path, query, how["format_"]) for path in paths]
+    counts = _show_plans(session, paths, query, how["format_"])
     if any(errors for _, errors in counts):
         return 1
     return SOMETHING_TO_DO if how["detailed_exitcode"] and any(changes for changes, _ in counts) else 0
 
 
-def _show_plan(session: Session, path: str, query: Mapping[str, str], form: str) -> tuple[int, int]:
-    """Print a plan; returns how many steps it has, and how many errors the revision."""
+def _show_plans(session: Session, paths: list[str], query: Mapping[str, str], form: str) -> list[tuple[int, int]]:
+    """Print plans; returns how many steps each has, and how many errors its revision."""
     if session.output.is_text:
-        found = session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query)
-        session.output.text(with_local_commands(found.text))
-        headers = found.headers
+        texts = [session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query) for path in paths]
+        session.output.text("\n".join(with_local_commands(each.text) for each in texts))
+        headers = [each.headers for each in texts]
     else:
-        answer = session.client.request("GET", path, query=query)
-        session.output.value(answer.body)
-        headers = answer.headers
-    return int(headers.get(_CHANGES, "0")), int(headers.get(_ERRORS, "0"))
+        answers = [session.client.request("GET", path, query=query) for path in paths]
+        bodies = [each.body for each in answers]
+        session.output.value(bodies if len(bodies) > 1 else bodies[0])
+        headers = [each.headers for each in answers]
+    return [(int(each.get(_CHANGES, "0")), int(each.get(_ERRORS, "0"))) for each in headers]
 
 
 def _sources(session: Session) -> list[str]:
