@@ -20,9 +20,20 @@ _COMMAND = re.compile(
     r"(?P<before>^|(?<!of the daemon): |[`'])reconciler (?P<word>[a-z]+)(?P<saved> --out\b)?", re.MULTILINE
 )
 
+_OF_API = (
+    (
+        re.compile(r"(\S+)( is in Git, and not applied yet); its -eventlog has the reason"),
+        r"\1\2; see: platform events \1",
+    ),
+    (re.compile(r"(?<=: )GET (/org/\S+)"), r"platform rest get \1"),
+)
+"""What messages say to clients of the API, and what it is here."""
+
 
 def with_local_commands(text: str) -> str:
     """``text`` with the commands of `platform`; one that only the host of the daemon has comes with that place."""
+    for words, here in _OF_API:
+        text = words.sub(here, text)
     return _COMMAND.sub(_replaced, text)
 
 

@@ -90,6 +90,11 @@ def _missing(words: list[str], argument: str) -> list[str]:
         ),
         ("make one with: reconciler plan --out a", "make one with, on the host of the daemon: reconciler plan --out a"),
         ("encrypt it: reconciler secret encrypt a", "encrypt it: reconciler secret encrypt a"),
+        (
+            "gvc/a is in Git, and not applied yet; its -eventlog has the reason",
+            "gvc/a is in Git, and not applied yet; see: platform events gvc/a",
+        ),
+        ("it alone writes: GET /org/acme/-audit", "it alone writes: platform rest get /org/acme/-audit"),
         ("the reconciler plans, and my-reconciler get", "the reconciler plans, and my-reconciler get"),
     ],
 )

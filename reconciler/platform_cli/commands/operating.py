@@ -165,10 +165,16 @@ def show_history(session: Session, source: str | None, last: str) -> None:
         "STARTED": lambda item: session.output.time(str(item.get("started") or "")), "SOURCE": at("source"),
         "COMMIT": lambda item: str(item["revision"]).rpartition(":")[2][:12],
         "OUTCOME": lambda item: item["outcome"] or "unfinished", "TOOK": _length,
-        "CHANGES": lambda item: item["counts"] or with_local_commands(str(item["message"] or "")),
+        "CHANGES": _changes,
         "AUTHOR": at("author"), "SUBJECT": at("subject"), "DIGEST": lambda item: str(item["digest"] or "")[:12],
     }  # fmt: skip
     session.output.documents([session.client.get(f"/org/{session.org}/-runs", **query)["items"]], columns, "run")
+
+
+def _changes(run: Mapping[str, Any]) -> str:
+    """What a run did, or why it failed."""
+    counts = ", ".join(f"{count} {word}" for word, count in run["counts"].items())
+    return counts or with_local_commands(str(run["message"] or ""))
 
 
 def _length(run: Mapping[str, Any]) -> str:
