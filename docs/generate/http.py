@@ -73,7 +73,8 @@ commit.
 In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
 `{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
 `{"$remove/memberLinks": ["/org/acme/user/ann"]}` removes one member. Objects are found by their name; `$remove` takes
-the names. The groups `superusers` and `viewers` exist without a manifest, and the first change of one creates it.
+the names. The groups `superusers` and `viewers` exist without a manifest: their first change creates it, and each takes
+`manage`.
 
 Who lists a workload under `inboundAllowWorkload` needs `view` on it; what was in the list before may stay. To delete a
 GVC deletes all in it, which takes `delete` on each member, and `?force=true` if there are volume sets. A new member of
