@@ -73,7 +73,8 @@ commit.
 In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
 `{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
 `{"$remove/memberLinks": ["/org/acme/user/ann"]}` removes one member. Objects are found by their name; `$remove` takes
-the names. The groups `superusers` and `viewers` exist without a manifest, and the first change of one creates it.
+the names. The groups `superusers` and `viewers` exist without a manifest: their first change creates it, and each takes
+`manage`.
 
 A new link needs a [permission on its target](platform/fields.md#references), and nobody
 [grants](platform/fields.md#policy) more than they have. An answer names only what its caller may view: a finding about

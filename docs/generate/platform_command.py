@@ -34,8 +34,8 @@ them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`,
 
 What operators do works from anywhere: `platform plan`, `approve`, `status`, `events`, `history`, `top`, `drift`,
 `snapshots`, `describe`, `suspend`, `resume`, `rollback`, `sync`, `retry` and `hold` take the words of
-[the commands on the host](commands.md). Messages of the daemon name them as they are called here; one that only its
-host has comes with that place. Single values need no editor:
+[the commands on the host](commands.md); `rollback --with-data` is there alone. Messages of the daemon name them as they
+are called here; one that only its host has comes with that place. Single values need no editor:
 
 ```sh
 platform workload env set web LOG_LEVEL=debug COLOR=red

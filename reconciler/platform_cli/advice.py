@@ -20,17 +20,28 @@ _COMMAND = re.compile(
     r"(?P<before>^|(?<!of the daemon): |[`'])reconciler (?P<word>[a-z]+)(?P<saved> --out\b)?", re.MULTILINE
 )
 
+_OF_API = (
+    (
+        re.compile(r"(\S+)( is in Git, and not applied yet); its -eventlog has the reason"),
+        r"\1\2; see: platform events \1",
+    ),
+    (re.compile(r"(?<=: )GET (/org/\S+)"), r"platform rest get \1"),
+)
+"""What messages say to clients of the API, and what it is here."""
+
 
 def with_local_commands(text: str) -> str:
     """``text`` with the commands of `platform`; one that only the host of the daemon has comes with that place."""
+    for words, here in _OF_API:
+        text = words.sub(here, text)
     return _COMMAND.sub(_replaced, text)
 
 
-def _replaced(found: re.Match[str]) -> str:
-    before, word = found["before"], found["word"]
+def _replaced(named: re.Match[str]) -> str:
+    before, word = named["before"], named["word"]
     # A plan that was saved is for `reconciler apply`, which runs beside the daemon.
-    if word in HERE and not found["saved"]:
+    if word in HERE and not named["saved"]:
         return f"{before}platform {HERE[word]}"
     if before == ": " and word not in ON_FILES:
-        return f", on the host of the daemon{found[0]}"
-    return found[0]
+        return f", on the host of the daemon{named[0]}"
+    return named[0]

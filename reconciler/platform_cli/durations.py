@@ -13,10 +13,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def parse_length(text: str, option: str) -> float:
     """The seconds of ``30s``, ``5m``, ``1.5h`` or ``2d``. Raises UsageError."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text)
-    if found is None:
+    parts = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text)
+    if parts is None:
         raise UsageError(f"{option} {text}: write how long, for example 60s, 5m, 24h or 30d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(parts[1]) * _UNITS[parts[2]]
 
 
 def future_time(text: str, option: str) -> str:

@@ -84,14 +84,14 @@ def _end(words: list[str]) -> int:
 
 def _normalized(words: list[str]) -> list[str]:
     """``words`` with their flags in one form."""
-    found: list[str] = []
+    normal: list[str] = []
     own = iter(words[: _end(words)])
     for word in own:
-        if found and word in _BOOLEANS and found[-1] in _flags():
-            found[-1] = _flag(f"{found[-1]}={word}")
+        if normal and word in _BOOLEANS and normal[-1] in _flags():
+            normal[-1] = _flag(f"{normal[-1]}={word}")
         else:
-            found.append(_flag(word))
-    return [*found, *words[_end(words) :]]
+            normal.append(_flag(word))
+    return [*normal, *words[_end(words) :]]
 
 
 def _flag(word: str) -> str:

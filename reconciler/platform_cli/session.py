@@ -33,8 +33,7 @@ _MOST_NAMES = 200
 class Session:
     """The common ``options`` of a call, those that are missing or None being unset, and what follows from them.
 
-    With ``seconds`` a keyring has so long to answer, and a credential that is about to end is not renewed. A session
-    that ``approves`` releases the steps of its changes that wait, if nothing else waits with them.
+    With ``seconds`` a keyring has so long to answer, and a credential that is about to end is not renewed.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Session:
         self._token: str | None = None
         self._address = ""
         self.reviews = 0
-        self.approves = False
+        self._approves = False
         self.environ = environ
 
     @cached_property
@@ -84,6 +83,10 @@ class Session:
     def use_endpoint(self, url: str) -> None:
         """Let this call use an address, whatever its settings have; "" for theirs."""
         self._address = url
+
+    def use_approval(self) -> None:
+        """Let this call approve the steps of its changes that wait, where nothing else waits with them."""
+        self._approves = True
 
     def by_flag(self, name: str) -> str:
         """A common option by flag; "" without one."""
@@ -248,7 +251,7 @@ class Session:
             what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
             if is_suspended:
                 self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
-            elif not (self.approves and self._approve(plan["hold_digest"], place)):
+            elif not (self._approves and self._approve(plan["hold_digest"], place)):
                 self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
 
     def _approve(self, digest: str, place: str) -> bool:

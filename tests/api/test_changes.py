@@ -348,6 +348,19 @@ def test_the_members_of_a_built_in_group_change_as_its_manifest_does(site: ApiSi
         assert (code, "is built in" in answer["message"]) == (400, True), path
 
 
+def test_who_may_only_edit_groups_changes_no_built_in_one(site: ApiSite) -> None:
+    """They could give themselves everything by it."""
+    binding = {"permissions": ["edit"], "principalLinks": [f"{ORG}/serviceaccount/ci"]}
+    policy = {"name": "group-edits", "targetKind": "group", "target": "all", "bindings": [binding]}
+    assert send(site, "POST", f"{ORG}/policy", policy)[0] == 201
+    assert site.run("apply").returncode == 0
+    key = send(site, "POST", f"{ORG}/serviceaccount/ci/-key", {})[1]["key"]
+    change = {"json": {"$add/memberLinks": [f"{ORG}/serviceaccount/ci"]}, "headers": {"Authorization": f"Bearer {key}"}}
+    for group, code in (("superusers", 403), ("viewers", 403), ("web", 200)):
+        answer = site.client(None).request("PATCH", f"{ORG}/group/{group}", **change)
+        assert answer.status_code == code, (group, answer.text)
+
+
 def test_changes_of_single_items_lose_none(site: ApiSite) -> None:
     """Each counts from the newest commit, also from one that is not applied yet."""
     for name in ("A", "B"):

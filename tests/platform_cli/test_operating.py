@@ -90,6 +90,11 @@ def _missing(words: list[str], argument: str) -> list[str]:
         ),
         ("make one with: reconciler plan --out a", "make one with, on the host of the daemon: reconciler plan --out a"),
         ("encrypt it: reconciler secret encrypt a", "encrypt it: reconciler secret encrypt a"),
+        (
+            "gvc/a is in Git, and not applied yet; its -eventlog has the reason",
+            "gvc/a is in Git, and not applied yet; see: platform events gvc/a",
+        ),
+        ("it alone writes: GET /org/acme/-audit", "it alone writes: platform rest get /org/acme/-audit"),
         ("the reconciler plans, and my-reconciler get", "the reconciler plans, and my-reconciler get"),
     ],
 )
@@ -221,6 +226,29 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     assert run([*words.split(), "--org", "acme", "--gvc", "shop", "--endpoint", address]) == 0
     assert [line for line, _ in server.asked] == [request_line]
     assert capsys.readouterr().out == "recorded; release them: platform hold workload/shop/api --release\n"
+
+
+def test_the_refusal_of_a_program_in_a_container_names_what_works_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    server = Scripted(answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"}))
+    words = ["workload", "exec", "api", "--org", "acme", "--gvc", "shop"]
+    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
+    assert capsys.readouterr().err == "error: api has no replica now; see: platform describe workload/shop/api\n"
+
+
+def test_plans_of_several_sources_are_one_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    status, headers, body = answer(body={"digest": "d", "steps": []})
+    sources = answer(body={"items": [{"name": "main"}, {"name": "more"}]})
+    server = Scripted(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
+    words = ["plan", "--detailed-exitcode", "-o", "json", "--org", "acme"]
+    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
+    assert json.loads(capsys.readouterr().out) == 2 * [{"digest": "d", "steps": []}]
+    assert [line for line, _ in server.asked][1:] == [f"GET /org/acme/source/{each}/-plan" for each in ("main", "more")]
 
 
 def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(

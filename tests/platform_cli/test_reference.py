@@ -182,6 +182,12 @@ def test_where_nothing_is_available_every_word_has_advice(capsys: pytest.Capture
         assert f"`platform {' '.join(words.split()[:2])}` is not available: " in capsys.readouterr().err
 
 
+def test_every_command_of_the_page_but_three_is_available() -> None:
+    words = {words_in(line.cells[0], "[a-z]")[0].split()[0] for line in lines() if line.section == "Commands"}
+    rows = {word: [row for row in ROWS.values() if row.words[0] == word] for word in words}
+    assert {word for word, found in rows.items() if all(row.instead for row in found)} == {"helm", "mk8s", "task"}
+
+
 def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ((), ("workload",), ("volumeset", "snapshot"), ("workload", "get"), ("apply",)):
         assert run([*words, "--version"]) == 0

@@ -214,6 +214,9 @@ async def _declared(call: Call, permission: str) -> Declaration:
     # The members of a built-in group are the org's own.
     if is_built_in and (call.kind() is not Kind.GROUP or call.request.method == "DELETE"):
         raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
+    if is_built_in:
+        # A member of it has rights that no policy shows, so to edit groups is too little.
+        call.require(MANAGE, call.key())
     key = call.key() if is_built_in else call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
     if entry is None and (key.kind is Kind.ORG or is_built_in):

@@ -52,19 +52,19 @@ def print_manifest(
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }  # fmt: skip
     text = json.dumps(bootstrap, indent=2) + "\n"
-    found: list[dict[str, Any]] = [
+    objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque",
          "stringData": {os.path.basename(BOOTSTRAP): text}},
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec},
     ]  # fmt: skip
     if options["create_namespace"]:
-        found.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    session.output.manifests(found)
+        objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    session.output.manifests(objects)
 
 
 def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool, image: str | None, net: str) -> int:
     """Run an agent in a container of this machine, and return its exit code; 0 in the ``background``."""
-    bootstrap, wanted = _bootstrap(bootstrap_file), _image(image)
+    bootstrap, agent_image = _bootstrap(bootstrap_file), _image(image)
     if bootstrap_file == STDIN:
         raise UsageError("the container reads the bootstrap file later: save it, and name the file")
     program = next((found for each in _PROGRAMS if (found := shutil.which(each))), None)
@@ -76,7 +76,7 @@ def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool
              "--env", f"{_VARIABLE}={BOOTSTRAP}"]  # fmt: skip
     words += ["--detach", "--restart", "unless-stopped"] if background else ["--rm"]
     sys.stdout.flush()
-    code = subprocess.run([*words, wanted], check=False).returncode
+    code = subprocess.run([*words, agent_image], check=False).returncode
     if code:
         raise RefusedError(f"{os.path.basename(program)} ended with exit code {code}")
     if background:
@@ -86,12 +86,12 @@ def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool
 
 def _bootstrap(path: str) -> dict[str, Any]:
     """The fields of a bootstrap file. Raises UsageError."""
-    found = read_object(path)
-    if missing := [name for name in FIELDS if name not in found]:
+    fields = read_object(path)
+    if missing := [name for name in FIELDS if name not in fields]:
         raise UsageError(f"{shown_name(path)} is no bootstrap file: it has no {', '.join(missing)}")
-    if not found["registrationToken"]:
+    if not fields["registrationToken"]:
         raise UsageError(f"{shown_name(path)} has no token; make a new one: platform rest post AGENT/-bootstrap")
-    return {name: found[name] for name in FIELDS}
+    return {name: fields[name] for name in FIELDS}
 
 
 def _name(bootstrap: dict[str, Any]) -> str:

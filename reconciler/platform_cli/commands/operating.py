@@ -37,23 +37,24 @@ def plan(session: Session, source: str | None, revision: str | None, digest: str
         paths = [f"/org/{session.org}/-plan/{digest}"]
     else:
         paths = [f"{session.path_of_target(each)}/-plan" for each in ([source] if source else _sources(session))]
-    counts = [_show_plan(session, path, query, how["format_"]) for path in paths]
+    counts = _show_plans(session, paths, query, how["format_"])
     if any(errors for _, errors in counts):
         return 1
     return SOMETHING_TO_DO if how["detailed_exitcode"] and any(changes for changes, _ in counts) else 0
 
 
-def _show_plan(session: Session, path: str, query: Mapping[str, str], form: str) -> tuple[int, int]:
-    """Print a plan; returns how many steps it has, and how many errors the revision."""
+def _show_plans(session: Session, paths: list[str], query: Mapping[str, str], form: str) -> list[tuple[int, int]]:
+    """Print plans; returns how many steps each has, and how many errors its revision."""
     if session.output.is_text:
-        found = session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query)
-        session.output.text(with_local_commands(found.text))
-        headers = found.headers
+        texts = [session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query) for path in paths]
+        session.output.text("\n".join(with_local_commands(each.text) for each in texts))
+        headers = [each.headers for each in texts]
     else:
-        answer = session.client.request("GET", path, query=query)
-        session.output.value(answer.body)
-        headers = answer.headers
-    return int(headers.get(_CHANGES, "0")), int(headers.get(_ERRORS, "0"))
+        answers = [session.client.request("GET", path, query=query) for path in paths]
+        bodies = [each.body for each in answers]
+        session.output.value(bodies if len(bodies) > 1 else bodies[0])
+        headers = [each.headers for each in answers]
+    return [(int(each.get(_CHANGES, "0")), int(each.get(_ERRORS, "0"))) for each in headers]
 
 
 def _sources(session: Session) -> list[str]:
@@ -164,10 +165,16 @@ def show_history(session: Session, source: str | None, last: str) -> None:
         "STARTED": lambda item: session.output.time(str(item.get("started") or "")), "SOURCE": at("source"),
         "COMMIT": lambda item: str(item["revision"]).rpartition(":")[2][:12],
         "OUTCOME": lambda item: item["outcome"] or "unfinished", "TOOK": _length,
-        "CHANGES": lambda item: item["counts"] or with_local_commands(str(item["message"] or "")),
+        "CHANGES": _changes,
         "AUTHOR": at("author"), "SUBJECT": at("subject"), "DIGEST": lambda item: str(item["digest"] or "")[:12],
     }  # fmt: skip
     session.output.documents([session.client.get(f"/org/{session.org}/-runs", **query)["items"]], columns, "run")
+
+
+def _changes(run: Mapping[str, Any]) -> str:
+    """What a run did, or why it failed."""
+    counts = ", ".join(f"{count} {word}" for word, count in run["counts"].items())
+    return counts or with_local_commands(str(run["message"] or ""))
 
 
 def _length(run: Mapping[str, Any]) -> str:
@@ -178,11 +185,11 @@ def _length(run: Mapping[str, Any]) -> str:
 def show_top(session: Session) -> None:
     """Show the replicas on the host of the daemon."""
     gvc = session.by_flag("gvc")
-    found = session.client.get(f"/org/{session.org}/-top", **({"gvc": gvc} if gvc else {}))["items"]
-    if not found and session.output.is_text:
+    replicas = session.client.get(f"/org/{session.org}/-top", **({"gvc": gvc} if gvc else {}))["items"]
+    if not replicas and session.output.is_text:
         session.output.note("no replicas run there")
         return
-    session.output.documents([found], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
+    session.output.documents([replicas], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
 
 
 def show_drift(session: Session, target: str | None) -> None:

@@ -214,7 +214,8 @@ def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = Fals
 
     With ``force``, what waits for an approval is approved where this caller may.
     """
-    session.approves = force
+    if force:
+        session.use_approval()
     query = {"force": "true"} if force else {}
     errors = []
     for each in ref:

@@ -14,6 +14,8 @@ from reconciler.platform_cli.patches import pairs
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 
+_BYTES = "for bytes: platform secret create-opaque --encoding base64"
+
 
 def reveal(session: Session, kind: str, ref: str) -> None:
     """Print a secret with its data."""
@@ -27,7 +29,7 @@ def set_value(session: Session, kind: str, ref: str, key: str, value: str | None
         raise UsageError("a value in a command line is seen by others: write - for standard input, or --file FILE")
     if value and file:
         raise UsageError("write either - for standard input, or --file FILE")
-    text = read_text(file) if file else _typed_value()
+    text = read_text(file, _BYTES) if file else _typed_value()
     if not text:
         raise UsageError("the value is empty; to remove it: platform secret unset")
     try:
@@ -46,7 +48,7 @@ def unset_value(session: Session, kind: str, ref: str, key: str) -> None:
 
 def _typed_value() -> str:
     """Standard input without its last line break; on a terminal one line, which is not shown."""
-    return read_hidden("Value") if sys.stdin.isatty() else read_text(STDIN).removesuffix("\n")
+    return read_hidden("Value") if sys.stdin.isatty() else read_text(STDIN, _BYTES).removesuffix("\n")
 
 
 def create_opaque(session: Session, kind: str, file: str, encoding: str, **common: Any) -> None:

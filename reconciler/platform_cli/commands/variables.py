@@ -28,14 +28,16 @@ def list_variables(session: Session, kind: str, ref: str, container: str | None)
     names = [each["name"] for each in containers]
     if container and container not in names:
         raise RefusedError(_no_container(ref, container, names))
-    found = [
+    variables = [
         {"container": each["name"], **variable}
         for each in containers
         if container in (None, each["name"])
         for variable in each.get("env") or ()
     ]
     columns = {"CONTAINER": at("container")} if len(containers) > 1 else {}
-    session.output.documents([found], {**columns, "NAME": at("name"), "VALUE": lambda item: str(item["value"])}, "env")
+    session.output.documents(
+        [variables], {**columns, "NAME": at("name"), "VALUE": lambda item: str(item.get("value", ""))}, "env"
+    )
 
 
 def _change(session: Session, kind: str, ref: str, container: str | None, change: dict[str, Any]) -> None:
@@ -61,10 +63,10 @@ def scale(session: Session, kind: str, ref: str, replicas: str | None, min_: str
     """Set the least and the most replicas of a workload, or both at once."""
     if (replicas is None) == (min_ is None and max_ is None):
         raise UsageError("write how many replicas, or --min NUMBER and --max NUMBER")
-    wanted = {"minScale": (min_, "--min"), "maxScale": (max_, "--max")}
+    bounds = {"minScale": (min_, "--min"), "maxScale": (max_, "--max")}
     if replicas is not None:
-        wanted = dict.fromkeys(wanted, (replicas, "replicas"))
-    limits = {name: whole_number(text, option) for name, (text, option) in wanted.items() if text is not None}
+        bounds = dict.fromkeys(bounds, (replicas, "replicas"))
+    limits = {name: whole_number(text, option) for name, (text, option) in bounds.items() if text is not None}
     if limits.get("maxScale") == 0:
         raise UsageError(f"to run none: platform workload stop {ref}")
     spec = read(session, kind, ref).get("spec") or {}
