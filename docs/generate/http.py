@@ -60,6 +60,10 @@ Keys, users, sessions and the audit logs are in `access.sqlite` in the state dir
 except for sessions, and `reconciler restore` brings them back where that file is missing: those of a backup would have
 keys that were revoked since.
 
+A credential belongs to the life of its account: the keys and sessions of a service account, the logins, invitations and
+sessions of a user, and the token of an agent end with it. They stay void if another account gets the name, and a person
+who is invited again logs in again. A user whom a manifest declares is gone with the manifest.
+
 A change of a resource becomes a commit. It is made in the file that declares the resource: comments, order and fields
 that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would
 result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer

@@ -14,6 +14,7 @@ import msgspec
 from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
 from reconciler.access.hash_chain import START, Link, broken_links, chained
+from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
@@ -63,7 +64,13 @@ _AUDIT_RECORDS = (
         PRIMARY KEY (context, number)) WITHOUT ROWID""",
 )
 
-MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS)
+_LIVES = (
+    "ALTER TABLE keys ADD COLUMN life REAL",
+    "ALTER TABLE sessions ADD COLUMN life REAL",
+    "ALTER TABLE users ADD COLUMN life REAL",
+)
+
+MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS, _LIVES)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -128,17 +135,27 @@ class Answer(NamedTuple):
 class AccessStore:
     """Keys of service accounts, sessions, and the audit log. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
         self._db = database
         self._now = now
-        self.people = People(database, now)
-        self.agents = Agents(database, now)
+        self._life_of = life_of
+        self.people = People(database, now, life_of)
+        self.agents = Agents(database, now, life_of)
         self.audit_records = AuditRecords(database)
 
     @classmethod
-    def open(cls, state: Path, now: Callable[[], float], *, read_only: bool = False) -> Self:
-        """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``."""
-        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now)
+    def open(cls, state: Path, now: Callable[[], float], life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
+        """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``.
+
+        ``life_of`` tells the lives of the accounts that exist.
+        """
+        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now, life_of)
+
+    def end_former_lives(self) -> None:
+        """Delete the credentials of accounts that no longer exist, and bind those that have no life yet."""
+        with self._db.transaction():
+            end_former_lives(self._db, self._life_of)
+            self.people.end_former_lives()
 
     def close(self) -> None:
         """Close the file."""
@@ -149,25 +166,30 @@ class AccessStore:
         name = secrets.token_hex(6)
         text = f"{KEY_PREFIX}{name}.{secrets.token_urlsafe(SECRET_BYTES)}"
         now = self._now()
-        row = (name, account, hash_of(text), description, now, by, expires)
-        self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+        row = (name, account, hash_of(text), description, now, by, expires, self._life_of(account_key(account)))
+        self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)", row)
         return ServiceKey(name, account, description, now, by, expires, None), text
 
     def keys(self, account: str) -> list[ServiceKey]:
-        """The keys of ``account``, oldest first; those that expired too."""
-        sql = """SELECT id, account, description, created, "by", expires, used FROM keys WHERE account = ?
+        """The keys of ``account``, oldest first; those that expired too, and none of an earlier account of the name."""
+        sql = """SELECT id, account, description, created, "by", expires, used FROM keys WHERE account = ? AND life = ?
             ORDER BY created, id"""
-        return [ServiceKey(*row) for row in self._db.all(sql, (account,))]
+        return [ServiceKey(*row) for row in self._db.all(sql, (account, self._life_of(account_key(account))))]
 
     def revoke_key(self, account: str, name: str) -> bool:
         """Delete the key ``name`` of ``account``: the next request with it is refused. False if there is none."""
         return self._db.write("DELETE FROM keys WHERE account = ? AND id = ?", (account, name)).rowcount > 0
 
     def key_account(self, text: str) -> tuple[str, str] | None:
-        """The service account of the key ``text`` and the id of the key; None if it is unknown or has expired."""
+        """The service account of the key ``text`` and the id of the key.
+
+        None if it is unknown or has expired, or if the account that it was made for was deleted.
+        """
         name = text.removeprefix(KEY_PREFIX).partition(".")[0]
-        row = self._db.one("SELECT account, hash, expires, used FROM keys WHERE id = ?", (name,))
+        row = self._db.one("SELECT account, hash, expires, used, life FROM keys WHERE id = ?", (name,))
         if row is None or not hmac.compare_digest(row[1], hash_of(text)):
+            return None
+        if row[4] is None or row[4] != self._life_of(account_key(row[0])):
             return None
         now = self._now()
         if row[2] is not None and row[2] <= now:
@@ -183,18 +205,38 @@ class AccessStore:
         groups = msgspec.json.encode(sorted(caller.groups))
         with self._db.transaction():
             self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
-            row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential)
-            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            life = None if login else self._principal_life(caller.principal)
+            row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential, life)
+            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return text
 
     def session(self, text: str) -> Session | None:
-        """The session with the token ``text``; None if it is unknown or has expired."""
-        sql = "SELECT principal, groups, login, credential FROM sessions WHERE hash = ? AND expires > ?"
+        """The session with the token ``text``; None if it is unknown, has expired, or its account was deleted.
+
+        Whether the login of a session still counts is for the caller to find out.
+        """
+        sql = "SELECT principal, groups, login, credential, life FROM sessions WHERE hash = ? AND expires > ?"
         row = self._db.one(sql, (hash_of(text), self._now()))
-        if row is None:
+        if row is None or not (row[2] or self._lives(row[0], row[4])):
             return None
         groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
         return Session(Caller(str(row[0]), groups, row[3] or "session"), str(row[2]))
+
+    def _lives(self, principal: str, life: float | None) -> bool:
+        """Whether the account ``principal`` is the one that had the ``life`` when its session began.
+
+        Some have no account: the first superuser, who is there for an hour.
+        """
+        if life is None and principal.startswith(ACCOUNT_PREFIX):
+            return False
+        return life == self._principal_life(principal)
+
+    def _principal_life(self, principal: str) -> float | None:
+        life = self._life_of(principal)
+        if life is None and principal.startswith(USER_PREFIX):
+            person = self.people.find(principal.removeprefix(USER_PREFIX))
+            return person.created if person is not None else None
+        return life
 
     def end_session(self, text: str) -> bool:
         """End the session with the token ``text``, and the login that it belongs to; returns whether there was one."""

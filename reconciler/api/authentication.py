@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from reconciler.access.agents import AGENT_PREFIX
+from reconciler.access.lives import account_key
 from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
@@ -76,11 +77,7 @@ class Authenticator:
     def _bearer(self, credential: str) -> Caller | None:
         if credential.startswith(KEY_PREFIX):
             found = self._store.key_account(credential)
-            account = Key(Kind.SERVICEACCOUNT, "", found[0]) if found else None
-            # The keys of a deleted account stay until they are revoked, and permit nothing meanwhile.
-            if found is None or account is None or not self._records.applied.exists(account):
-                return None
-            return Caller(str(account), credential=f"key {found[1]}")
+            return Caller(account_key(found[0]), credential=f"key {found[1]}") if found is not None else None
         if credential.startswith(SESSION_PREFIX):
             return self._session(credential)
         return self._agent(credential) if credential.startswith(AGENT_PREFIX) else None
@@ -120,10 +117,7 @@ class Authenticator:
     def _session(self, credential: str) -> Caller | None:
         found = self._store.session(credential)
         if found is None or not found.login:
-            is_account = found is not None and found.caller.principal.startswith(f"{Kind.SERVICEACCOUNT}/")
-            if found is None or (is_account and not self._records.applied.exists(found.caller.principal)):
-                return None
-            return found.caller
+            return found.caller if found is not None else None
         login = self._store.people.login(found.login)
         return self.person(login) if login is not None else None
 

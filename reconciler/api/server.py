@@ -66,6 +66,7 @@ async def serve() -> None:
             beat, measured = loop.time(), decode_beat(line)
             with suppress(RecordsError):  # they stay counted; a full disk is reported by whatever else needs it
                 api.refusals.flush()
+                api.end_former_lives()
     finally:
         for task in upkeep:
             task.cancel()

@@ -71,7 +71,9 @@ class Api:
         self.measured = measured
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
-        self.store = AccessStore.open(settings.state, clock.now)
+        self.store = AccessStore.open(settings.state, clock.now, self.reader.records.applied.created_at)
+        self.store.end_former_lives()
+        self._lives_at = self.reader.records.changes.newest()
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
@@ -93,6 +95,13 @@ class Api:
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
+
+    def end_former_lives(self) -> None:
+        """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""
+        newest = self.reader.records.changes.newest()
+        if newest != self._lives_at:
+            self.store.end_former_lives()
+            self._lives_at = newest
 
     def new_reader(self) -> Reader:
         """A reader for one thread, which closes it."""

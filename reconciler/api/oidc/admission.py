@@ -25,6 +25,8 @@ def admitted(call: Call, identity: Identity, issuer: str) -> Person:
     if config.saml_only:
         raise Problem(403, f"the org {call.org} lets people log in by SAML only, and this server has OpenID Connect")
     name = name_of(records, identity.email)
+    if call.api.store.people.was_removed_since(name, identity.at):
+        raise Problem(403, f"{name} was removed during this login; log in again")
     known = call.api.store.people.find(name)
     if known is None and not (
         records.applied.exists(Key(Kind.USER, "", name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from reconciler.access.lives import IMPERSONATED
 from reconciler.access.rules import Caller
 from reconciler.api.call import Call
 from reconciler.api.oidc.admission import name_of
@@ -31,7 +32,7 @@ async def invite_user(call: Call) -> Response:
 async def impersonate_user(call: Call) -> Response:
     """A short session in the name of a user, without the groups that their provider names."""
     key = call.existing("impersonate")
-    session = Caller(str(key), credential=f"impersonated by {call.caller.principal}")
+    session = Caller(str(key), credential=f"{IMPERSONATED}{call.caller.principal}")
     token = call.api.store.add_session(session, IMPERSONATION_SECONDS)
     expires = iso(call.api.clock.now() + IMPERSONATION_SECONDS)
     return call.respond({"token": token, "principal": str(key), "expires": expires}, 201)
