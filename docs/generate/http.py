@@ -28,9 +28,10 @@ answer whether it exists or not.
 
 At its first start the API writes a token to `bootstrap-token` in the state directory. `POST /login/bootstrap` with the
 body `{"token": …}` exchanges it, once, for a session of a superuser that lasts an hour: long enough to add a key to a
-service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
-longer each time. More requests of a caller or an address than [`api.rateLimits`](settings.md) allows are 429 with
-`Retry-After`.
+service account. The text of a key is in the answer to that request alone. Wrong credentials make their address and
+account wait, longer each time; valid ones, and signed webhooks, are answered meanwhile. More requests of a caller, or
+without a valid credential of an address, than [`api.rateLimits`](settings.md) allows are 429 with `Retry-After`. Behind
+a proxy, [`api.trustedProxies`](install.md#behind-a-proxy) tells who the client is.
 
 People log in at an OpenID Connect provider, if the settings have [`api.oidc`](settings.md); [Logins](install.md#logins)
 shows how to set it up. A command on the machine of the browser opens

@@ -61,6 +61,12 @@ class Agents:
             return None
         return Registration(*row[:5])
 
+    def named_by(self, text: str) -> str:
+        """The key of the agent that the token ``text``, valid or not, names by its id; "" if it names none."""
+        name = text.removeprefix(AGENT_PREFIX).partition(".")[0] if text.startswith(AGENT_PREFIX) else ""
+        agent = self._db.value("SELECT name FROM agents WHERE id = ?", (name,))
+        return str(Key(Kind.AGENT, "", agent)) if agent is not None else ""
+
     def bind(self, registration: Registration, life: float) -> None:
         """Bind the token to the resource that was created at ``life``."""
         self._db.write("UPDATE agents SET life = ? WHERE id = ?", (life, registration.id))

@@ -198,6 +198,14 @@ class AccessStore:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
+    def account_named_by(self, credential: str) -> str:
+        """The account that a refused ``credential`` names by its id, "" if it names none."""
+        if credential.startswith(KEY_PREFIX):
+            name = credential.removeprefix(KEY_PREFIX).partition(".")[0]
+            account = self._db.value("SELECT account FROM keys WHERE id = ?", (name,))
+            return account_key(account) if account is not None else ""
+        return self.agents.named_by(credential)
+
     def add_session(self, caller: Caller, seconds: float, login: str = "") -> str:
         """A token that stands for ``caller`` for ``seconds``, and no longer than ``login``; only its hash is stored."""
         text = f"{SESSION_PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"

@@ -16,6 +16,7 @@ from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import TokenIssuers, logins_of
 from reconciler.api.problems import Problem
+from reconciler.api.proxies import TrustedProxies
 from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
@@ -92,6 +93,7 @@ class Api:
         limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
         self.address_limit = RateLimit("this address", limits.address, clock.monotonic)
         self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
+        self.proxies = TrustedProxies(settings.api.trusted_proxies if settings.api is not None else ())
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)

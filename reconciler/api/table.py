@@ -52,6 +52,9 @@ class Operation(NamedTuple):
     """The media type of its answers; errors are JSON."""
     forms: tuple[str, ...] = ()
     """Other media types of its answers, for requests whose header `Accept` has them."""
+    credential: bool = False
+    """Whether a request without a caller has a credential in its body, or a signature: as elsewhere, only refused ones
+    count for the limit of their address."""
     idempotent: bool = False
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
 
