@@ -96,6 +96,12 @@ shows: `reconciler doctor` checks it, and names the last hash to compare with an
 refusals fills no disk: above 60 of a caller or address within a minute, or 300 of all, an entry describes the last one,
 and `count` is their number. Reading it takes `readAudit` on the audit context `platform`.
 
+Who can write the file of the log can compute all its hashes again, so the newest hash also goes where they do not
+reach: into the trailer `Audit-Log: NUMBER HASH` of each commit of the [status branch](status.md). `reconciler doctor`
+compares, and names the first commit that does not fit the log: an entry up to that one was changed, or the end of the
+log was removed. Entries since the newest commit have no such witness yet, and commits of a former history are gone
+after 1,000 more. Let the remote refuse to rewrite the branch.
+
 Programs append records of their own to other audit contexts: `POST …/-record` takes an `action`, and the optional
 `target`, `outcome` and `details`. The server adds who states it, when and from where, and chains the records of each
 context. Writing takes `writeAudit` on the context, reading `readAudit`. Records are never deleted, and the API deletes

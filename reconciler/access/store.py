@@ -18,6 +18,7 @@ from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.errors import RecordsError
 from reconciler.records.database import Database
 
 FILE = "access.sqlite"
@@ -305,6 +306,11 @@ class AccessStore:
         number = self._db.value("SELECT max(number) FROM audit")
         return self.audit(number - 1, 1)[0] if number else None
 
+    def audit_hash(self, number: int) -> str | None:
+        """The hash of the entry ``number``; None if there is none."""
+        found = self._db.value("SELECT hash FROM audit WHERE number = ?", (number,))
+        return found.hex() if found is not None else None
+
     def broken_audit(self) -> Iterator[int]:
         """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
         rows = self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number")
@@ -318,3 +324,18 @@ def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:
     with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
         records = AuditRecords(database)
         return frozenset(name for name in names if records.has_any(name))
+
+
+def last_audit_link(state: Path) -> tuple[int, str] | None:
+    """Number and hash of the newest entry of the audit log in the directory ``state``.
+
+    None if it has none, or cannot be read: what says so are the API, which writes it, and `reconciler doctor`.
+    """
+    if not (path := state / FILE).exists():
+        return None
+    try:
+        with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
+            row = database.one("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1")
+    except RecordsError:
+        return None
+    return (int(row[0]), row[1].hex()) if row is not None else None
