@@ -112,7 +112,9 @@ Answers are JSON. A document has the fields of its manifest in normal form, with
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
 `ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A change with `If-Match` is refused: send a
 `PATCH` of the fields that you change. A body with a field twice is refused, as in a manifest, and so is a change with
-an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go.
+an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go. A
+page of a `-query` looks at 1,000 resources at most, so that it may have fewer items than its limit, or none, and the
+link to the next.
 `GET /openapi.json` is an OpenAPI 3.1 document of everything below.
 
 A program in a container runs over a WebSocket at `-exec`, with the subprotocol `v5.channel.k8s.io` of Kubernetes. A

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.access.lives import USER_PREFIX, LifeOf, end_impersonations, no_life
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.model.key import Kind
 from reconciler.records.database import Database
 
 REFRESH_PREFIX = "rr_"
@@ -172,7 +173,9 @@ class People:
 
 def person_fields(person: Person) -> dict[str, str]:
     """The fields that a manifest of the user could have, which queries see."""
-    return {"name": person.name, "email": person.name} | ({"idp": person.issuer} if person.issuer else {})
+    return {"kind": str(Kind.USER), "name": person.name, "email": person.name} | (
+        {"idp": person.issuer} if person.issuer else {}
+    )
 
 
 def _new_token() -> str:
