@@ -59,6 +59,8 @@ class Call:
         self.change_id: str = request.scope["request_id"]
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
+        self.done_status = 200
+        """The status of the answer once the change is made."""
         self.shown_once: frozenset[str] = frozenset()
         """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -10,8 +11,14 @@ import pytest
 
 from reconciler.api.documents import resource_id
 from reconciler.api.routes import resources
+from reconciler.api.service import Api
+from reconciler.records.store import FILE as RECORDS
+from reconciler.records.store import Records
+from reconciler.settings import load_settings
 from tests.api.conftest import FILES, POLICIES
-from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+from tests.support.api import ORG, READER_PEER, ApiClient, ApiSite, api_site
+from tests.support.clock import FakeClock
+from tests.support.sandbox import Site
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 
@@ -174,6 +181,17 @@ def test_a_request_over_tcp_needs_a_credential(site: ApiSite) -> None:
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert site.client(peer=None).get("/healthz") == {"status": "ok"}
     assert site.client(peer=None).get("/readyz") == {"status": "ready"}
+
+
+def test_a_first_revision_that_is_refused_was_read(tmp_path: Path) -> None:
+    site = Site(tmp_path, {"shop/gvc.yaml": "kind: gvc\nname: shop\nspec: 1\n"}, api={})
+    settings = load_settings(site.settings_file)
+    Records.open(site.state / RECORDS).close()
+    with closing(Api(settings, FakeClock(), lambda: True)) as api:
+        answer = ApiClient(api, None).request("GET", "/readyz")
+        assert (answer.status_code, answer.json()["message"]) == (503, "not read yet: main")
+        assert site.run("apply").returncode == 1
+        assert ApiClient(api, None).get("/readyz") == {"status": "ready"}
 
 
 def test_readers_read_and_see_who_may_what(site: ApiSite) -> None:

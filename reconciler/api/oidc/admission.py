@@ -14,8 +14,9 @@ from reconciler.api.problems import Problem
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import Records
 
-_NAME = re.compile("[a-zA-Z0-9][-._%+a-zA-Z0-9]*(@[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?)?")
-_LONGEST_NAME = 254
+NAME = re.compile("[a-zA-Z0-9][-._%+a-zA-Z0-9]*(@[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?)?")
+LONGEST_NAME = 254
+"""Characters of the longest name of a user."""
 
 
 def admitted(call: Call, identity: Identity, issuer: str) -> Person:
@@ -51,6 +52,6 @@ def name_of(records: Records, email: str) -> str:
         body = msgspec.json.decode(record.body)
         if lower in (body["name"].lower(), str(body.get("email", "")).lower()):
             return record.key.name
-    if len(lower) > _LONGEST_NAME or not _NAME.fullmatch(lower):
-        raise Problem(403, f"{lower[:_LONGEST_NAME]!r} cannot be the name of a user")
+    if len(lower) > LONGEST_NAME or not NAME.fullmatch(lower):
+        raise Problem(403, f"{lower[:LONGEST_NAME]!r} cannot be the name of a user")
     return lower

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
-from reconciler.api.table import ANY, Operation
+from reconciler.api.table import ANY, NoBody, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -97,15 +97,11 @@ def _key(name: str) -> Key:
     return Key(Kind.AGENT, "", name)
 
 
-class NoContent(msgspec.Struct):
-    """A request that needs no body."""
-
-
 _AGENT = "/org/{org}/agent/{name}/"
 
 OPERATIONS = (
     Operation("POST", _AGENT + "-bootstrap", make_bootstrap, "Make a bootstrap file with a new token.", "edit",
-              {201: "The bootstrap file."}, body=NoContent, optional_body=True, changes=True),
+              {201: "The bootstrap file."}, body=NoBody, optional_body=True, changes=True),
     Operation("GET", _AGENT + "-info", read_info, "Read what an agent reports.", "view"),
     # It is a measurement that comes again and again, and no change that belongs to the audit log.
     Operation("PUT", _AGENT + "-info", report_info, "Report of an agent, with its token.", ANY, {204: "Recorded."},

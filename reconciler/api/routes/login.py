@@ -76,16 +76,22 @@ async def finish_login(call: Call) -> Response:
     """Take the answer of the provider: send the command its code, or show the page for devices."""
     logins = logins_of(call)
     request = logins.seal.open(call.request.cookies.get(COOKIE, ""), LoginRequest, LOGIN_SECONDS)
-    if request is None or call.query("state") != request.state:
+    # Some providers leave the state out of a refusal; without it, nobody is logged in.
+    states = (request.state, "" if call.query("error") else request.state) if request is not None else ()
+    if request is None or call.query("state") not in states:
         raise Problem(400, "this browser began no such login, or too long ago; begin again")
     try:
         identity = await _identity(call, logins, request)
     except Problem as problem:
-        if not request.redirect_uri:
+        is_refused = problem.status in (401, 403)
+        if not (request.redirect_uri or is_refused):
             raise
         call.note_refusal(problem)
-        error = "access_denied" if problem.status in (401, 403) else "temporarily_unavailable"
-        response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+        if request.redirect_uri:
+            error = "access_denied" if is_refused else "temporarily_unavailable"
+            response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+        else:
+            response = _refused_device(logins, request, problem)
     else:
         if request.redirect_uri:
             response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
@@ -95,6 +101,14 @@ async def finish_login(call: Call) -> Response:
             response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
     response.delete_cookie(COOKIE, path=logins.cookie_path)
     return response
+
+
+def _refused_device(logins: Logins, request: LoginRequest, problem: Problem) -> Response:
+    """The page that says why nobody is logged in; the machine whose code the page had is told so too."""
+    from reconciler.api.oidc.pages import message_page  # as for the page above
+
+    logins.devices.refuse(request.user_code)
+    return message_page("Login refused", f"{problem}. The machine is not logged in.", problem.status)
 
 
 async def _identity(call: Call, logins: Logins, request: LoginRequest) -> Identity:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from reconciler.access.rules import APPROVE
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import JSON, Problem
-from reconciler.api.table import TEXT, Handler, Operation
+from reconciler.api.table import TEXT, Handler, NoBody, Operation
 from reconciler.daemon.wake import REFRESH, wake
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
@@ -192,10 +192,6 @@ _SOURCE = "/org/{org}/source/{name}/"
 _ANSWERS: dict[int, str] = {200: "What was recorded.", 409: "The state of the target refuses it."}
 
 
-class NoBody(msgspec.Struct):
-    """A request that needs no body."""
-
-
 def _request(path: str, answer: Handler, summary: str, body: type[msgspec.Struct] = NoBody) -> Operation:
     """A request to the daemon; its body is optional where it has no required field."""
     optional = all(not each.required for each in msgspec.structs.fields(body))
@@ -213,7 +209,8 @@ _OF_ITEMS = (
 OPERATIONS = (
     _request("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(permission=APPROVE),
     Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view", forms=(TEXT,)),
-    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",)),
+    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",),
+              bounds={"last": (1, _MOST_RUNS)}),
     _request(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
     _request(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
     _request(_SOURCE + "-resume", resume_source, "Resume a source."),

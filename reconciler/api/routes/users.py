@@ -7,10 +7,10 @@ from starlette.responses import Response
 from reconciler.access.lives import IMPERSONATED
 from reconciler.access.rules import Caller
 from reconciler.api.call import Call
-from reconciler.api.oidc.admission import name_of
+from reconciler.api.oidc.admission import LONGEST_NAME, NAME, name_of
+from reconciler.api.problems import Problem
 from reconciler.api.routes.changes import delete_resource
-from reconciler.api.routes.operator import NoBody
-from reconciler.api.table import Operation
+from reconciler.api.table import NoBody, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -23,10 +23,25 @@ IMPERSONATION_SECONDS = 900.0
 async def invite_user(call: Call) -> Response:
     """Let a person log in, who is a user from then on."""
     call.require("invite", call.key())
+    _check_address(call)
     key = Key(Kind.USER, "", name_of(call.reader.records, call.key().name))
     call.require("invite", key)
     call.api.store.people.invite(key.name, call.caller.principal)
     return call.respond({"principal": str(key)}, 201, {"Location": full_form(key, call.org)})
+
+
+def _check_address(call: Call) -> None:
+    """Refuse an invitation of what is no address: nobody could ever log in with it.
+
+    Where the settings let another claim than the address name people, any name may be theirs.
+    """
+    name, settings = call.key().name, call.api.settings.api
+    oidc = settings.oidc if settings is not None else None
+    if (oidc is not None and oidc.email_claim != "email") or call.reader.records.applied.exists(call.key()):
+        return
+    local, _, domain = name.rpartition("@")
+    if not (local and domain) or len(name) > LONGEST_NAME or not NAME.fullmatch(name):
+        raise Problem(400, f"{name[:60]!r} is no e-mail address such as ann@example.com")
 
 
 async def impersonate_user(call: Call) -> Response:
