@@ -151,6 +151,9 @@ PERMISSIONS_HEAD = """
 [Policies](platform/fields.md#policy) grant them on resources of a kind. What a permission includes stands in brackets;
 `manage` includes all of its kind. `approve` on the org approves plans.
 
+`readLogs` on the org reads all logs, and on workloads theirs alone: a query that selects more is narrowed to them, and
+one that names another workload, or a GVC without one of them, is refused in the same way whether it exists or not.
+
 """
 
 PARAMETERS_HEAD = "\n## Parameters\n\n"

@@ -40,7 +40,7 @@ ALLOWS = {
     MANAGE: "do everything with it",
     "pull": "pull it from the registry",
     "readAudit": "read its records",
-    "readLogs": "read the logs of workloads",
+    "readLogs": "read its logs; of the org, those of all workloads",
     "readMetrics": "read metrics",
     "readUsage": "read what the org uses",
     "reveal": "see its data",
@@ -128,7 +128,7 @@ TABLE: Mapping[Kind, KindTraits] = {
     ),
     Kind.GVC: KindTraits(_PLAIN, view="Gvc", rank=5),
     Kind.WORKLOAD: KindTraits(
-        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS),
+        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS, readLogs="view"),
         view="Workload",
         in_gvc=True,
         placed=True,
