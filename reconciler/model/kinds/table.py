@@ -40,7 +40,7 @@ ALLOWS = {
     MANAGE: "do everything with it",
     "pull": "pull it from the registry",
     "readAudit": "read its records",
-    "readLogs": "read its logs; of the org, those of all workloads",
+    "readLogs": "read the logs of workloads",
     "readMetrics": "read metrics",
     "readUsage": "read what the org uses",
     "reveal": "see its data",
