@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import Call
 from reconciler.api.idempotency import idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
@@ -40,7 +40,7 @@ from reconciler.api.routes import (
     webhooks,
 )
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, WEBSOCKET, Match, NoBody, Operation, Routes
+from reconciler.api.table import PUBLIC, WEBSOCKET, Match, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
@@ -100,8 +100,6 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")
         _check_parameters(call, operation)
-        if operation.body is NoBody and await call.raw_body():
-            read_as(await call.body(), NoBody)
         handler = idempotent(operation.handler) if operation.idempotent else operation.handler
         response = await handler(call)
     except Exception as error:

@@ -39,6 +39,10 @@ MOST_FIELDS = 50
 """The most fields of a form."""
 
 
+class NoBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that needs no body; an empty object is one too."""
+
+
 class EarlierChange(NamedTuple):
     """The commit that an earlier attempt of the same request made, and its branch."""
 
@@ -244,6 +248,11 @@ class Call:
             return decode_json(content)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
+
+    async def refuse_body(self) -> None:
+        """Raise Problem 400 if the request has a body with anything in it."""
+        if await self.raw_body():
+            read_as(await self.body(), NoBody)
 
     async def form(self) -> Any:
         """The body, as a form in the way of OAuth 2.0, or as JSON."""

@@ -18,8 +18,8 @@ from reconciler import logs
 from reconciler.api.app import make_app
 from reconciler.api.call import MOST_BODY
 from reconciler.api.connections import Connection, Connections
-from reconciler.api.proxies import TrustedProxies
-from reconciler.api.proxy_protocol import ProxiedServer
+from reconciler.api.proxies.protocol import ProxiedServer
+from reconciler.api.proxies.trusted import TrustedProxies
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start

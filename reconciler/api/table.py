@@ -33,10 +33,6 @@ PUBLIC = "-"
 """The permission of an operation that needs no credential."""
 
 
-class NoBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A request that needs no body; an empty object is one too."""
-
-
 class Operation(NamedTuple):
     """One method on one path; ``answers`` are its statuses other than those of every operation."""
 

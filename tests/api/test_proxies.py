@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.api.proxy_protocol import ProxyHeaderError, read_header
+from reconciler.api.proxies.protocol import ProxyHeaderError, read_header
 from reconciler.api.rate_limits import FREE_FAILURES
 from tests.api.conftest import FILES
 from tests.api.test_process import ORG, ask
@@ -78,7 +78,7 @@ def test_the_last_address_that_is_no_proxy_is_the_client(
     assert seen(site, "127.0.0.1", *forwarded) == client
 
 
-def test_nobody_else_can_name_another_client(site: ApiSite) -> None:
+def test_an_untrusted_peer_names_no_client(site: ApiSite) -> None:
     assert seen(site, "192.0.2.99", "192.0.2.7") == "192.0.2.99"
     assert seen(site, "::ffff:127.0.0.1", "192.0.2.7") == "192.0.2.7"
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from starlette.responses import Response
 
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import Call, NoBody, read_as
 from reconciler.api.problems import Problem
-from reconciler.api.table import ANY, NoBody, Operation
+from reconciler.api.table import ANY, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -61,7 +61,9 @@ def issue_bootstrap(call: Call, name: str) -> dict[str, str | None]:
 
 async def make_bootstrap(call: Call) -> Response:
     """Make a bootstrap file for an agent that exists, such as one that a manifest declares."""
-    return call.respond(issue_bootstrap(call, _agent(call, "edit").name), 201)
+    key = _agent(call, "edit")
+    await call.refuse_body()
+    return call.respond(issue_bootstrap(call, key.name), 201)
 
 
 async def read_info(call: Call) -> Response:

@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.access.rules import APPROVE
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import Call, NoBody, read_as
 from reconciler.api.problems import JSON, Problem
-from reconciler.api.table import TEXT, Handler, NoBody, Operation
+from reconciler.api.table import TEXT, Handler, Operation
 from reconciler.daemon.wake import REFRESH, wake
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
@@ -88,6 +88,7 @@ async def sync_source(call: Call) -> Response:
     """Make the daemon fetch and run a source now."""
     _require_of_org(call, "edit")
     name = _source(call)
+    await call.refuse_body()
     if not wake(call.api.settings.state, name, "sync"):
         raise Problem(503, "the daemon does not answer")
     return call.respond({"message": f"the daemon runs {name} now"}, 202)
@@ -103,6 +104,7 @@ async def resume_source(call: Call) -> Response:
     """Resume a source, or let it follow its branch again."""
     _require_of_org(call, "edit")
     name = _source(call)
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.resume(name))
 
 
@@ -130,18 +132,21 @@ async def suspend_resource(call: Call) -> Response:
 async def resume_resource(call: Call) -> Response:
     """Resume a resource."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.resume(str(key)))
 
 
 async def retry_resource(call: Call) -> Response:
     """Retry the failed steps of a resource now."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.retry(key))
 
 
 async def restart_resource(call: Call) -> Response:
     """Replace the replicas of a workload by new ones of the same version."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.restart(key), REFRESH)
 
 

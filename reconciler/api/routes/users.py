@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from reconciler.access.lives import IMPERSONATED
 from reconciler.access.rules import Caller
-from reconciler.api.call import Call
+from reconciler.api.call import Call, NoBody
 from reconciler.api.oidc.admission import LONGEST_NAME, NAME, name_of
 from reconciler.api.problems import Problem
 from reconciler.api.routes.changes import delete_resource
-from reconciler.api.table import NoBody, Operation
+from reconciler.api.table import Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -23,6 +23,7 @@ IMPERSONATION_SECONDS = 900.0
 async def invite_user(call: Call) -> Response:
     """Let a person log in, who is a user from then on."""
     call.require("invite", call.key())
+    await call.refuse_body()
     _check_address(call)
     key = Key(Kind.USER, "", name_of(call.reader.records, call.key().name))
     call.require("invite", key)
@@ -47,6 +48,7 @@ def _check_address(call: Call) -> None:
 async def impersonate_user(call: Call) -> Response:
     """A short session in the name of a user, without the groups that their provider names."""
     key = call.existing("impersonate")
+    await call.refuse_body()
     session = Caller(str(key), credential=f"{IMPERSONATED}{call.caller.principal}")
     token = call.api.store.add_session(session, IMPERSONATION_SECONDS)
     expires = iso(call.api.clock.now() + IMPERSONATION_SECONDS)

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from reconciler.api.connections import HEAD_SECONDS, Connection
+from reconciler.errors import ParseError
 from reconciler.logs import log
 
 _LEAST = 16
@@ -28,7 +29,7 @@ _FAMILIES = {0x11: (socket.AF_INET, 4), 0x21: (socket.AF_INET6, 16)}
 _RETRY_SECONDS = 1.0
 
 
-class ProxyHeaderError(Exception):
+class ProxyHeaderError(ParseError):
     """A connection that does not begin with a valid header."""
 
 
