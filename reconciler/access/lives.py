@@ -39,9 +39,10 @@ def end_former_lives(database: Database, life_of: LifeOf) -> None:
     _end_agents(database, life_of)
 
 
-def end_impersonations(database: Database, principal: str) -> None:
-    """End the sessions that ``principal`` has in the names of others."""
+def forget_principal(database: Database, principal: str) -> None:
+    """End the sessions that ``principal`` has in the names of others, and forget the answers to its requests."""
     database.write("DELETE FROM sessions WHERE credential = ?", (IMPERSONATED + principal,))
+    database.write("DELETE FROM answers WHERE caller = ?", (principal,))
 
 
 def _end_keys(database: Database, life_of: LifeOf) -> None:
@@ -53,7 +54,7 @@ def _end_keys(database: Database, life_of: LifeOf) -> None:
         if life is None or life != present:
             sql = "DELETE FROM keys WHERE account = ? AND life IS ?"
             if database.write(sql, (account, life)).rowcount:
-                end_impersonations(database, account_key(account))
+                forget_principal(database, account_key(account))
 
 
 def _end_sessions(database: Database, life_of: LifeOf) -> None:
@@ -61,7 +62,7 @@ def _end_sessions(database: Database, life_of: LifeOf) -> None:
     for principal, life in database.all(sql, (f"{ACCOUNT_PREFIX}%",)):
         if life is None or life != life_of(principal):
             database.write("DELETE FROM sessions WHERE principal = ? AND life IS ?", (principal, life))
-            end_impersonations(database, principal)
+            forget_principal(database, principal)
 
 
 def _end_agents(database: Database, life_of: LifeOf) -> None:

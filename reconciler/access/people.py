@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.access.lives import USER_PREFIX, LifeOf, end_impersonations, no_life
+from reconciler.access.lives import USER_PREFIX, LifeOf, forget_principal, no_life
 from reconciler.access.tokens import SECRET_BYTES, hash_of
 from reconciler.model.key import Kind
 from reconciler.records.database import Database
@@ -89,7 +89,7 @@ class People:
         with self._db.transaction():
             self._db.write("DELETE FROM logins WHERE user = ?", (name,))
             self._db.write("DELETE FROM sessions WHERE principal = ?", (f"{USER_PREFIX}{name}",))
-            end_impersonations(self._db, f"{USER_PREFIX}{name}")
+            forget_principal(self._db, f"{USER_PREFIX}{name}")
             return self._db.write("DELETE FROM users WHERE name = ?", (name,)).rowcount > 0
 
     def was_removed_since(self, name: str, at: float) -> bool:

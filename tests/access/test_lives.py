@@ -57,6 +57,7 @@ def test_keys_and_sessions_of_a_deleted_account_stay_void_when_its_name_returns(
     session = site.api.store.add_session(Caller("serviceaccount/phoenix"), 3600.0)
     acting = site.api.store.add_session(Caller(f"user/{ANN}", credential="impersonated by serviceaccount/phoenix"), 900)
     assert [status(site, each) for each in (key, session, acting)] == [200, 200, 200]
+    site.api.store.begin_answer("serviceaccount/phoenix", "once", b"digest", "id")
     apply(site, phoenix=None)
     assert [status(site, each) for each in (key, session)] == [401, 401]
     apply(site, phoenix=PHOENIX)
@@ -65,6 +66,8 @@ def test_keys_and_sessions_of_a_deleted_account_stay_void_when_its_name_returns(
     fresh = site.client().request("POST", account, json={}).json()["key"]
     site.api.end_former_lives()
     assert [status(site, each) for each in (fresh, key, acting)] == [200, 401, 401]
+    # Nor does the next account get the answers to requests of the former one.
+    assert site.api.store.begin_answer("serviceaccount/phoenix", "once", b"digest", "id") is None
 
 
 def test_what_ended_stays_void_when_older_records_come_back(site: ApiSite, tmp_path: Path) -> None:
