@@ -39,6 +39,7 @@ ReconcilerError
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)
 │   ├── EnvFileError        of a line of an env file (convert/compose/dotenv.py)
+│   ├── ProxyHeaderError    of the header of a proxy's connection (api/proxies/protocol.py)
 │   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
 ├── EncryptionError       a secret cannot be encrypted or decrypted
 │   ├── SecretFileError     a file cannot be encrypted, decrypted or changed (sops/encrypt.py)

@@ -33,6 +33,10 @@ MOST_FIELDS = 50
 """The most fields of a form."""
 
 
+class NoBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that needs no body; an empty object is one too."""
+
+
 class Call:
     """A request of ``caller``. Methods raise Problem."""
 
@@ -47,6 +51,8 @@ class Call:
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
         self.most_body = MOST_BODY
+        self.done_status = 200
+        """The status of the answer once the change is made."""
         self.shown_once: frozenset[str] = frozenset()
         """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None
@@ -220,6 +226,11 @@ class Call:
             return decode_json(content)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
+
+    async def refuse_body(self) -> None:
+        """Raise Problem 400 if the request has a body with anything in it."""
+        if await self.raw_body():
+            read_as(await self.body(), NoBody)
 
     async def form(self) -> Any:
         """The body, as a form in the way of OAuth 2.0, or as JSON."""

@@ -75,7 +75,7 @@ def _stored(body: bytes, without: frozenset[str]) -> bytes:
 
 def earlier_answer(call: Call, found: EarlierChange) -> Response:
     """The answer to ``call``, whose change an earlier attempt made."""
-    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
+    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, call.done_status, _REPLAYED)
 
 
 def _find_change(call: Call) -> EarlierChange | None:

@@ -16,6 +16,7 @@ from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import TokenIssuers, logins_of
 from reconciler.api.problems import Problem
+from reconciler.api.proxies.trusted import TrustedProxies
 from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
@@ -24,6 +25,7 @@ from reconciler.clock import Clock
 from reconciler.daemon.measurements import Measurements
 from reconciler.daemon.wake import wake
 from reconciler.errors import RecordsError
+from reconciler.model.key import Kind
 from reconciler.queries.top import ReplicaReader
 from reconciler.settings import RateLimitSettings, Settings
 
@@ -40,6 +42,9 @@ WriteAll = Callable[[list[Any]], list[Any]]
 """Writes changes, in a thread; returns what became of each: a value, or an error."""
 MOST_LONG, MOST_LONG_OF_CALLER = 16, 4
 """Requests that last long and are admitted at once, and those of one caller."""
+
+
+_WITH_CREDENTIALS = (Kind.AGENT, Kind.SERVICEACCOUNT, Kind.USER)
 
 
 class Admission:
@@ -120,7 +125,10 @@ class Api:
         self.measured = measured
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
-        self.store = AccessStore.open(settings.state, clock.now)
+        self.store = AccessStore.open(settings.state, clock.now, self.reader.records.applied.created_at)
+        self._lives_at = -1
+        with suppress(RecordsError):  # a former account has no valid credential meanwhile, and it is tried again
+            self.end_former_lives()
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
@@ -139,9 +147,21 @@ class Api:
         limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
         self.address_limit = RateLimit("this address", limits.address, clock.monotonic)
         self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
+        self.proxies = TrustedProxies(settings.api.trusted_proxies if settings.api is not None else ())
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
+
+    def end_former_lives(self) -> None:
+        """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""
+        changes = self.reader.records.changes
+        newest = changes.newest()
+        if newest == self._lives_at:
+            return
+        is_known = self._lives_at >= 0 and changes.has_all_after(self._lives_at)
+        if not is_known or changes.edited(self._lives_at, _WITH_CREDENTIALS):
+            self.store.end_former_lives()
+        self._lives_at = newest
 
     def new_reader(self) -> Reader:
         """A reader for one thread, which closes it."""

@@ -261,6 +261,20 @@ def test_a_request_that_was_cut_off_is_found_by_its_commit(site: ApiSite) -> Non
     assert len(history(site)) == 2
 
 
+def test_a_repetition_that_finds_the_commit_has_the_status_of_the_first(site: ApiSite) -> None:
+    cases: list[tuple[str, str, Any, int]] = [
+        ("POST", f"{ORG}/group", {"name": "again"}, 201),
+        ("DELETE", WEB, None, 202),
+    ]
+    for method, path, content, expected in cases:
+        key = {"Idempotency-Key": method}
+        first = send(site, method, path, content, **key)
+        assert first[0] == expected, first
+        site.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
+        code, answer = send(site, method, path, content, **key)
+        assert (code, answer["change"]["commit"]) == (expected, first[1]["change"]["commit"])
+
+
 def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) -> None:
     writer_tip: list[str] = []
     from reconciler.operations import manifest_commits

@@ -135,6 +135,19 @@ def test_a_person_whom_the_server_refuses_reads_why(person: Person) -> None:
     assert not person.file.exists() or "eve" not in json.loads(person.file.read_text())["profiles"]
 
 
+def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: Person, provider: PeopleProvider) -> None:
+    command = person.begin("login", "no", browser="true %s")
+    assert command.stderr is not None
+    url = command.stderr.readline().partition(": ")[2].strip()
+    with httpx2.Client() as client:
+        asked = client.get(url)
+        denied = provider.log_in(asked.headers["location"], "ann", action="deny")
+        page = client.get(client.get(denied).headers["location"])
+    assert "The login was refused" in page.text
+    _, err = command.communicate(timeout=10)
+    assert (command.returncode, "error: the login was refused: " in err) == (1, True), err
+
+
 def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: Person) -> None:
     """Another page of the browser, or another program of this machine, cannot end or hijack a login."""
     command = person.begin("login", "careful", browser="true %s")

@@ -74,7 +74,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(daemon or ""), clock.now())
-    yield from check_audit(settings.state, clock)
+    yield from check_audit(settings, clock)
 
 
 def _count(count: int, verdict: Verdict) -> str:
