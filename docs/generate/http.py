@@ -71,9 +71,25 @@ result is checked before, and a change with findings is refused with them. The a
 `Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
 new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
 meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
-versions. A patch counts from the newest commit, also from one that is not applied yet. `PUT` changes the fields that
-differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
+versions, `yours` and `theirs`. Changes of a source that wait at the same time share one push. A patch counts from the
+newest commit, also from one that is not applied yet. An event `ChangeCommitted` of the resource names the caller and the
 commit.
+
+A `PUT` undoes nothing that its client did not see. What the client saw is, in this order,
+
+* the resource with the `ETag` in the header `If-Match`: that of a read, or of the answer to a change. The tag names the
+  manifest, so that a changed status is no conflict;
+* the revision in `status.revision` of the body, as a read has it;
+* what the same caller wrote last, if nobody changed the resource since.
+
+The fields that the client changes are merged into the newest commit; the rest stays as others wrote it. `If-Match: *`
+replaces whatever is there. `PATCH` and `DELETE` keep `If-Match` too.
+
+`POST /org/ORG/-apply` makes one change of many: `items` are manifests, which replace what is there, and `delete` are
+links. There is one check, one plan, one commit, and with reviews one branch; a fault anywhere holds back all. All of
+them belong to one source. The answer has an `action` for each: `created`, `updated`, `unchanged`, `deleted` or
+`missing`. With `dryRun=true` it shows the diff and the plan, whose digest is that of the run afterwards: with
+`digest=DIGEST`, a change with any other plan is refused. `platform apply`, `delete -f`, `stack deploy` and `diff` use it.
 
 In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
 `{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
@@ -119,8 +135,7 @@ no context that has some; a context that a commit removes has them again when it
 
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
-`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A change with `If-Match` is refused: send a
-`PATCH` of the fields that you change. A body with a field twice is refused, as in a manifest, and so is a change with
+`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A body with a field twice is refused, as in a manifest, and so is a change with
 an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go. A
 page of a `-query` looks at 1,000 resources at most, so that it may have fewer items than its limit, or none, and the
 link to the next.

@@ -234,7 +234,17 @@ def _items(call: Call, wanted: Sequence[_Wanted], change: Change | None) -> list
 
 
 OPERATIONS = (
-    Operation("POST", "/org/{org}/-apply", apply, "Create, replace and delete resources in one commit.", ANY,
-              {200: "What becomes of each resource, and the change.", 400: "Findings.", 409: "Changed meanwhile."},
-              ("dryRun", "source", "force", "digest"), ApplyBody, changes=True, idempotent=True, most_body=MOST_BYTES),
-)  # fmt: skip
+    Operation(
+        "POST",
+        "/org/{org}/-apply",
+        apply,
+        "Create, replace and delete resources in one commit.",
+        ANY,
+        {200: "What becomes of each resource, and the change.", 400: "Findings.", 409: "Changed meanwhile."},
+        ("dryRun", "source", "force", "digest"),
+        body=ApplyBody,
+        changes=True,
+        idempotent=True,
+        most_body=MOST_BYTES,
+    ),
+)
