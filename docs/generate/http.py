@@ -72,8 +72,8 @@ result is checked before, and a change with findings is refused with them. The a
 new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
 meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
 versions, `yours` and `theirs`. Changes of a source that wait at the same time share one push. A patch counts from the
-newest commit, also from one that is not applied yet. An event `ChangeCommitted` of the resource names the caller and the
-commit.
+newest commit, also from one that is not applied yet. An event `ChangeCommitted` of the resource names the caller and
+the commit.
 
 A `PUT` undoes nothing that its client did not see. What the client saw is, in this order,
 
@@ -89,7 +89,8 @@ replaces whatever is there. `PATCH` and `DELETE` keep `If-Match` too.
 links. There is one check, one plan, one commit, and with reviews one branch; a fault anywhere holds back all. All of
 them belong to one source. The answer has an `action` for each: `created`, `updated`, `unchanged`, `deleted` or
 `missing`. With `dryRun=true` it shows the diff and the plan, whose digest is that of the run afterwards: with
-`digest=DIGEST`, a change with any other plan is refused. `platform apply`, `delete -f`, `stack deploy` and `diff` use it.
+`digest=DIGEST`, a change with any other plan is refused. `platform apply`, `delete -f`, `stack deploy` and `diff` use
+it.
 
 In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
 `{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
@@ -135,7 +136,8 @@ no context that has some; a context that a commit removes has them again when it
 
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
-`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A body with a field twice is refused, as in a manifest, and so is a change with
+`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A body with a field twice is refused, as in a
+manifest, and so is a change with
 an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go. A
 page of a `-query` looks at 1,000 resources at most, so that it may have fewer items than its limit, or none, and the
 link to the next.

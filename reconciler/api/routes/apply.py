@@ -33,6 +33,7 @@ from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import wake
 from reconciler.manifests.links import LinkError, full_form, parse_link
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.kinds.table import MANAGE
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.operations.change_requests import Document, EarlierChange, ResourceEdit
 from reconciler.queries.existence import find_source
@@ -124,7 +125,8 @@ def _item(call: Call, number: int, item: Mapping[str, Any]) -> _Wanted:
         is_built_in = str(key) in BUILT_IN_RESOURCES
         if is_built_in and kind is not Kind.GROUP:
             raise Problem(400, f"{key} is built in: it cannot be changed")
-        call.require("edit" if is_built_in or kind is Kind.ORG else "create", key, lambda: wanted)
+        permission = MANAGE if is_built_in else "edit" if kind is Kind.ORG else "create"
+        call.require(permission, key, lambda: wanted)
         return _Wanted(key, wanted, "", "", is_new=True)
     call.require("edit", key)
     if entry is None:
