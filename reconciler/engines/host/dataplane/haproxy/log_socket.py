@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from reconciler.engines.host.dataplane.protocol import LatencyListener
 from reconciler.engines.host.runtimes import procfs
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.peers import name_senders, receive
 from reconciler.reasons import Reason
 
 LONGEST = 2048
@@ -29,9 +29,6 @@ AT_ONCE = 500
 """Lines that are read before the event loop does other work."""
 MOST_SENDERS = 256
 """Processes of HAProxy that are remembered: each reload brings one."""
-_CREDENTIALS = struct.Struct("3i")
-_SPACE = socket.CMSG_SPACE(_CREDENTIALS.size)
-"""Room for the credentials of the sender, and for no descriptor that it may send."""
 
 
 class Senders:
@@ -114,7 +111,7 @@ class LogSocket:
         try:
             Path(path).unlink(missing_ok=True)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            name_senders(found)
             # Before bind, so that the file never exists with wider rights.
             os.fchmod(found.fileno(), 0o600)
             found.bind(path)
@@ -139,16 +136,11 @@ class LogSocket:
     def _read(self, found: socket.socket) -> None:
         with suppress(BlockingIOError):
             for _ in range(AT_ONCE):
-                line, ancillary, _flags, _address = found.recvmsg(LONGEST, _SPACE)
-                if self._admits(ancillary) and (told := parse_line(line)) is not None and self._is_served(told.key):
+                line, sender = receive(found, LONGEST)
+                if sender is None or not self._senders.admit(sender.pid, sender.uid):
+                    continue
+                if (told := parse_line(line)) is not None and self._is_served(told.key):
                     self._take(told)
-
-    def _admits(self, ancillary: list[tuple[int, int, bytes]]) -> bool:
-        for level, kind, content in ancillary:
-            if (level, kind, len(content)) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS, _CREDENTIALS.size):
-                pid, user, _group = _CREDENTIALS.unpack(content)
-                return self._senders.admit(pid, user)
-        return False
 
     def _take(self, told: LogLine) -> None:
         if told.waits:
