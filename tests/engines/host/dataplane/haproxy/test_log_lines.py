@@ -12,7 +12,23 @@ from reconciler.model.key import Key, Kind
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 _WORDS = st.sampled_from(
-    ["request", "hold", "shop:web", "a:b:8080", "_none", "_", ":", "web-0", SELF, "<NOSRV>", "-1", "0", "503", "-", "9" * 400]
+    [
+        "request",
+        "hold",
+        "shop:web",
+        "a:b:8080",
+        "_none",
+        "_",
+        ":",
+        "web-0",
+        SELF,
+        "<NOSRV>",
+        "-1",
+        "0",
+        "503",
+        "-",
+        "9" * 400,
+    ]
 )
 _NEAR = st.lists(st.one_of(_WORDS, st.text(max_size=5)), max_size=12).map(lambda words: " ".join(words).encode())
 
