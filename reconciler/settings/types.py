@@ -163,6 +163,12 @@ class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
     credentials: Path | None = None
     allowed: tuple[str, ...] = ()
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of all images that may be used, those of ``registry`` included; (): any image."""
+        own = (f"{self.registry}/*",) if self.registry else ()
+        return (*self.allowed, *own) if self.allowed else ()
+
 
 class CloudAccountSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How this host reads the object stores of a cloud account.

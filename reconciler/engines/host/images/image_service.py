@@ -171,9 +171,8 @@ class ImageService:
 
     def _permit(self, text: str) -> ImageReference:
         """The image that ``text`` names. Raises ImageError if ``images.allowed`` has no pattern for it."""
-        reference, settings = self._parse(text), self._context.settings
-        own = bool(settings.registry) and reference.name.startswith(f"{settings.registry}/")
-        if own or reference.is_local or is_allowed(reference.name, settings.allowed):
+        reference = self._parse(text)
+        if reference.is_local or is_allowed(reference.name, self._context.settings.patterns):
             return reference
         message = f"the image {reference} is not allowed: no pattern of `images.allowed` in the settings fits it"
         raise ImageError(message, reason=Reason.IMAGE_NOT_ALLOWED, retry=False)
