@@ -32,7 +32,6 @@ from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
 
-
 UNREACHED = re.compile(
     r"dial tcp|lookup .*: |connection (refused|reset)|no route to host|unreachable|timeout|tls: |x509: |\bEOF\b"
     r"|server gave HTTP response|malformed HTTP",

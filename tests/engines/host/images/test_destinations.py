@@ -8,7 +8,7 @@ import datetime
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from reconciler.model.image_names import exact_hosts, full_name, is_allowed
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
-from tests.support.images import FakeImageStore
 from tests.support.clock import FakeClock
+from tests.support.images import FakeImageStore
 from tests.support.registry import FakeRegistry, Reply, manifest
 
 DIGEST = f"sha256:{'1' * 64}"
@@ -39,7 +39,17 @@ INTERNAL = (
     "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::169.254.169.254", "2002:7f00:1::", "ff02::1",
 )  # fmt: skip
 OUTSIDE = ("8.8.8.8", "10.0.0.1", "192.168.1.1", "100.100.100.201", "2001:db8::1", "fd00::1", "::ffff:8.8.8.8")
-SPELLED = ("127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0.0.0.0", "0", "localhost.localdomain")  # fmt: skip
+SPELLED = (
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0x7f.1",
+    "0177.0.0.1",
+    "0.0.0.0",
+    "0",
+    "localhost.localdomain",
+)
 
 
 @pytest.mark.parametrize("text", INTERNAL)
@@ -223,7 +233,7 @@ def test_an_image_that_no_pattern_fits_is_refused_before_anything_is_asked(tmp_p
 
 
 @pytest.fixture
-def own_address() -> Iterator[str]:
+def own_address() -> str:
     """An address of this host that is not internal."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -233,7 +243,7 @@ def own_address() -> Iterator[str]:
         address: str = probe.getsockname()[0]
     if is_internal(address):
         pytest.skip("this host has no address but loopback")
-    yield address
+    return address
 
 
 def images(path: Path, store: FakeImageStore, settings: ImageSettings) -> ImageService:
