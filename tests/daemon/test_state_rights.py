@@ -56,7 +56,7 @@ for path, kind in paths:
         found.append(f"{path}: chmod")
 print(json.dumps(found))
 """
-"""Becomes the user, who then has no capability, and tries everything. The interpreter may lie where no other gets to."""
+"""Becomes the user, who then has no capability, and tries everything. The interpreter may lie where no other gets."""
 
 
 def entries(state: Path) -> Iterator[tuple[str, str]]:
