@@ -308,6 +308,25 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
 
 
 @only_root("only root can give files away")
+def test_a_file_or_socket_that_every_user_can_write_to_is_a_problem(open_place: Path) -> None:
+    desk = Desk(open_place)
+    directory = desk.state / "host" / "here" / "dataplane"
+    directory.mkdir(parents=True, exist_ok=True)
+    for folder in (desk.state, *(parent for parent in directory.parents if desk.state in parent.parents), directory):
+        folder.chmod(0o711)
+    link, closed = directory / "log.sock", directory / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "hidden").touch()
+    (closed / "hidden").chmod(0o666)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(link))
+        link.chmod(0o600)
+        assert reported(desk, "state directory", "problem") == ""
+        link.chmod(0o666)
+    expected = f"every user of this host may write to {link} (mode 666) -> chmod o-w {link}"
+    assert reported(desk, "state directory", "problem") == expected
+
+
 def test_missing_permissions_of_the_daemon_user_are_a_problem(open_place: Path) -> None:
     desk = Desk(open_place)
     desk.applied()
