@@ -71,12 +71,13 @@ def joined(base: str, path: str) -> str:
 def _by_profile(project: Node, profiles: Collection[str], notes: list[ConversionNote]) -> tuple[Node, frozenset[str]]:
     """``project`` without the services that no active profile has, and the names of these."""
     services, inactive = dict(project.fields.get("services", project).fields), set()
+    active = {*profiles}
     if "services" not in project.fields:
         return project, frozenset()
     for name, each in list(services.items()):
         wanted = each.fields.get("profiles")
         names = [item.value for item in wanted.items if isinstance(item.value, str)] if wanted else []
-        if names and "*" not in profiles and not {*names} & {*profiles}:
+        if names and "*" not in active and active.isdisjoint(names):
             inactive.add(name)
             del services[name]
             notes.append(each.origin.note("compose-profile", f"the service {name} is left out: no profile of it is on",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.mounts import Mount, refused
+from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
@@ -49,10 +49,12 @@ class Volumes:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         accepted: list[Mount] = []
+        paths = MountPaths()
         for part, mount in wanted:
-            if trouble := refused(mount.path, accepted):
+            if trouble := paths.refusal(mount.path):
                 part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
+                paths.add(mount)
                 accepted.append(mount)
         return accepted
 
