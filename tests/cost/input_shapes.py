@@ -89,7 +89,9 @@ def services(form: str, before: str = "", after: str = "") -> Callable[[int], st
     def around(text: str, count: int) -> str:
         return "".join(f"{lines(count, line) if 'N' in line else line}\n" for line in text.splitlines())
 
-    return lambda count: around(before, count) + "services:\n" + lines(count, f"  sN: {form}") + "\n" + around(after, count)
+    return lambda count: (
+        around(before, count) + "services:\n" + lines(count, f"  sN: {form}") + "\n" + around(after, count)
+    )
 
 
 def earlier(count: int) -> str:
@@ -128,12 +130,19 @@ COMPOSE: dict[str, Shape] = {
     ),
     "variables with addresses": compose(services("{image: a, environment: {U: 'http://sM:8080/'}}")),
     "one variable with many addresses": compose(
-        lambda count: "services:\n" + lines(count, "  sN: {image: a}")
-        + "\n  z: {image: z, command: '" + lines(count, "http://sN:8080", " ") + "'}"
+        lambda count: (
+            "services:\n"
+            + lines(count, "  sN: {image: a}")
+            + "\n  z: {image: z, command: '"
+            + lines(count, "http://sN:8080", " ")
+            + "'}"
+        )
     ),
     "labels": compose(service("    labels:\n      lN: b")),
     "words of a command": compose(service("    command:\n      - wN")),
-    "a command as a text": compose(lambda count: f"services: {{a: {{image: a, command: '{lines(count, 'wN', ' ')}'}}}}"),
+    "a command as a text": compose(
+        lambda count: f"services: {{a: {{image: a, command: '{lines(count, 'wN', ' ')}'}}}}"
+    ),
     "quotes in a command": compose(
         lambda count: "services: {a: {image: a, command: " + '"' + "'a b' " * count + '"}}', count=1_000
     ),
@@ -186,9 +195,12 @@ COMPOSE: dict[str, Shape] = {
     "anchors and aliases": compose(services("*b", before="x-b: &b {image: a, command: [run]}"), count=200),
     "anchors and merges": compose(services("{<<: *b, labels: {a: b}}", before="x-b: &b {image: a}"), count=200),
     "merges of all before": compose(
-        lambda count: "x-b0: &b0 {image: a}\n"
-        + "\n".join(f"x-b{n}: &b{n} {{<<: *b{n - 1}, k{n}: b}}" for n in range(1, count))
-        + f"\nservices: {{a: *b{count - 1}}}", count=100,
+        lambda count: (
+            "x-b0: &b0 {image: a}\n"
+            + "\n".join(f"x-b{n}: &b{n} {{<<: *b{n - 1}, k{n}: b}}" for n in range(1, count))
+            + f"\nservices: {{a: *b{count - 1}}}"
+        ),
+        count=100,
     ),
     "documents": compose(lambda count: lines(count, "services: {sN: {image: a}}", "\n---\n")),
     "documents for one service": compose(
@@ -197,29 +209,39 @@ COMPOSE: dict[str, Shape] = {
     "two files": compose(services("{image: a, environment: {A: b}}"), services("{image: b, environment: {B: b}}")),
     "lists of two files": compose(service("    expose:\n      - '1N'"), service("    expose:\n      - '1N'")),
     "tags that reset": compose(
-        services("{image: a, tty: true}"), services("{tty: !reset null}"), count=40,
+        services("{image: a, tty: true}"),
+        services("{tty: !reset null}"),
+        count=40,
     ),
     "words that yaml reads in two ways": compose(services("{image: a, restart: no}"), count=40),
     "includes of one file": compose(
         lambda count: f"include: [{', '.join(['x/far.yaml'] * count)}]\nservices: {{a: {{image: a}}}}",
-        far_yaml=services("{image: a}"), count=200,
+        far_yaml=services("{image: a}"),
+        count=200,
     ),
     "includes of files": compose(
         lambda count: f"include:\n{lines(count, '  - x/iN.yaml')}\nservices: {{a: {{image: a}}}}",
-        **{f"i{n}_yaml": (lambda n: lambda _: f"services: {{i{n}: {{image: a}}}}")(n) for n in range(100)}, count=40,
+        **{f"i{n}_yaml": (lambda n: lambda _: f"services: {{i{n}: {{image: a}}}}")(n) for n in range(100)},
+        count=40,
     ),
     "includes with an env file": compose(
-        lambda count: f"include: [{', '.join(['{path: x/far.yaml, env_file: x/e}'] * count)}]\nservices: {{a: {{image: a}}}}",
-        far_yaml=lambda _: "services: {b: {image: a}}", e=lambda count: lines(count, "VN=b"), count=200,
+        lambda count: (
+            f"include: [{', '.join(['{path: x/far.yaml, env_file: x/e}'] * count)}]\nservices: {{a: {{image: a}}}}"
+        ),
+        far_yaml=lambda _: "services: {b: {image: a}}",
+        e=lambda count: lines(count, "VN=b"),
+        count=200,
     ),
     "unset variables": compose(services("{image: '$VN'}")),
     "variables in a text": compose(
-        lambda count: f"services: {{a: {{image: a, command: ['{'$A' * count}']}}}}", environ=lambda _: {"A": "text"},
+        lambda count: f"services: {{a: {{image: a, command: ['{'$A' * count}']}}}}",
+        environ=lambda _: {"A": "text"},
         count=2_000,
     ),
     "long variables in a text": compose(
         lambda count: f"services: {{a: {{image: a, command: ['{'$A' * count}']}}}}",
-        environ=lambda count: {"A": "x" * count}, count=4_000,
+        environ=lambda count: {"A": "x" * count},
+        count=4_000,
     ),
     "long variables in services": compose(
         services("{image: a, command: ['$A']}"), environ=lambda count: {"A": "x" * 50 * count}, count=400
@@ -229,7 +251,8 @@ COMPOSE: dict[str, Shape] = {
     ),
     "unused defaults in one another": compose(
         lambda count: "services: {a: {image: a, command: ['" + "${A:-" * 15 + "${B:-x}" * count + "}" * 15 + "']}}",
-        environ=lambda _: {"A": "a"}, count=1_000,
+        environ=lambda _: {"A": "a"},
+        count=1_000,
     ),
     "a long name of a variable": compose(
         lambda count: f"services: {{a: {{image: a, command: ['${'A' * count}']}}}}", count=20_000
@@ -240,16 +263,25 @@ COMPOSE: dict[str, Shape] = {
     "a long size": compose(lambda count: f"services: {{a: {{image: a, mem_limit: '{'1' * count}'}}}}", count=20_000),
     "a long name of an image": compose(lambda count: f"services: {{a: {{image: '{'a/' * count}'}}}}", count=20_000),
     "a long path": compose(lambda count: f"services: {{a: {{image: a, tmpfs: '/{'a/' * count}'}}}}", count=20_000),
-    "a long address": compose(lambda count: f"services: {{a: {{image: a, command: '{'a-' * count}:80'}}}}", count=20_000),
+    "a long address": compose(
+        lambda count: f"services: {{a: {{image: a, command: '{'a-' * count}:80'}}}}", count=20_000
+    ),
     "names that become one": compose(
-        lambda count: "services:\n" + "\n".join(f"  a{'_' * (n % 60 + 1)}{'.' * (n // 60)}: {{image: a}}" for n in range(count)),
+        lambda count: (
+            "services:\n" + "\n".join(f"  a{'_' * (n % 60 + 1)}{'.' * (n // 60)}: {{image: a}}" for n in range(count))
+        ),
         count=300,
     ),
     "volumes whose names become one": compose(
-        lambda count: "volumes:\n" + "\n".join(f"  a{'_' * (n % 60 + 1)}{'.' * (n // 60)}: {{}}" for n in range(count))
-        + "\nservices:\n" + "\n".join(
-            f"  s{n}: {{image: a, volumes: ['a{'_' * (n % 60 + 1)}{'.' * (n // 60)}:/d']}}" for n in range(count)
-        ), count=300,
+        lambda count: (
+            "volumes:\n"
+            + "\n".join(f"  a{'_' * (n % 60 + 1)}{'.' * (n // 60)}: {{}}" for n in range(count))
+            + "\nservices:\n"
+            + "\n".join(
+                f"  s{n}: {{image: a, volumes: ['a{'_' * (n % 60 + 1)}{'.' * (n // 60)}:/d']}}" for n in range(count)
+            )
+        ),
+        count=300,
     ),
     "hosts that are mapped": compose(service("    extra_hosts:\n      - hN:1.2.3.4")),
     "arguments of a build": compose(service("    build:\n      context: .\n      args:\n        aN: b")),
@@ -325,7 +357,9 @@ def deployment(
 
 def kube_service(name: str = "web", labels: Mapping[str, str] = {"app": "web"}, ports: Any = None) -> dict[str, Any]:  # noqa: B006
     """A Service."""
-    return resource("Service", name, spec={"selector": {**labels}, "ports": ports or [{"port": 80, "targetPort": 8080}]})
+    return resource(
+        "Service", name, spec={"selector": {**labels}, "ports": ports or [{"port": 80, "targetPort": 8080}]}
+    )
 
 
 def ingress(name: str, rules: Any, **spec: Any) -> dict[str, Any]:
@@ -560,7 +594,12 @@ def exported(make: Callable[[range], Any], count: int = 400) -> Shape:
 
 def workload(**container: Any) -> dict[str, Any]:
     """An exported workload."""
-    return {"kind": "workload", "name": "web", "gvc": "shop", "spec": {"containers": [{"name": "a", "image": "b", **container}]}}
+    return {
+        "kind": "workload",
+        "name": "web",
+        "gvc": "shop",
+        "spec": {"containers": [{"name": "a", "image": "b", **container}]},
+    }
 
 
 EXPORTS: dict[str, Shape] = {
@@ -719,13 +758,25 @@ DOCUMENTS: dict[str, Shape] = {
     "aliases": Shape(lambda count: b"a: &a [text]\n" + lines(count, "kN: *a").encode(), read, 400),
     "merges": Shape(lambda count: b"a: &a {x: text}\n" + lines(count, "kN: {<<: *a, y: z}").encode(), read, 400),
     "one merge of many": Shape(
-        lambda count: lines(count, "aN: &aN {xN: text}").encode() + b"\nk: {<<: [" + lines(count, "*aN", ", ").encode() + b"]}", read, 400
+        lambda count: (
+            lines(count, "aN: &aN {xN: text}").encode() + b"\nk: {<<: [" + lines(count, "*aN", ", ").encode() + b"]}"
+        ),
+        read,
+        400,
     ),
     "merges of as many keys": Shape(
-        lambda count: b"a: &a {" + lines(count, "xN: text", ", ").encode() + b"}\n" + lines(count, "kN: {<<: *a}").encode(), read, 100
+        lambda count: (
+            b"a: &a {" + lines(count, "xN: text", ", ").encode() + b"}\n" + lines(count, "kN: {<<: *a}").encode()
+        ),
+        read,
+        100,
     ),
     "aliases of aliases": Shape(
-        lambda count: b"a0: &a0 [x]\n" + b"\n".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]".encode() for n in range(1, count)), read, 400
+        lambda count: (
+            b"a0: &a0 [x]\n" + b"\n".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]".encode() for n in range(1, count))
+        ),
+        read,
+        400,
     ),
     "documents": Shape(lambda count: lines(count, "k: text N", "\n---\n").encode(), read, 500),
     "lines of a text": Shape(lambda count: b"k: |\n" + lines(count, "  text N").encode(), read, 2_000),
@@ -737,5 +788,7 @@ DOCUMENTS: dict[str, Shape] = {
     "blanks": Shape(lambda count: b"k:" + b" " * count + b"v", read, 20_000),
     "empty lines": Shape(lambda count: b"\n" * count + b"k: v", read, 20_000),
     "JSON": Shape(lambda count: b"{" + lines(count, '"kN": {"a": [1, "b"]}', ",").encode() + b"}", read, 500),
-    "JSON with escapes": Shape(lambda count: b"{" + lines(count, r'"kN": "\ud83d\ude00"', ",").encode() + b"}", read, 500),
+    "JSON with escapes": Shape(
+        lambda count: b"{" + lines(count, r'"kN": "\ud83d\ude00"', ",").encode() + b"}", read, 500
+    ),
 }

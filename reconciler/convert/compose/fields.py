@@ -220,17 +220,37 @@ LEFT_OUT = {
 """Form of a field without a counterpart → what to do instead. The value decides about fields in two tables."""
 
 KNOWN = CARRIED.keys() | SAME_HERE.keys() | LEFT_OUT.keys()
+
+
+def _fields_below() -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The names of fields, by the steps to the field that has them. The tables' own names have no dots."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for field in KNOWN:
+        steps = tuple(field.split("."))
+        for end in range(len(steps)):
+            found.setdefault(steps[:end], set()).add(steps[end])
+    return {steps: tuple(sorted(names)) for steps, names in found.items()}
+
+
+_FIELDS_BELOW = _fields_below()
 _EXTENSION = "x-"
 _NAMING = ("depends_on", "networks")
 """Fields of a service with the names of resources."""
 
 
 def form(at: Pointer) -> str:
-    """``services.*.ports.target`` for the path of a value: without the numbers of lists and the names of resources."""
+    """``services.*.ports.target`` for the path of a value: without the numbers of lists and the names of resources.
+
+    A text for the tables and for messages. It is never split: a name may have dots.
+    """
+    return ".".join(_steps(at))
+
+
+def _steps(at: Pointer) -> tuple[str, ...]:
     steps = ["*" if depth == 1 and at[0] in SECTIONS else str(step) for depth, step in enumerate(at)]
     if len(at) > 3 and at[2] in _NAMING:
         steps[3] = "*"
-    return ".".join(step for step, part in zip(steps, at, strict=True) if isinstance(part, str))
+    return tuple(step for step, part in zip(steps, at, strict=True) if isinstance(part, str))
 
 
 def note_unused_fields(root: Field) -> None:
@@ -266,21 +286,20 @@ def _note(part: Field) -> None:
     name, here = part.at[-1], form(part.at)
     if str(name).startswith(_EXTENSION):
         part.add_note("compose-extension", f"`{name}` has no meaning by itself; aliases of it do", on_key=True)
-    elif here.startswith("networks") or here == "services.*.networks":
+    elif part.at[0] == "networks" or here == "services.*.networks":
         part.add_note("compose-network", f"`{name}` has no counterpart", _NETWORK, on_key=True)
     elif isinstance(name, int):
         part.add_note("convert-left-out", f"an entry of `{_field(part.at)}` has no counterpart and is left out")
     else:
-        instead = LEFT_OUT.get(here) or _suggested(here)
+        instead = LEFT_OUT.get(here) or _suggested(_steps(part.at))
         part.add_note("convert-left-out", f"`{name}` has no counterpart and is left out", instead, on_key=True)
 
 
-def _suggested(here: str) -> str:
-    """The field beside ``here`` whose name is meant."""
-    above, _, name = here.rpartition(".")
-    depth = here.count(".")
-    beside = {each.split(".")[depth] for each in KNOWN if each.startswith(f"{above}.") or not above}
-    near = closest(name, sorted(beside)) if here not in KNOWN else None
+def _suggested(steps: tuple[str, ...]) -> str:
+    """The field beside the one at ``steps`` whose name is meant."""
+    *above, name = steps
+    beside = _FIELDS_BELOW.get(tuple(above), ())
+    near = closest(name, beside) if name not in beside else None
     return f"did you mean `{near}`?" if near else ""
 
 
