@@ -233,20 +233,16 @@ def _fields_below() -> dict[tuple[str, ...], tuple[str, ...]]:
 
 
 _FIELDS_BELOW = _fields_below()
+_SAME_HERE = {tuple(field.split(".")): values for field, values in SAME_HERE.items()}
+_LEFT_OUT = {tuple(field.split(".")): instead for field, instead in LEFT_OUT.items()}
 _EXTENSION = "x-"
 _NAMING = ("depends_on", "networks")
 """Fields of a service with the names of resources."""
 
 
-def form(at: Pointer) -> str:
-    """``services.*.ports.target`` for the path of a value: without the numbers of lists and the names of resources.
-
-    A text for the tables and for messages. It is never split: a name may have dots.
-    """
-    return ".".join(_steps(at))
-
-
-def _steps(at: Pointer) -> tuple[str, ...]:
+def steps_of(at: Pointer) -> tuple[str, ...]:
+    """``("services", "*", "ports", "target")`` for the path of a value: without the numbers of lists and the names of
+    resources. The tables write it with dots, which names of fields do not have, but keys of other people do."""
     steps = ["*" if depth == 1 and at[0] in SECTIONS else str(step) for depth, step in enumerate(at)]
     if len(at) > 3 and at[2] in _NAMING:
         steps[3] = "*"
@@ -274,7 +270,7 @@ def _left(part: Field) -> Iterator[Field]:
 
 
 def _is_same_here(part: Field) -> bool:
-    accepted = SAME_HERE.get(form(part.at), ())
+    accepted = _SAME_HERE.get(steps_of(part.at), ())
     if ANY in accepted:
         return True
     if bool in map(type, accepted) and isinstance(part.value, str):
@@ -283,15 +279,15 @@ def _is_same_here(part: Field) -> bool:
 
 
 def _note(part: Field) -> None:
-    name, here = part.at[-1], form(part.at)
+    name, here = part.at[-1], steps_of(part.at)
     if str(name).startswith(_EXTENSION):
         part.add_note("compose-extension", f"`{name}` has no meaning by itself; aliases of it do", on_key=True)
-    elif part.at[0] == "networks" or here == "services.*.networks":
+    elif part.at[0] == "networks" or here == ("services", "*", "networks"):
         part.add_note("compose-network", f"`{name}` has no counterpart", _NETWORK, on_key=True)
     elif isinstance(name, int):
         part.add_note("convert-left-out", f"an entry of `{_field(part.at)}` has no counterpart and is left out")
     else:
-        instead = LEFT_OUT.get(here) or _suggested(_steps(part.at))
+        instead = _LEFT_OUT.get(here) or _suggested(here)
         part.add_note("convert-left-out", f"`{name}` has no counterpart and is left out", instead, on_key=True)
 
 

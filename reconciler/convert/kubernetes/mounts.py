@@ -163,7 +163,9 @@ class Volumes:
     def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
         """Each key as its own mount, since other files are in the same directory."""
         secret = self._readings.secret(kind, source["name"], source["optional"])
-        for key in self._readings.keys(secret, source) if secret is not None else ():
+        if secret is None:
+            return
+        for key in self._readings.keys(secret, source):
             yield Mount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}")
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.convert.compose.convert import convert
-from reconciler.convert.compose.fields import CARRIED, KNOWN, LEFT_OUT, SAME_HERE, form
+from reconciler.convert.compose.fields import CARRIED, KNOWN, LEFT_OUT, SAME_HERE, steps_of
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.reading import read_compose
 from reconciler.convert.drafts import Converted
@@ -32,6 +32,12 @@ from reconciler.review.folder import check_folder
 from tests.convert.compose.kit import project
 from tests.convert.compose.test_project import ANYTHING
 from tests.support.cases import CASES
+
+
+def form(at: Pointer) -> str:
+    """As the tables write it."""
+    return ".".join(steps_of(at))
+
 
 FILES = sorted((CASES / "compose").glob("*.yaml"))
 LEAST = 30
