@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -12,12 +13,12 @@ MOST = 2.6
 """Twice the input may cost so many times as much: twice for the input, and the rest for what varies."""
 _SUSPECT = 2.2
 """What grows more than this is measured again at twice the size, where a quadratic part is a larger one."""
-_TRIES = 4
+_TRIES = 3
 _LONG = 0.6
 """CPU seconds after which no larger size is tried."""
 _SHORTEST = 0.008
 """CPU seconds below which a time is nothing but noise."""
-_LEAST_MEMORY = 300_000
+_LEAST_MEMORY = 700_000
 """Bytes below which a peak says nothing: caches and compiled patterns come first."""
 
 
@@ -42,13 +43,19 @@ class Growth(NamedTuple):
         return max(self.time, self.memory) <= MOST
 
 
-def growth_of(shape: Shape) -> Growth:
-    """How ``shape`` grows; what looks quadratic is measured at larger sizes until it is certain."""
-    count, tries = shape.count, 1
-    memory = _ratio(_peak(shape, count // 2), _peak(shape, count), _LEAST_MEMORY)
+def growth_of(shape: Shape, share: float = 1.0) -> Growth:
+    """How ``shape`` grows, from that ``share`` of its count on; what looks quadratic is measured at larger sizes."""
+    count = max(int(shape.count * share), 10)
+    memory = 1.0
+    for at in (count, 2 * count, 4 * count, 8 * count):
+        memory = _ratio(_peak(shape, at // 2), _peak(shape, at), _LEAST_MEMORY)
+        if memory < _SUSPECT:
+            break
     factor, spent = _doubled(shape, count)
-    while factor > _SUSPECT and tries < _TRIES and spent < _LONG:
-        count, tries = 2 * count, tries + 1
+    for _ in range(_TRIES):
+        if factor < _SUSPECT or spent > _LONG:
+            break
+        count *= 2
         factor, spent = _doubled(shape, count)
     return Growth(count, factor, memory)
 
@@ -66,6 +73,7 @@ def _ratio(before: float, after: float, least: float) -> float:
 def _seconds(shape: Shape, count: int) -> float:
     """CPU seconds of this thread, without the collector of garbage, which comes when it likes."""
     given = shape.make(count)
+    re.purge()  # or what was compiled for twice as many would be known already
     gc.collect()
     gc.disable()
     began = time.thread_time()

@@ -12,7 +12,7 @@ from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.merging import SECTIONS, declared_twice, merged, without_directives
 from reconciler.convert.compose.nodes import Interpolation, Node, Origin, origins, plain, size_of
-from reconciler.convert.compose.reading import read_compose
+from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.notes import ConversionNote
 from reconciler.errors import ReconcilerError
 from reconciler.model.finding import Finding, Pointer
@@ -122,6 +122,7 @@ class _Loader:
         self.budget = budget
         self._read_file = read_file
         self._loads = 0
+        self._parsed: dict[str, list[ComposeDocument]] = {}
         self._including: list[str] = []
         self._extendable: dict[tuple[str, Interpolation], Mapping[str, Node]] = {}
 
@@ -140,19 +141,25 @@ class _Loader:
 
     def _nodes(self, path: str, base: str, variables: Interpolation) -> list[Node]:
         """The documents of a file in the long form. Raises UnreadableFileError."""
-        if self._loads == MOST_FILES:
-            raise UnreadableFileError(f"the project has more than {MOST_FILES} files")
+        self._check_count()
         if path not in self.contents:
             self.contents[path] = self._read_file(path)
         self._loads += 1
-        found, faults = read_compose(path, self.contents[path])
-        self.faults |= dict.fromkeys(faults)
+        if path not in self._parsed:
+            self._parsed[path], faults = read_compose(path, self.contents[path])
+            self.faults |= dict.fromkeys(faults)
+        found = self._parsed[path]
         if len(found) > MOST_DOCUMENTS:
             origin = Origin(path, found[MOST_DOCUMENTS].position, (), base)
             self.notes.append(
                 origin.note("convert-malformed", f"a compose file has at most {MOST_DOCUMENTS} documents")
             )
         return [long_form(variables.nodes(each, base), self.notes) for each in found[:MOST_DOCUMENTS]]
+
+    def _check_count(self) -> None:
+        """Raise UnreadableFileError if no further file is read."""
+        if self._loads == MOST_FILES:
+            raise UnreadableFileError(f"the project has more than {MOST_FILES} files")
 
     def _with_included(self, project: Node, entry: Node, variables: Interpolation) -> Node:
         """``project`` with the files of an entry of ``include``, which must not have its resources again."""
@@ -165,6 +172,7 @@ class _Loader:
         base = joined(entry.origin.base, directories[0]) if directories else posixpath.dirname(paths[0])
         self._including += paths
         try:
+            self._check_count()
             included = self.files(paths, base, self._own_variables(entry, base, variables))
         except UnreadableFileError as error:
             self._note_unreadable(entry, "the included file", error)
@@ -184,7 +192,9 @@ class _Loader:
         named = _texts(entry.fields.get("env_file"))
         for path in [joined(entry.origin.base, each) for each in named] or [joined(base, ".env")]:
             try:
-                environ = {**parse_env_file(self._read_file(path), environ), **environ}
+                raw = self._read_file(path)
+                if self.budget.allows(0, len(raw), entry.origin.noted(self.notes)):
+                    environ = {**parse_env_file(raw, environ), **environ}
             except (UnreadableFileError, EnvFileError) as error:
                 if named or isinstance(error, OutsideFileError):
                     self._note_unreadable(entry, "the env file of the included project", error)

@@ -263,6 +263,28 @@ def test_no_type_of_a_field_makes_a_conversion_fail(field: str, value: Any) -> N
     convert(project({"compose.yaml": yaml.safe_dump({"services": {"web": {"image": "a", field: value}}})}))
 
 
+_SIGNS = st.text("ab./~[]\"'x-*", max_size=5) | st.sampled_from([".common", "x.y", "services.a", "deploy.mode", ""])
+_ODD_KEYS: st.SearchStrategy[Any] = st.recursive(
+    st.just("text"), lambda inner: st.dictionaries(_SIGNS, inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3), st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3))
+def test_no_sign_in_a_key_makes_a_conversion_fail(whole: dict[str, Any], service: dict[str, Any]) -> None:
+    value = {"services": {"web": {"image": "a", **service}, **dict.fromkeys(service, {"image": "b"})}, **whole}
+    found = project({"compose.yaml": yaml.safe_dump(value)})
+    result = convert(found)
+    assert read(stream(draft.body for draft in result.drafts).encode()).faults == []
+    findings(result.remarks, found.contents)
+
+
+def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
+    found = project({"compose.yaml": "services: {web: {image: a, deploy.mode: replicated}}\n.common: &c {a: b}"})
+    remarks = [each.message for each in convert(found).remarks]
+    assert "`deploy.mode` has no counterpart and is left out" in remarks
+    assert "`.common` has no counterpart and is left out" in remarks
+
+
 def test_fields_that_are_carried_over_are_not_left_out_whatever_they_are() -> None:
     assert CARRIED.keys() & LEFT_OUT.keys() <= {
         "services.*.build", "services.*.deploy.resources.reservations.cpus", "services.*.restart",

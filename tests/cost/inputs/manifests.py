@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from reconciler.documents.reader import read
 from reconciler.model.finding import Pointer
+from tests.cost.growth import Shape
+from tests.fuzz.world import checked
 from tests.support.mutations import FULL
 
 
@@ -54,3 +57,13 @@ def _varied(value: Any, number: int) -> Any:
     if isinstance(value, str) and value:
         return f"{value}{number}"
     return value
+
+
+def manifest_shapes(kind: str) -> dict[str, Shape]:
+    """Every list and mapping of a kind, checked as `reconciler validate` checks a file."""
+    return {
+        f"{kind} {'.'.join(map(str, path))}": Shape(
+            lambda count, document=document, at=at: json.dumps(grown(document, at, count)).encode(), checked
+        )
+        for path, (document, at) in growing_values(kind).items()
+    }
