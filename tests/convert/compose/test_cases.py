@@ -271,7 +271,7 @@ _ODD_KEYS: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3), st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3))
 def test_no_sign_in_a_key_makes_a_conversion_fail(whole: dict[str, Any], service: dict[str, Any]) -> None:
-    value = {"services": {"web": {"image": "a", **service}, **dict.fromkeys(service, {"image": "b"})}, **whole}
+    value = {"services": {"web": {"image": "a", **service}, **{key: {"image": "b"} for key in service}}, **whole}
     found = project({"compose.yaml": yaml.safe_dump(value)})
     result = convert(found)
     assert read(stream(draft.body for draft in result.drafts).encode()).faults == []
