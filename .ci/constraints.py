@@ -7,6 +7,7 @@ configured for, and the file names none. The hashes are those of wheels for Linu
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -54,7 +55,7 @@ def _resolved(wanted: Sequence[str], options: Sequence[str] = ()) -> Iterator[tu
                "--ignore-installed", "--only-binary", ":all:", "--report", "-", *options, *wanted]  # fmt: skip
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     for each in report["install"]:
-        about, name = each["metadata"], each["metadata"]["name"].lower().replace("_", "-").replace(".", "-")
+        about, name = each["metadata"], re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()
         yield f"{name}=={about['version']}", each["download_info"]["archive_info"]["hashes"]["sha256"]
 
 

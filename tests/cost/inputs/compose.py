@@ -89,6 +89,11 @@ def earlier(count: int) -> str:
     return "services:\n" + "\n".join(texts)
 
 
+def included(number: int) -> Callable[[int], str]:
+    """A file with one service."""
+    return lambda _: f"services: {{i{number}: {{image: a}}}}"
+
+
 COMPOSE: dict[str, Shape] = {
     "services": compose(services("{image: a, command: [run], environment: {A: b}}")),
     "services that extend one": compose(services("{extends: base}", after="  base: {image: a, environment: {A: b}}")),
@@ -205,11 +210,12 @@ COMPOSE: dict[str, Shape] = {
     "includes of one file": compose(
         lambda count: f"include: [{', '.join(['x/far.yaml'] * count)}]\nservices: {{a: {{image: a}}}}",
         far_yaml=services("{image: a}"),
-        count=800, tight=True,
+        count=800,
+        tight=True,
     ),
     "includes of files": compose(
         lambda count: f"include:\n{lines(count, '  - x/iN.yaml')}\nservices: {{a: {{image: a}}}}",
-        **{f"i{n}_yaml": (lambda n: lambda _: f"services: {{i{n}: {{image: a}}}}")(n) for n in range(100)},
+        **{f"i{number}_yaml": included(number) for number in range(100)},
         count=40,
     ),
     "includes with an env file": compose(
