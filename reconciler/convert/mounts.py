@@ -29,6 +29,15 @@ class _Folder:
         self.first: Mount | None = None
         self.below: dict[str, _Folder] = {}
 
+    def inner(self, name: str, mount: Mount) -> _Folder:
+        """The folder ``name`` below this one, on the way to ``mount``."""
+        self.first = self.first or mount
+        return self.below.setdefault(name, _Folder())
+
+    def take(self, mount: Mount) -> None:
+        """``mount`` is here."""
+        self.mount = mount
+
 
 class MountPaths:
     """The paths at which a container has mounts; each may be long, and there may be many."""
@@ -57,6 +66,5 @@ class MountPaths:
         """Remember ``mount``, whose path was not refused."""
         folder = self._root
         for name in mount.path.split("/"):
-            folder.first = folder.first or mount
-            folder = folder.below.setdefault(name, _Folder())
-        folder.mount = mount
+            folder = folder.inner(name, mount)
+        folder.take(mount)

@@ -85,7 +85,7 @@ def test_words_are_split_as_a_shell_does(text: str) -> None:
         assert split_words(text) == words
 
 
-def test_a_file_has_so_many_notes_of_a_rule_and_one_says_how_many_more() -> None:
+def test_a_file_has_so_many_notes_of_a_rule_and_one_with_the_number_of_others() -> None:
     notes = [ConversionNote("convert-default", "a", 0, (), f"note {number}") for number in range(1_000)]
     others = [
         ConversionNote("convert-malformed", "a", 0, (), "wrong"),

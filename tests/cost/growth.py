@@ -72,23 +72,23 @@ def _ratio(before: float, after: float, least: float) -> float:
 
 def _seconds(shape: Shape, count: int) -> float:
     """CPU seconds of this thread, without the collector of garbage, which comes when it likes."""
-    given = shape.make(count)
+    content = shape.make(count)
     re.purge()  # or what was compiled for twice as many would be known already
     gc.collect()
     gc.disable()
     began = time.thread_time()
     try:
-        shape.read(given)
+        shape.read(content)
         return time.thread_time() - began
     finally:
         gc.enable()
 
 
 def _peak(shape: Shape, count: int) -> int:
-    given = shape.make(count)
+    content = shape.make(count)
     tracemalloc.start()
     try:
-        shape.read(given)
+        shape.read(content)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

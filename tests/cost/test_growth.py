@@ -66,11 +66,11 @@ def test_what_a_manifest_costs_grows_with_each_list_and_mapping_at_larger_sizes(
 
 def quadratic(numbers: range) -> int:
     """Work in the square of its input, most of it in C."""
-    kept: list[int] = []
+    distinct: list[int] = []
     for number in numbers:
-        if number not in kept:
-            kept.append(number)
-    return len(kept)
+        if number not in distinct:
+            distinct.append(number)
+    return len(distinct)
 
 
 def wasteful(numbers: range) -> int:

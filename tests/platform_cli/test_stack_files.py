@@ -56,7 +56,7 @@ PLACES = ["../outside/file", "OUTSIDE/file", "./link", "./folder/file", "./inner
 
 @pytest.mark.parametrize("field", NAMED)
 @pytest.mark.parametrize("place", PLACES)
-def test_no_field_reads_a_file_elsewhere(
+def test_no_field_reads_a_file_outside_of_the_project(
     project: Path, capfd: pytest.CaptureFixture[str], field: str, place: str
 ) -> None:
     place = place.replace("OUTSIDE", str(project.parent / "outside"))
@@ -73,7 +73,7 @@ def test_no_field_reads_a_file_elsewhere(
 
 
 @pytest.mark.parametrize("field", ["secrets", "env_file", "volumes"])
-def test_the_option_reads_files_elsewhere(project: Path, capfd: pytest.CaptureFixture[str], field: str) -> None:
+def test_the_option_reads_files_outside(project: Path, capfd: pytest.CaptureFixture[str], field: str) -> None:
     (project / "compose.yaml").write_text(NAMED[field].replace("PLACE", "../outside/file"))
     assert manifest("--allow-outside") == 0
     assert SECRET in capfd.readouterr().out
@@ -89,7 +89,7 @@ def test_links_within_the_project_are_followed(project: Path, capfd: pytest.Capt
 
 
 @pytest.mark.parametrize("name", [".env", "compose.override.yaml", "compose.yaml"])
-def test_files_that_are_found_by_their_names_are_no_links_elsewhere(
+def test_files_that_are_found_by_their_names_are_no_links_out_of_it(
     project: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     (project / "compose.yaml").write_text("services: {a: {image: '${TOKEN:-none}'}}")

@@ -64,7 +64,7 @@ class GitHub:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        self.elsewhere = tree.parent / "elsewhere"
+        self.second = tree.parent / "second"
         self.comments = tree.parent / "comments"
         self.comments.mkdir()
         (tree.parent / "bin").mkdir()
@@ -76,9 +76,9 @@ class GitHub:
     def run(self) -> dict[str, subprocess.CompletedProcess[str]]:
         """How each step but the installation ends; the second job has what the first one hands over, and no more."""
         ended = self._job("validate", self.tree)
-        shutil.rmtree(self.elsewhere, ignore_errors=True)
-        shutil.copytree(self.tree / "result", self.elsewhere / "result")
-        return ended | self._job("report", self.elsewhere)
+        shutil.rmtree(self.second, ignore_errors=True)
+        shutil.copytree(self.tree / "result", self.second / "result")
+        return ended | self._job("report", self.second)
 
     def _job(self, name: str, place: Path) -> dict[str, subprocess.CompletedProcess[str]]:
         values = {
@@ -100,7 +100,7 @@ def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
     (comment,) = github.comments.iterdir()
     assert comment.read_text().startswith(f"{MARK}\n### Plan: 1 to update\n")
     assert "### Plan: 1 to update" in (github.tree / "summary.md").read_text()
-    assert json.loads((github.elsewhere / "result" / "reconciler.sarif").read_text())["runs"][0]["results"] == []
+    assert json.loads((github.second / "result" / "reconciler.sarif").read_text())["runs"][0]["results"] == []
 
 
 def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tm
     ended = github.run()
     assert {name for name, each in ended.items() if each.returncode} == {"Validate"}
     assert "::error file=deploy/shop/web.yaml,line=4,col=9,title=workload-type::" in ended["Validate"].stdout
-    (result,) = json.loads((github.elsewhere / "result" / "reconciler.sarif").read_text())["runs"][0]["results"]
+    (result,) = json.loads((github.second / "result" / "reconciler.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "deploy/shop/web.yaml"
     (comment,) = github.comments.iterdir()
     assert comment.read_text().startswith(f"{MARK}\n### Refused: 1 error\n")
@@ -196,11 +196,11 @@ def run_gitlab(tree: Path, **environ: str) -> tuple[subprocess.CompletedProcess[
         "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7",
     }  # fmt: skip
     checked = bash("\n".join(jobs["manifests"]["script"]), tree, **values)
-    elsewhere = tree.parent / "elsewhere"
-    elsewhere.mkdir(exist_ok=True)
+    second = tree.parent / "second"
+    second.mkdir(exist_ok=True)
     for name in jobs["manifests"]["artifacts"]["paths"]:
-        shutil.copy(tree / name, elsewhere / name)
-    return checked, bash("\n".join(jobs["note"]["script"]), elsewhere, **values, **environ)
+        shutil.copy(tree / name, second / name)
+    return checked, bash("\n".join(jobs["note"]["script"]), second, **values, **environ)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.input_files import STDIN, read_files
@@ -22,7 +24,7 @@ _OVERRIDES = ("compose.override.yaml", "compose.override.yml", "docker-compose.o
               "docker-compose.override.yml")  # fmt: skip
 
 
-class ProjectOptions(TypedDict):
+class ProjectOptions(msgspec.Struct, frozen=True):
     """The options that choose a project and how it is read."""
 
     file: tuple[str, ...]
@@ -31,21 +33,21 @@ class ProjectOptions(TypedDict):
     allow_outside: bool | None
 
 
-def manifest(session: Session, location: tuple[str, ...], **options: Unpack[ProjectOptions]) -> None:
+def manifest(session: Session, location: tuple[str, ...], **options: Any) -> None:
     """Print the manifests that a compose project becomes; remarks go to stderr."""
-    drafts = _converted(session, location, options)
+    drafts = _converted(session, location, ProjectOptions(**options))
     session.output.manifests([draft.body for draft in drafts])
 
 
-def deploy(session: Session, location: tuple[str, ...], ready: bool | None, **options: Unpack[ProjectOptions]) -> None:
+def deploy(session: Session, location: tuple[str, ...], ready: bool | None, **options: Any) -> None:
     """Create and change the resources of a compose project."""
-    drafts = _converted(session, location, options)
+    drafts = _converted(session, location, ProjectOptions(**options))
     apply_documents(session, _inputs(options["file"], drafts), ready=bool(ready))
 
 
-def remove(session: Session, volumes: bool | None, **options: Unpack[ProjectOptions]) -> None:
+def remove(session: Session, volumes: bool | None, **options: Any) -> None:
     """Delete the resources of a compose project; its GVC stays, and its volume sets do unless ``volumes``."""
-    drafts = _converted(session, (), options)
+    drafts = _converted(session, (), ProjectOptions(**options))
     # What depends on others goes before them.
     deleted = [draft for draft in reversed(drafts) if volumes or draft.kind != "volumeset"]
     delete_documents(session, _inputs(options["file"], deleted))
@@ -62,16 +64,16 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     from reconciler.convert.notes import findings
     from reconciler.platform_cli.project_files import ProjectFiles
 
-    paths = [*options["file"]] or _default_files(session.environ)
+    paths = [*options.file] or _default_files(session.environ)
     directories = [path for path in paths if os.path.isdir(path)]
     if directories:
         raise UsageError(f"{directories[0]} is a directory; name a compose file in it")
     directory = os.path.dirname(paths[0]) if paths[0] != STDIN else ""
-    files = ProjectFiles(directory, allow_outside=bool(options["allow_outside"]))
-    is_named = bool(options["file"] or session.environ.get("COMPOSE_FILE"))
+    files = ProjectFiles(directory, allow_outside=bool(options.allow_outside))
+    is_named = bool(options.file or session.environ.get("COMPOSE_FILE"))
     contents = {("stdin" if path == STDIN else path): _read_file(path, files, is_named=is_named) for path in paths}
-    environ = _environ(session.environ, options["env_file"], directory, files)
-    active = options["compose_profile"] or [each for each in environ.get("COMPOSE_PROFILES", "").split(",") if each]
+    environ = _environ(session.environ, options.env_file, directory, files)
+    active = options.compose_profile or [each for each in environ.get("COMPOSE_PROFILES", "").split(",") if each]
     files.contents = contents
     project = load([*contents], environ, active, files.read)
     gvc = wanted_gvc(session) or project.name or environ["COMPOSE_PROJECT_NAME"]

@@ -24,7 +24,7 @@ def root_of(count: int) -> int:
     return int(count**0.5)
 
 
-class Given(NamedTuple):
+class ProjectSource(NamedTuple):
     """The files of a project by path, its variables and profiles, and how much it may become."""
 
     files: Files
@@ -33,9 +33,9 @@ class Given(NamedTuple):
     budget: Budget
 
 
-def read_compose(given: Given) -> None:
+def read_compose(source: ProjectSource) -> None:
     """As `platform stack manifest` reads a project, up to the text of its manifests and findings."""
-    files, environ, profiles, budget = given
+    files, environ, profiles, budget = source
     paths = [name for name in files if name.endswith(".yaml") and "/" not in name]
     found = project(files, *paths, environ=environ, profiles=profiles, budget=budget)
     converted = convert_compose(found)
@@ -53,10 +53,10 @@ def compose(
 ) -> Shape:
     """A project of ``texts``, each a file, with ``beside`` in a folder x, by their names."""
 
-    def make(size: int) -> Given:
+    def make(size: int) -> ProjectSource:
         files = {f"{number}.yaml": text(size) for number, text in enumerate(texts)}
         files |= {f"x/{name.replace('_', '.')}": text(size) for name, text in beside.items()}
-        return Given(files, environ(size), tuple(profiles(size)), Budget(*TIGHT) if tight else Budget())
+        return ProjectSource(files, environ(size), tuple(profiles(size)), Budget(*TIGHT) if tight else Budget())
 
     return Shape(make, read_compose, count)
 
