@@ -23,11 +23,15 @@ _LEAST_MEMORY = 700_000
 
 
 class Shape(NamedTuple):
-    """An input by its size, and what reads it; ``count`` is where measuring begins."""
+    """An input by its size, and what reads it; ``count`` is where measuring begins.
+
+    ``repeats``: it names one thing again and again, so that its memory is measured in the short form too.
+    """
 
     make: Callable[[int], Any]
     read: Callable[[Any], object]
     count: int = 500
+    repeats: bool = False
 
 
 class Growth(NamedTuple):
@@ -46,11 +50,7 @@ class Growth(NamedTuple):
 def growth_of(shape: Shape, share: float = 1.0) -> Growth:
     """How ``shape`` grows, from that ``share`` of its count on; what looks quadratic is measured at larger sizes."""
     count = max(int(shape.count * share), 10)
-    memory = 1.0
-    for at in (count, 2 * count, 4 * count, 8 * count):
-        memory = _ratio(_peak(shape, at // 2), _peak(shape, at), _LEAST_MEMORY)
-        if memory < _SUSPECT:
-            break
+    memory = _memory(shape, count) if share == 1.0 or shape.repeats else 1.0
     factor, spent = _doubled(shape, count)
     for _ in range(_TRIES):
         if factor < _SUSPECT or spent > _LONG:
@@ -58,6 +58,16 @@ def growth_of(shape: Shape, share: float = 1.0) -> Growth:
         count *= 2
         factor, spent = _doubled(shape, count)
     return Growth(count, factor, memory)
+
+
+def _memory(shape: Shape, count: int) -> float:
+    """By what factor the peak of memory grows; caches and tables make small sizes uneven, so larger ones follow."""
+    factor = 1.0
+    for larger in (count, 2 * count, 4 * count, 8 * count):
+        factor = _ratio(_peak(shape, larger // 2), _peak(shape, larger), _LEAST_MEMORY)
+        if factor < _SUSPECT:
+            break
+    return factor
 
 
 def _doubled(shape: Shape, count: int) -> tuple[float, float]:

@@ -58,7 +58,7 @@ def compose(
         files |= {f"x/{name.replace('_', '.')}": text(size) for name, text in beside.items()}
         return ProjectSource(files, environ(size), tuple(profiles(size)), Budget(*TIGHT) if tight else Budget())
 
-    return Shape(make, read_compose, count)
+    return Shape(make, read_compose, count, repeats=tight)
 
 
 def service(text: str) -> Callable[[int], str]:
@@ -235,6 +235,7 @@ COMPOSE: dict[str, Shape] = {
     "long variables in a text": compose(
         lambda count: f"services: {{a: {{image: a, command: ['{'$A' * count}']}}}}",
         environ=lambda count: {"A": "x" * count},
+        tight=True,
         count=16_000,
     ),
     "long variables in services": compose(

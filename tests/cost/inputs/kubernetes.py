@@ -34,7 +34,7 @@ def kubernetes(*parts: Callable[[int], Any], count: int = 200, tight: bool = Fal
         findings(converted.remarks, contents)
         stream(draft.body for draft in converted.drafts)
 
-    return Shape(make, convert, count)
+    return Shape(make, convert, count, repeats=tight)
 
 
 def resource(kind: str, name: str, api: str = "v1", metadata: Mapping[str, Any] = {}, **fields: Any) -> dict[str, Any]:
