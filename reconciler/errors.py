@@ -32,6 +32,7 @@ ReconcilerError
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── UnreadableFileError   a file that a compose file names cannot be read (convert/compose/project.py)
+│   └── OutsideFileError  it is outside of the directory of the project (convert/compose/project.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)

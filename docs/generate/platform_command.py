@@ -115,6 +115,11 @@ counterpart. The GVC is that of `--gvc` or the profile, else the name of the pro
 creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand. Volume sets
 stay when a stack is deleted, unless `--volumes`.
 
+The files that a project names (`secrets`, `configs`, `env_file`, `extends`, `include`, mounts) become a part of the
+manifests. So they are read only below the directory of the first compose file, by their resolved paths: a compose file
+of somebody else gets no file of yours. `--allow-outside` reads them wherever they are. What you name yourself, with
+`--file`, `--env-file` or `COMPOSE_FILE`, may be anywhere. A project becomes at most 200,000 values and 16 MiB of text.
+
 """
 
 

@@ -22,6 +22,8 @@ _COMPOSE = (
            "Else compose.yaml or docker-compose.yml here.", "FILE", multiple=True),
     Option("--env-file", "A file with variables, in place of .env.", "FILE", multiple=True),
     Option("--compose-profile", "A profile of the project that is on; '*' is all.", "NAME", multiple=True),
+    Option("--allow-outside", "Read files outside of the project's directory too: what it names becomes public to all "
+           "who read the manifests.", flag=True),
 )  # fmt: skip
 _LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
