@@ -90,7 +90,7 @@ links. There is one check, one plan, one commit, and with reviews one branch; a 
 them belong to one source. The answer has an `action` for each: `created`, `updated`, `unchanged`, `deleted` or
 `missing`. With `dryRun=true` it shows the diff and the plan, whose digest is that of the run afterwards: with
 `digest=DIGEST`, a change with any other plan is refused. `platform apply`, `delete -f`, `stack deploy` and `diff` use
-it.
+it. An agent among them gets its token by `-bootstrap`. The audit log names the first of the resources.
 
 In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
 `{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and

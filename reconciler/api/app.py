@@ -115,7 +115,7 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     if call.refusal is not None:
         _audit(call, call.refusal.status, str(call.refusal))
     elif operation.changes:
-        _audit(call, response.status_code)
+        _audit(call, response.status_code, call.done)
     return response
 
 

@@ -47,6 +47,8 @@ class Call:
         self.reader = api.reader
         self.refusal: Problem | None = None
         """What the audit log has as the outcome, where the answer is a redirect or a page that says no."""
+        self.done = ""
+        """What the audit log has beside the path, which does not name what a change of many is about."""
         self.change_id: str = request.scope["request_id"]
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
@@ -73,6 +75,10 @@ class Call:
     def show_once(self, field: str) -> None:
         """Show ``field`` in the answer to this request alone, and store it nowhere."""
         self.shown_once |= {field}
+
+    def note_done(self, message: str) -> None:
+        """Note for the audit log what the request has changed."""
+        self.done = message
 
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""

@@ -71,6 +71,9 @@ def test_what_depends_on_each_other_is_one_commit_with_one_plan(site: ApiSite) -
     assert actions(shown) == actions(answer)
     assert history(site)[0] == "Apply workload/shop/api and 3 more"
     assert len(history(site)) == 2
+    entries = site.client().get(f"{ORG}/-audit?limit=100")["items"]
+    assert [each["target"] for each in entries if each["message"]] == [APPLY]
+    assert "workload/newapp/web created" in entries[-1]["message"]
     assert answer["change"]["plan"]["steps"] == shown["change"]["plan"]["steps"]
     assert (shown["change"]["diff"], shown["change"]["files"]) == (answer["change"]["diff"], answer["change"]["files"])
     # The daemon does what was shown.

@@ -89,6 +89,7 @@ async def apply(call: Call) -> Response:
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is not None and not dry:
+        call.note_done(", ".join(f"{key} {action}" for key, action in change.actions().items()))
         wake(call.api.settings.state, source.name, "ref")
     return _answer(call, [*wanted, *missing], edits, change, dry=dry)
 
