@@ -205,6 +205,19 @@ def test_a_query_permits_the_creation_of_what_it_selects_in_normal_form(site: Ap
         assert answer.status_code == status, answer.text
 
 
+def test_the_refusal_of_a_new_member_names_no_hidden_target_of_the_group(tmp_path: Path) -> None:
+    broad = "name: ops-reveal\ntargetKind: secret\ntarget: all"
+    narrow = accounts().replace(broad, broad.replace("target: all", "targetLinks: [//secret/aws]"))
+    assert narrow != accounts()
+    more = account("joins", "group", "edit") + account("joins", "serviceaccount", "view")
+    documents = "---\n".join(dict.fromkeys((narrow + more).split("---\n")))
+    with api_site(tmp_path, {**files(), "accounts.yaml": documents}) as site:
+        joins = {"memberLinks": ["//serviceaccount/joins"]}
+        answer = ask(site, "joins", "PATCH", f"{ORG}/group/ops", joins)
+        assert (answer.status_code, "a resource that you may not view" in answer.text) == (403, True), answer.text
+        assert "aws" not in answer.text
+
+
 def test_an_invitation_grants_no_more_than_its_author_has(tmp_path: Path) -> None:
     query = 'memberQuery: {kind: user, spec: {terms: [{property: name, op: "~", value: "ops-*"}]}}'
     reveal = "bindings: [{permissions: [reveal], principalLinks: [//group/on-call]}]"
