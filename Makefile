@@ -14,7 +14,7 @@ IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test checks test-cpu bench lint soak fuzz packages clean
+.PHONY: run test checks test-cpu bench lint soak fuzz constraints packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
 run: $(STAMP)
@@ -60,6 +60,10 @@ soak: $(STAMP) packages
 fuzz: $(STAMP)
 	@PARITY_MUTATIONS=100000 $(BIN)/python -m pytest -q tests/documents/test_parity.py
 	@$(BIN)/python -m tests.fuzz
+
+## The versions and hashes of the dependencies, for the CI examples and the list in the wheel.
+constraints: $(STAMP)
+	@$(BIN)/python .ci/constraints.py
 
 packages:
 	@tests/setup-debian.sh tools

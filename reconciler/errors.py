@@ -32,6 +32,7 @@ ReconcilerError
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── UnreadableFileError   a file that a compose file names cannot be read (convert/compose/project.py)
+│   └── OutsideFileError  it is outside of the directory of the project (convert/compose/project.py)
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
@@ -39,6 +40,7 @@ ReconcilerError
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)
 │   ├── EnvFileError        of a line of an env file (convert/compose/dotenv.py)
+│   ├── ProxyHeaderError    of the header of a proxy's connection (api/proxies/protocol.py)
 │   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
 ├── EncryptionError       a secret cannot be encrypted or decrypted
 │   ├── SecretFileError     a file cannot be encrypted, decrypted or changed (sops/encrypt.py)

@@ -442,6 +442,9 @@ class Reason(StrEnum):
     USER_NOT_FOUND = "UserNotFound", _workload("This host, or an image, has no user of the required name.")
     INVALID_IMAGE_NAME = ("InvalidImageName",
         _workload("The name of an image is not complete or not valid; the message has the form to write."))
+    IMAGE_NOT_ALLOWED = ("ImageNotAllowed",
+        _workload("No pattern of `images.allowed` fits an image, or its registry has an address of this host, of its "
+        "link or of its cloud that no setting names."))
     IMAGE_CHANGED = "ImageChanged", _normal("A tag of a workload with `supportDynamicTags` means another image now.")
     IMAGE_PULL_FAILED = ("ImagePullFailed",
         _warning("An image cannot be pulled; the old version goes on. The message has the words of the registry."),

@@ -28,9 +28,10 @@ answer whether it exists or not.
 
 At its first start the API writes a token to `bootstrap-token` in the state directory. `POST /login/bootstrap` with the
 body `{"token": …}` exchanges it, once, for a session of a superuser that lasts an hour: long enough to add a key to a
-service account. The text of a key is in the answer to that request alone. Wrong credentials make their address wait,
-longer each time. More requests of a caller or an address than [`api.rateLimits`](settings.md) allows are 429 with
-`Retry-After`.
+service account. The text of a key is in the answer to that request alone. Wrong credentials make their address and
+account wait, longer each time; valid ones, and signed webhooks, are answered meanwhile. More requests of a caller, or
+without a valid credential of an address, than [`api.rateLimits`](settings.md) allows are 429 with `Retry-After`. Behind
+a proxy, [`api.trustedProxies`](install.md#behind-a-proxy) tells who the client is.
 
 People log in at an OpenID Connect provider, if the settings have [`api.oidc`](settings.md); [Logins](install.md#logins)
 shows how to set it up. A command on the machine of the browser opens
@@ -60,15 +61,42 @@ Keys, users, sessions and the audit logs are in `access.sqlite` in the state dir
 except for sessions, and `reconciler restore` brings them back where that file is missing: those of a backup would have
 keys that were revoked since.
 
+A credential belongs to the life of its account: the keys and sessions of a service account, the logins, invitations and
+sessions of a user, and the token of an agent end with it. They stay void if another account gets the name, and a person
+who is invited again logs in again. A user whom a manifest declares is gone with the manifest.
+
 A change of a resource becomes a commit. It is made in the file that declares the resource: comments, order and fields
 that stay equal remain as they are written. A new resource gets the file `GVC/KIND/NAME.yaml`. The whole tree that would
 result is checked before, and a change with findings is refused with them. The author is the caller, and the trailer
 `Request-Id` names the request. With [`api.writes`](settings.md), the commit goes to the branch of the source, or to a
 new branch for a review. With `api.signingKey` it is signed, as a source with `verify` wants. If others pushed
 meanwhile, the change is made again on their commit; if they changed the same field, the answer is 409 with both
-versions. A patch counts from the newest commit, also from one that is not applied yet. `PUT` changes the fields that
-differ from what is applied, as a read showed it. An event `ChangeCommitted` of the resource names the caller and the
-commit.
+versions, `yours` and `theirs`. Changes of a source that wait at the same time share one push. A patch counts from the
+newest commit, also from one that is not applied yet. An event `ChangeCommitted` of the resource names the caller and
+the commit.
+
+A `PUT` undoes nothing that its client did not see. What the client saw is, in this order,
+
+* the resource with the `ETag` in the header `If-Match`: that of a read, or of the answer to a change. The tag names the
+  manifest, so that a changed status is no conflict;
+* the revision in `status.revision` of the body, as a read has it;
+* what the same caller wrote last, if nobody changed the resource since.
+
+The fields that the client changes are merged into the newest commit; the rest stays as others wrote it. `If-Match: *`
+replaces whatever is there. `PATCH` and `DELETE` keep `If-Match` too.
+
+`POST /org/ORG/-apply` makes one change of many: `items` are manifests, which replace what is there, and `delete` are
+links. There is one check, one plan, one commit, and with reviews one branch; a fault anywhere holds back all. All of
+them belong to one source. The answer has an `action` for each: `created`, `updated`, `unchanged`, `deleted` or
+`missing`. With `dryRun=true` it shows the diff and the plan, whose digest is that of the run afterwards: with
+`digest=DIGEST`, a change with any other plan is refused. `platform apply`, `delete -f`, `stack deploy` and `diff` use
+it. An agent among them gets its token by `-bootstrap`. The audit log names the first of the resources.
+
+In a patch, `$add/FIELD` and `$remove/FIELD` change items of a list, and leave what others add to it:
+`{"$add/containers": [{"name": "main", "$add/env": [{"name": "A", "value": "b"}]}]}` below `spec` sets one variable, and
+`{"$remove/memberLinks": ["/org/acme/user/ann"]}` removes one member. Objects are found by their name; `$remove` takes
+the names. The groups `superusers` and `viewers` exist without a manifest: their first change creates it, and each takes
+`manage`.
 
 A new link needs a [permission on its target](platform/fields.md#references), and nobody
 [grants](platform/fields.md#policy) more than they have. An answer names only what its caller may view: a finding about
@@ -94,6 +122,12 @@ shows: `reconciler doctor` checks it, and names the last hash to compare with an
 refusals fills no disk: above 60 of a caller or address within a minute, or 300 of all, an entry describes the last one,
 and `count` is their number. Reading it takes `readAudit` on the audit context `platform`.
 
+Who can write the file of the log can compute all its hashes again, so the newest hash also goes where they do not
+reach: into the trailer `Audit-Log: NUMBER HASH` of each commit of the [status branch](status.md). `reconciler doctor`
+compares, and names the first commit that does not fit the log: an entry up to that one was changed, or the end of the
+log was removed. Entries since the newest commit have no such witness yet, and commits of a former history are gone
+after 1,000 more. Let the remote refuse to rewrite the branch.
+
 Programs append records of their own to other audit contexts: `POST …/-record` takes an `action`, and the optional
 `target`, `outcome` and `details`. The server adds who states it, when and from where, and chains the records of each
 context. Writing takes `writeAudit` on the context, reading `readAudit`. Records are never deleted, and the API deletes
@@ -102,9 +136,11 @@ no context that has some; a context that a commit removes has them again when it
 
 Answers are JSON. A document has the fields of its manifest in normal form, without the data of secrets, and those of
 the server: `id`, `version`, `created`, `lastModified`, `links`, `status`, and `alias` of a GVC. Each answer has an
-`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A change with `If-Match` is refused: send a
-`PATCH` of the fields that you change. A body with a field twice is refused, as in a manifest, and so is a change with
-an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go.
+`ETag`: with `If-None-Match`, an unchanged one is 304 without a body. A body with a field twice is refused, as in a
+manifest, and so is a change with
+an unknown parameter. Lists come in pages; the link with rel `next` stays valid while resources come and go. A
+page of a `-query` looks at 1,000 resources at most, so that it may have fewer items than its limit, or none, and the
+link to the next.
 `GET /openapi.json` is an OpenAPI 3.1 document of everything below.
 
 A program in a container runs over a WebSocket at `-exec`, with the subprotocol `v5.channel.k8s.io` of Kubernetes. A
@@ -140,6 +176,9 @@ PERMISSIONS_HEAD = """
 
 [Policies](platform/fields.md#policy) grant them on resources of a kind. What a permission includes stands in brackets;
 `manage` includes all of its kind. `approve` on the org approves plans.
+
+`readLogs` on the org reads all logs, and on workloads theirs alone: a query that selects more is narrowed to them, and
+one that names another workload, or a GVC without one of them, is refused in the same way whether it exists or not.
 
 """
 

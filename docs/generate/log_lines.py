@@ -17,6 +17,8 @@ LINES = {
     "loaded, sources, message.",
     "readers": "A warning: the group `readers` cannot get access. Facts: group, message.",
     "replicas": "A warning, once: systemd does not move containers into their own service. Facts: unit, message.",
+    "registry_unreachable": "A warning: a host that an image names does not answer as a registry; users are told only "
+    "that. Facts: host, cause.",
     "images": "A warning: a record of digests or of pulled images is damaged; the message has the consequences.",
     "api": "The HTTP API is served, cannot be (a warning), or its process ended (an error). Facts: address, code, "
     "group, id, message.",

@@ -8,6 +8,7 @@ from docs.generate.tables import table
 from reconciler.convert.compose import fields
 from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import WORD_ALIASES
 from reconciler.platform_cli.table.row import COMMON, Option, Row
 
@@ -31,6 +32,22 @@ alone. On a desktop with a keyring and `secret-tool` (of libsecret), that has th
 them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_ORG`, `PLATFORM_GVC`,
 `PLATFORM_TOKEN`, `PLATFORM_ENDPOINT`), and that over the profile. Tokens of a login are renewed by themselves.
 
+What operators do works from anywhere: `platform plan`, `approve`, `status`, `events`, `history`, `top`, `drift`,
+`snapshots`, `describe`, `suspend`, `resume`, `rollback`, `sync`, `retry` and `hold` take the words of
+[the commands on the host](commands.md); `rollback --with-data` is there alone. Messages of the daemon name them as they
+are called here; one that only its host has comes with that place. Single values need no editor:
+
+```sh
+platform workload env set web LOG_LEVEL=debug COLOR=red
+platform secret set db password -
+platform scale web 3
+platform restart web
+platform logs web --follow
+```
+
+They change these values alone: what others add meanwhile stays. `scale` sets the least and the most replicas at each
+location, and `restart` is a forced redeployment. `secret set` creates a dictionary if the secret is new.
+
 A change is a commit; `apply` prints it with the digest of its plan. Deletes beyond the budget, and those of volumes,
 wait: the command names them and what releases them. A document that fails names its file and line, each fault its own,
 and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and a read is repeated
@@ -41,19 +58,29 @@ other users of the machine and the history of the shell have them. `--debug` hid
 `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` hold; a proxy is reached by HTTP, and one of SOCKS is refused.
 
 Exit codes: 0 success; 1 refused or failed; 2 the command line is wrong; 130 interrupted. Results go to standard output,
-everything else to standard error. There are no colours with `NO_COLOR`, with `--no-color`, and without a terminal.
+everything else to standard error; with `-o json`, an error is the object `error` with `message`, `status` of the
+server, and `findings`. Formats other than text show all records unless `--max` is given. There are no colours with
+`NO_COLOR`, with `--no-color`, and without a terminal.
 
 `workload exec REF -- COMMAND` and `workload connect REF` exit with the code of the program: 128 and the signal that
 ended it; 126 if it may not run, 127 if there is none; 125 if the connection was cut, or nothing could be started. On a
 terminal, every key goes to the program, also Ctrl-C. Without one, `exec` reads standard input only with `-i`, so a loop
 over lines of a file keeps its lines.
 
+`workload cron start REF --wait` ends as the executions do, with 1 if one failed or goes on after `--timeout`. The last
+lines of their logs are on standard error if you may read them.
+
+`agent manifest` prints a namespace, the bootstrap file as a secret, and a deployment for a cluster; `agent up` runs a
+container with Docker or Podman. The image is yours: none is published. It finds its bootstrap file at the path in
+`BOOTSTRAP_FILE`, and reports to `-info` of its link.
+
 `docker-credential-platform` keeps logins to registries for Docker and Podman, in `platform/registries.json` beside the
 profiles. To use it, add `"credHelpers": {"registry.example.com": "platform"}` to `~/.docker/config.json`, or to
 `auth.json` of Podman, and log in: `docker login registry.example.com`.
 
-A reference is a name, or a link such as `/org/acme/gvc/shop`; `<>` is required, `[]` optional, and `...` allows
-several. `get` with an empty one lists all; other commands refuse it.
+A reference is a name, a link such as `/org/acme/gvc/shop` or `//workload/web`, or a key such as `workload/shop/web`.
+What is in a GVC, and names none, is in that of the call. `<>` is required, `[]` optional, and `...` allows several.
+`get` with an empty one lists all; other commands refuse it.
 
 """
 
@@ -67,7 +94,9 @@ def _sections() -> Iterator[str]:
     yield "## Options of every command\n\n"
     yield _options(COMMON)
     rows = all_rows()
-    words = sorted({row.words[0] for row in rows})
+    yield "\n## For operators\n\n"
+    yield table(("Command", "What it does", "Options"), map(_cells, OPERATOR_ROWS))
+    words = sorted({row.words[0] for row in rows} - {row.words[0] for row in OPERATOR_ROWS})
     for word in words:
         aliases = KINDS[word].aliases if word in KINDS else WORD_ALIASES.get(word, ())
         alias = f" (alias {', '.join(f'`{each}`' for each in aliases)})" if aliases else ""
@@ -85,6 +114,11 @@ with variables, profiles, `include` and `extends`. A remark names file, line and
 counterpart. The GVC is that of `--gvc` or the profile, else the name of the project; it must exist unless `--location`
 creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand. Volume sets
 stay when a stack is deleted, unless `--volumes`.
+
+The files that a project names (`secrets`, `configs`, `env_file`, `extends`, `include`, mounts) become a part of the
+manifests. So they are read only below the directory of the first compose file, by their resolved paths: a compose file
+of somebody else gets no file of yours. `--allow-outside` reads them wherever they are. What you name yourself, with
+`--file`, `--env-file` or `COMPOSE_FILE`, may be anywhere. A project becomes at most 200,000 values and 16 MiB of text.
 
 """
 

@@ -28,7 +28,8 @@ it exists. The links in `README.md` lead to the files.
 
 The first change is committed at once, later ones at most once per `status.interval`. Only changed files are written;
 files of other writers stay unchanged. Commit messages contain `[skip ci]`, and after 1,000 commits the history starts
-again.
+again. The trailer `Audit-Log` of a commit has the newest hash of the [audit log](http.md) at that time; entries of the
+log alone make no commit.
 
 Every 200 commits the daemon packs the objects that it wrote, and merges its small packs. In a repository in the state
 directory it also removes the former history. In your repositories only `git gc` does that; `reconciler doctor` warns

@@ -7,7 +7,9 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
+from reconciler.access.lives import LifeOf, no_life
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.model.key import Key, Kind
 from reconciler.records.database import Database
 
 AGENT_PREFIX = "ra_"
@@ -18,7 +20,7 @@ _COLUMNS = "id, name, life, reported, report"
 class Registration(NamedTuple):
     """The agent ``name`` with the ``id`` of its token, without the token; ``report`` is JSON, b"" before the first.
 
-    ``life`` is when the resource of the name was created that the token is for, None before its first use: a later
+    ``life`` is when the resource of the name was created that the token is for, None before it is applied: a later
     resource of the same name needs a token of its own. Times are seconds since the epoch.
     """
 
@@ -32,16 +34,18 @@ class Registration(NamedTuple):
 class Agents:
     """The registrations of agents. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
         self._db = database
         self._now = now
+        self._life_of = life_of
 
     def issue(self, name: str) -> tuple[Registration, str]:
         """A new token of the agent ``name``, which is not stored; the former one ends."""
-        made = Registration(secrets.token_hex(8), name, None, None, b"")
+        life = self._life_of(str(Key(Kind.AGENT, "", name)))
+        made = Registration(secrets.token_hex(8), name, life, None, b"")
         text = f"{AGENT_PREFIX}{made.id}.{secrets.token_urlsafe(SECRET_BYTES)}"
-        sql = "INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, NULL, NULL, ?)"
-        self._db.write(sql, (name, made.id, hash_of(text), self._now(), b""))
+        sql = "INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, NULL, ?)"
+        self._db.write(sql, (name, made.id, hash_of(text), self._now(), life, b""))
         return made, text
 
     def find(self, name: str) -> Registration | None:
@@ -56,6 +60,12 @@ class Agents:
         if row is None or not hmac.compare_digest(row[5], hash_of(text)):
             return None
         return Registration(*row[:5])
+
+    def named_by(self, text: str) -> str:
+        """The key of the agent that the token ``text``, valid or not, names by its id; "" if it names none."""
+        name = text.removeprefix(AGENT_PREFIX).partition(".")[0] if text.startswith(AGENT_PREFIX) else ""
+        agent = self._db.value("SELECT name FROM agents WHERE id = ?", (name,))
+        return str(Key(Kind.AGENT, "", agent)) if agent is not None else ""
 
     def bind(self, registration: Registration, life: float) -> None:
         """Bind the token to the resource that was created at ``life``."""

@@ -67,7 +67,7 @@ class EscalationCheck:
     def _by_membership(self, was: Body, wanted: Body) -> MissingGrant | None:
         """What a user gets whom the query of a group did not select before."""
         for group, query in self._access.group_queries():
-            if matches(query, wanted) and not (was and matches(query, was)):
+            if matches(query, wanted, self._org) and not (was and matches(query, was, self._org)):
                 found = self._by_joining(group)
                 if found is not None:
                     return found

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.access.lives import USER_PREFIX, LifeOf, forget_principal, no_life
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.model.key import Kind
 from reconciler.records.database import Database
 
 REFRESH_PREFIX = "rr_"
@@ -17,13 +19,16 @@ USE_SECONDS = 60.0
 """The last use of a login is recorded once within this time."""
 REUSE_SECONDS = 30.0
 """How long a refresh token that was replaced may be sent again without effect."""
-_COLUMNS = "name, created, invited_by, issuer, subject, last_login"
+_COLUMNS = "name, created, invited_by, issuer, subject, last_login, life"
+_REMEMBERED = 3600.0
+"""How long a removal is remembered: longer than a login that has begun takes."""
 
 
 class Person(NamedTuple):
     """A user who was invited or has logged in. Times are seconds since the epoch; ``last_login`` None: never.
 
-    ``issuer`` and ``subject`` are those of the first login: the account at the provider that the user is.
+    ``issuer`` and ``subject`` are those of the first login: the account at the provider that the user is. ``life`` is
+    that of the manifest that declares them, None if none did: they are gone with it.
     """
 
     name: str
@@ -32,6 +37,7 @@ class Person(NamedTuple):
     issuer: str = ""
     subject: str = ""
     last_login: float | None = None
+    life: float | None = None
 
 
 class Login(NamedTuple):
@@ -47,30 +53,61 @@ class Login(NamedTuple):
 class People:
     """The users of people, and their logins. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
         self._db = database
         self._now = now
+        self._life_of = life_of
+        self._removed: dict[str, float] = {}
 
     def find(self, name: str) -> Person | None:
-        """The user ``name``; None if they were never invited and never logged in."""
+        """The user ``name``; None if they were never invited and never logged in, or were removed since."""
         row = self._db.one(f"SELECT {_COLUMNS} FROM users WHERE name = ?", (name,))
-        return Person(*row) if row else None
+        return Person(*row) if row and self._lives(Person(*row)) else None
 
     def every(self) -> list[Person]:
         """All users, by name."""
-        return [Person(*row) for row in self._db.all(f"SELECT {_COLUMNS} FROM users ORDER BY name")]
+        found = (Person(*row) for row in self._db.all(f"SELECT {_COLUMNS} FROM users ORDER BY name"))
+        return [person for person in found if self._lives(person)]
 
     def invite(self, name: str, by: str) -> bool:
         """Let ``name`` log in; returns whether they could not before."""
-        sql = "INSERT OR IGNORE INTO users VALUES (?, ?, ?, '', '', NULL)"
-        return self._db.write(sql, (name, self._now(), by)).rowcount > 0
+        with self._db.transaction():
+            if self.find(name) is not None:
+                return False
+            self.remove(name)
+            row = (name, self._now(), by, self._life_of(f"{USER_PREFIX}{name}"))
+            self._db.write("INSERT INTO users VALUES (?, ?, ?, '', '', NULL, ?)", row)
+        return True
 
     def remove(self, name: str) -> bool:
-        """Remove the user ``name`` and end their logins and sessions; returns whether there was one."""
+        """Remove the user ``name`` and end their logins and sessions; returns whether there was one.
+
+        Sessions end too that they have in the names of others.
+        """
+        now = self._now()
+        self._removed = {other: at for other, at in self._removed.items() if at > now - _REMEMBERED} | {name: now}
         with self._db.transaction():
             self._db.write("DELETE FROM logins WHERE user = ?", (name,))
-            self._db.write("DELETE FROM sessions WHERE principal = ?", (f"user/{name}",))
+            self._db.write("DELETE FROM sessions WHERE principal = ?", (f"{USER_PREFIX}{name}",))
+            forget_principal(self._db, f"{USER_PREFIX}{name}")
             return self._db.write("DELETE FROM users WHERE name = ?", (name,)).rowcount > 0
+
+    def was_removed_since(self, name: str, at: float) -> bool:
+        """Whether ``name`` was removed after the time ``at``: a login that began before does not count."""
+        return self._removed.get(name, at) > at
+
+    def end_former_lives(self) -> None:
+        """Remove users whose manifest is gone, and bind those to their manifest who have one by now."""
+        for row in self._db.all(f"SELECT {_COLUMNS} FROM users"):
+            person = Person(*row)
+            life = self._life_of(f"{USER_PREFIX}{person.name}")
+            if person.life is None and life is not None:
+                self._db.write("UPDATE users SET life = ? WHERE name = ?", (life, person.name))
+            elif person.life != life:
+                self.remove(person.name)
+
+    def _lives(self, person: Person) -> bool:
+        return person.life is None or person.life == self._life_of(f"{USER_PREFIX}{person.name}")
 
     def begin_login(self, person: Person, groups: Iterable[str], seconds: float) -> tuple[Login, str]:
         """Record that ``person`` logged in for ``seconds``; the login, and its refresh token, which is not stored."""
@@ -78,10 +115,13 @@ class People:
         login = Login(secrets.token_hex(8), person.name, tuple(sorted(groups)), now + seconds, now)
         with self._db.transaction():
             self._db.write("DELETE FROM logins WHERE ends <= ?", (now,))
+            if self.find(person.name) is None:
+                self._db.write("DELETE FROM users WHERE name = ?", (person.name,))
+            life = person.life if person.life is not None else self._life_of(f"{USER_PREFIX}{person.name}")
             self._db.write(
-                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-                " issuer = excluded.issuer, subject = excluded.subject, last_login = excluded.last_login",
-                person._replace(last_login=now),
+                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET issuer ="
+                " excluded.issuer, subject = excluded.subject, last_login = excluded.last_login, life = excluded.life",
+                person._replace(last_login=now, life=life),
             )
             row = (
                 login.id,
@@ -133,7 +173,9 @@ class People:
 
 def person_fields(person: Person) -> dict[str, str]:
     """The fields that a manifest of the user could have, which queries see."""
-    return {"name": person.name, "email": person.name} | ({"idp": person.issuer} if person.issuer else {})
+    return {"kind": str(Kind.USER), "name": person.name, "email": person.name} | (
+        {"idp": person.issuer} if person.issuer else {}
+    )
 
 
 def _new_token() -> str:

@@ -58,6 +58,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     everything: bool = False
     keys: frozenset[str] = frozenset()
     query: Body | None = None
+    org: str = ""
 
     def includes(self, key: Key, read_body: Callable[[], Body]) -> bool:
         """Whether the resource ``key`` is a target; its body is read only for a query, which sees no secret data.
@@ -70,7 +71,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     def selects(self, body: Body) -> bool:
         """Whether the query, if there is one, selects the resource with ``body``."""
-        return self.query is not None and bool(body) and matches(self.query, {**body, "data": None})
+        return self.query is not None and bool(body) and matches(self.query, {**body, "data": None}, self.org)
 
 
 class Visibility(NamedTuple):
@@ -116,11 +117,12 @@ class AccessRules:
             if group.member_query is not None:
                 self._queries.append((str(key), msgspec.to_builtins(group.member_query)))
         self._users = users
+        self._org = org
 
     def principals(self, caller: Caller) -> frozenset[str]:
         """The caller and every group that it is a member of: by links, by queries for users, by its credential."""
         user = self._users.get(caller.principal, caller.user)
-        found = [group for group, query in self._queries if user is not None and matches(query, user)]
+        found = [group for group, query in self._queries if user is not None and matches(query, user, self._org)]
         return frozenset((caller.principal, *caller.groups, *self._groups.get(caller.principal, ()), *found))
 
     def may(self, caller: Caller, permission: str, key: Key, read_body: Callable[[], Body]) -> bool:
@@ -190,4 +192,5 @@ def policy_grants(key: Key, body: Body, org: str) -> Iterator[Grant]:
             everything=policy.target == "all",
             keys=keys,
             query=body.get("targetQuery"),
+            org=org,
         )

@@ -14,9 +14,11 @@ import msgspec
 from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
 from reconciler.access.hash_chain import START, Link, broken_links, chained
+from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.errors import RecordsError
 from reconciler.records.database import Database
 
 FILE = "access.sqlite"
@@ -63,7 +65,13 @@ _AUDIT_RECORDS = (
         PRIMARY KEY (context, number)) WITHOUT ROWID""",
 )
 
-MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS)
+_LIVES = (
+    "ALTER TABLE keys ADD COLUMN life REAL",
+    "ALTER TABLE sessions ADD COLUMN life REAL",
+    "ALTER TABLE users ADD COLUMN life REAL",
+)
+
+MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS, _LIVES)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -128,17 +136,27 @@ class Answer(NamedTuple):
 class AccessStore:
     """Keys of service accounts, sessions, and the audit log. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
         self._db = database
         self._now = now
-        self.people = People(database, now)
-        self.agents = Agents(database, now)
+        self._life_of = life_of
+        self.people = People(database, now, life_of)
+        self.agents = Agents(database, now, life_of)
         self.audit_records = AuditRecords(database)
 
     @classmethod
-    def open(cls, state: Path, now: Callable[[], float], *, read_only: bool = False) -> Self:
-        """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``."""
-        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now)
+    def open(cls, state: Path, now: Callable[[], float], life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
+        """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``.
+
+        ``life_of`` tells the lives of the accounts that exist.
+        """
+        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now, life_of)
+
+    def end_former_lives(self) -> None:
+        """Delete the credentials of accounts that no longer exist, and bind those that have no life yet."""
+        with self._db.transaction():
+            end_former_lives(self._db, self._life_of)
+            self.people.end_former_lives()
 
     def close(self) -> None:
         """Close the file."""
@@ -149,25 +167,30 @@ class AccessStore:
         name = secrets.token_hex(6)
         text = f"{KEY_PREFIX}{name}.{secrets.token_urlsafe(SECRET_BYTES)}"
         now = self._now()
-        row = (name, account, hash_of(text), description, now, by, expires)
-        self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+        row = (name, account, hash_of(text), description, now, by, expires, self._life_of(account_key(account)))
+        self._db.write("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)", row)
         return ServiceKey(name, account, description, now, by, expires, None), text
 
     def keys(self, account: str) -> list[ServiceKey]:
-        """The keys of ``account``, oldest first; those that expired too."""
-        sql = """SELECT id, account, description, created, "by", expires, used FROM keys WHERE account = ?
+        """The keys of ``account``, oldest first; those that expired too, and none of an earlier account of the name."""
+        sql = """SELECT id, account, description, created, "by", expires, used FROM keys WHERE account = ? AND life = ?
             ORDER BY created, id"""
-        return [ServiceKey(*row) for row in self._db.all(sql, (account,))]
+        return [ServiceKey(*row) for row in self._db.all(sql, (account, self._life_of(account_key(account))))]
 
     def revoke_key(self, account: str, name: str) -> bool:
         """Delete the key ``name`` of ``account``: the next request with it is refused. False if there is none."""
         return self._db.write("DELETE FROM keys WHERE account = ? AND id = ?", (account, name)).rowcount > 0
 
     def key_account(self, text: str) -> tuple[str, str] | None:
-        """The service account of the key ``text`` and the id of the key; None if it is unknown or has expired."""
+        """The service account of the key ``text`` and the id of the key.
+
+        None if it is unknown or has expired, or if the account that it was made for was deleted.
+        """
         name = text.removeprefix(KEY_PREFIX).partition(".")[0]
-        row = self._db.one("SELECT account, hash, expires, used FROM keys WHERE id = ?", (name,))
+        row = self._db.one("SELECT account, hash, expires, used, life FROM keys WHERE id = ?", (name,))
         if row is None or not hmac.compare_digest(row[1], hash_of(text)):
+            return None
+        if row[4] is None or row[4] != self._life_of(account_key(row[0])):
             return None
         now = self._now()
         if row[2] is not None and row[2] <= now:
@@ -176,6 +199,14 @@ class AccessStore:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
+    def account_named_by(self, credential: str) -> str:
+        """The account that a refused ``credential`` names by its id, "" if it names none."""
+        if credential.startswith(KEY_PREFIX):
+            name = credential.removeprefix(KEY_PREFIX).partition(".")[0]
+            account = self._db.value("SELECT account FROM keys WHERE id = ?", (name,))
+            return account_key(account) if account is not None else ""
+        return self.agents.named_by(credential)
+
     def add_session(self, caller: Caller, seconds: float, login: str = "") -> str:
         """A token that stands for ``caller`` for ``seconds``, and no longer than ``login``; only its hash is stored."""
         text = f"{SESSION_PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
@@ -183,18 +214,38 @@ class AccessStore:
         groups = msgspec.json.encode(sorted(caller.groups))
         with self._db.transaction():
             self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
-            row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential)
-            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            life = None if login else self._principal_life(caller.principal)
+            row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential, life)
+            self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return text
 
     def session(self, text: str) -> Session | None:
-        """The session with the token ``text``; None if it is unknown or has expired."""
-        sql = "SELECT principal, groups, login, credential FROM sessions WHERE hash = ? AND expires > ?"
+        """The session with the token ``text``; None if it is unknown, has expired, or its account was deleted.
+
+        Whether the login of a session still counts is for the caller to find out.
+        """
+        sql = "SELECT principal, groups, login, credential, life FROM sessions WHERE hash = ? AND expires > ?"
         row = self._db.one(sql, (hash_of(text), self._now()))
-        if row is None:
+        if row is None or not (row[2] or self._lives(row[0], row[4])):
             return None
         groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
         return Session(Caller(str(row[0]), groups, row[3] or "session"), str(row[2]))
+
+    def _lives(self, principal: str, life: float | None) -> bool:
+        """Whether the account ``principal`` is the one that had the ``life`` when its session began.
+
+        Some have no account: the first superuser, who is there for an hour.
+        """
+        if life is None and principal.startswith(ACCOUNT_PREFIX):
+            return False
+        return life == self._principal_life(principal)
+
+    def _principal_life(self, principal: str) -> float | None:
+        life = self._life_of(principal)
+        if life is None and principal.startswith(USER_PREFIX):
+            person = self.people.find(principal.removeprefix(USER_PREFIX))
+            return person.created if person is not None else None
+        return life
 
     def end_session(self, text: str) -> bool:
         """End the session with the token ``text``, and the login that it belongs to; returns whether there was one."""
@@ -255,6 +306,11 @@ class AccessStore:
         number = self._db.value("SELECT max(number) FROM audit")
         return self.audit(number - 1, 1)[0] if number else None
 
+    def audit_hash(self, number: int) -> str | None:
+        """The hash of the entry ``number``; None if there is none."""
+        found = self._db.value("SELECT hash FROM audit WHERE number = ?", (number,))
+        return found.hex() if found is not None else None
+
     def broken_audit(self) -> Iterator[int]:
         """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
         rows = self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number")
@@ -268,3 +324,18 @@ def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:
     with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
         records = AuditRecords(database)
         return frozenset(name for name in names if records.has_any(name))
+
+
+def last_audit_link(state: Path) -> tuple[int, str] | None:
+    """Number and hash of the newest entry of the audit log in the directory ``state``.
+
+    None if it has none, or cannot be read: what says so are the API, which writes it, and `reconciler doctor`.
+    """
+    if not (path := state / FILE).exists():
+        return None
+    try:
+        with closing(Database.open(path, MIGRATIONS, read_only=True)) as database:
+            row = database.one("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1")
+    except RecordsError:
+        return None
+    return (int(row[0]), row[1].hex()) if row is not None else None

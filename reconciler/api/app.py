@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +21,7 @@ from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.rate_limits import network_of
 from reconciler.api.routes import (
     agents,
+    apply,
     audit,
     changes,
     commands,
@@ -39,7 +41,7 @@ from reconciler.api.routes import (
     webhooks,
 )
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, WEBSOCKET, Operation, Routes
+from reconciler.api.table import PUBLIC, WEBSOCKET, Match, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncated
@@ -69,6 +71,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *commands.OPERATIONS,
     *reports.OPERATIONS,
     *changes.OPERATIONS,
+    *apply.OPERATIONS,
     *watch.OPERATIONS,
     *resources.OPERATIONS,
 )
@@ -88,8 +91,13 @@ def make_app(api: Api) -> ASGIApp:
 async def _answer(api: Api, request: Request, operation: Operation) -> Response:
     """Perform ``operation`` for the caller of ``request``, and append to the audit log what belongs there."""
     call = Call(request, api, ANONYMOUS)
+    call.allow_body(operation.most_body)
+    call.done_status = max(status for status in operation.answers if status < HTTPStatus.BAD_REQUEST)
+    is_public = operation.permission == PUBLIC
+    if is_public and not operation.credential:
+        _limit_address(api, request)
     try:
-        if operation.permission != PUBLIC:
+        if not is_public:
             call.act_as(api.authenticator.caller(request))
             _limit_caller(call)
         if request.path_params.get("org", api.settings.org) != api.settings.org:
@@ -99,13 +107,15 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
         response = await handler(call)
     except Exception as error:
         problem = problem_of(error)
+        if problem.status == HTTPStatus.UNAUTHORIZED or (is_public and operation.credential):
+            _limit_address(api, request)
         if (operation.changes and problem.is_audited) or problem.status in _REFUSED:
             _audit(call, problem.status, str(problem))
         raise
     if call.refusal is not None:
         _audit(call, call.refusal.status, str(call.refusal))
     elif operation.changes:
-        _audit(call, response.status_code)
+        _audit(call, response.status_code, call.done)
     return response
 
 
@@ -118,7 +128,10 @@ def _check_parameters(call: Call, operation: Operation) -> None:
 
 
 def _limit_address(api: Api, request: Request) -> None:
-    """Count a request over TCP for its address; those over the socket have none. Raises Problem 429."""
+    """Count a request over TCP without a valid credential for its address. Raises Problem 429.
+
+    Those with one have a limit of their caller, so that no flood of others keeps them out.
+    """
     if getattr(request.state, "peer", None) is None:
         api.address_limit.count(network_of(address_of(request)))
 
@@ -173,14 +186,14 @@ class _Application:
             await send(message)
 
         scope["request_id"] = request_id
+        scope["client_address"] = self._api.proxies.client_address(scope)
         try:
             _refuse_ambiguous(scope)
             is_websocket = scope["type"] == "websocket"
             # A WebSocket begins with a request, which is decided on as any other.
             asked = {**scope, "type": "http", "method": "GET"} if is_websocket else scope
             request = Request(asked, receive)
-            _limit_address(self._api, request)
-            operation, asked["path_params"] = self._routes.find(asked["method"], scope["path"])
+            operation, asked["path_params"] = self._find(request)
             if is_websocket and operation.media != WEBSOCKET:
                 raise Problem(400, "there is no WebSocket here")
             response = await _answer(self._api, request, operation)
@@ -194,11 +207,21 @@ class _Application:
                 raise
             await problem_response(problem, request_id)(scope, receive, send_on)
 
+    def _find(self, request: Request) -> Match:
+        try:
+            return self._routes.find(request.method, request.scope["path"])
+        except Problem:
+            _limit_address(self._api, request)
+            raise
+
 
 def _refuse_ambiguous(scope: Scope) -> None:
-    """Refuse a body with two lengths: a proxy in front could see another request in it than this server."""
-    names = {name for name, _ in scope["headers"]}
-    if {b"transfer-encoding", b"content-length"} <= names:
-        raise Problem(
-            400, "a request has Transfer-Encoding or Content-Length, not both", headers={"Connection": "close"}
-        )
+    """Refuse what a proxy in front could read in another way: two lengths, hosts or credentials, or no host."""
+    counts = Counter(name for name, _ in scope["headers"])
+    close = {"Connection": "close"}
+    if {b"transfer-encoding", b"content-length"} <= counts.keys():
+        raise Problem(400, "a request has Transfer-Encoding or Content-Length, not both", headers=close)
+    if counts[b"host"] > 1 or (scope.get("http_version") == "1.1" and not counts[b"host"]):
+        raise Problem(400, "a request has one header `Host`", headers=close)
+    if counts[b"authorization"] > 1:
+        raise Problem(400, "a request has one header `Authorization`", headers=close)

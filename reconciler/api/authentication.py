@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from reconciler.access.agents import AGENT_PREFIX
+from reconciler.access.lives import account_key
 from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
@@ -39,12 +40,13 @@ class Authenticator:
         self._settings = settings
         self._records = records
         self._clock = clock
-        self._failed = FailedLogins(clock.monotonic)
+        self._failed_addresses = FailedLogins("this address", clock.monotonic)
+        self._failed_accounts = FailedLogins("this account", clock.monotonic)
 
     def caller(self, request: Request) -> Caller:
         """The caller of ``request``: by its header ``Authorization``, else by its unix socket.
 
-        Raises Problem 401, or 429 after many of them.
+        A valid credential counts whatever others have sent. Raises Problem 401, or 429 after many of them.
         """
         header = request.headers.get("authorization", "")
         if not header:
@@ -52,35 +54,43 @@ class Authenticator:
             if peer is None:
                 raise unauthorized("send a credential in the header `Authorization`")
             return peer_caller(peer)
-        self.check_address(request)
         credential = bearer(header)
         found = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
         if found is None:
-            self.count_failure(request)
-            raise unauthorized("the credential is unknown, expired or revoked")
-        self.forget_failures(request)
+            problem = unauthorized("the credential is unknown, expired or revoked")
+            raise self.refusal(request, problem, self._store.account_named_by(credential))
+        self.accept(request, found.principal)
         return found
 
-    def check_address(self, request: Request) -> None:
-        """Raise Problem 429 while the address of ``request`` has to wait."""
-        self._failed.check(network_of(address_of(request)))
+    def check_account(self, account: str) -> None:
+        """Raise Problem 429 while ``account`` has to wait: for guesses at what is short enough to be guessed."""
+        self._failed_accounts.check(account)
 
-    def count_failure(self, request: Request) -> None:
-        """Count a credential that was refused."""
-        self._failed.add(network_of(address_of(request)))
+    def refusal(self, request: Request, problem: Problem, account: str = "") -> Problem:
+        """Count a credential that was refused, of ``account`` if it names one; returns the problem to answer with.
 
-    def forget_failures(self, request: Request) -> None:
-        """A valid credential, or a valid signature, ends the count."""
-        self._failed.forget(network_of(address_of(request)))
+        It is ``problem``, or 429 while the address or the account has to wait for its earlier failures.
+        """
+        network = network_of(address_of(request))
+        try:
+            self._failed_addresses.check(network)
+            self._failed_accounts.check(account)
+        except Problem as waiting:
+            return waiting
+        self._failed_addresses.add(network)
+        if account:
+            self._failed_accounts.add(account)
+        return problem
+
+    def accept(self, request: Request, account: str = "") -> None:
+        """A valid credential, or a valid signature, ends the counts of its address and its account."""
+        self._failed_addresses.forget(network_of(address_of(request)))
+        self._failed_accounts.forget(account)
 
     def _bearer(self, credential: str) -> Caller | None:
         if credential.startswith(KEY_PREFIX):
             found = self._store.key_account(credential)
-            account = Key(Kind.SERVICEACCOUNT, "", found[0]) if found else None
-            # The keys of a deleted account stay until they are revoked, and permit nothing meanwhile.
-            if found is None or account is None or not self._records.applied.exists(account):
-                return None
-            return Caller(str(account), credential=f"key {found[1]}")
+            return Caller(account_key(found[0]), credential=f"key {found[1]}") if found is not None else None
         if credential.startswith(SESSION_PREFIX):
             return self._session(credential)
         return self._agent(credential) if credential.startswith(AGENT_PREFIX) else None
@@ -120,10 +130,7 @@ class Authenticator:
     def _session(self, credential: str) -> Caller | None:
         found = self._store.session(credential)
         if found is None or not found.login:
-            is_account = found is not None and found.caller.principal.startswith(f"{Kind.SERVICEACCOUNT}/")
-            if found is None or (is_account and not self._records.applied.exists(found.caller.principal)):
-                return None
-            return found.caller
+            return found.caller if found is not None else None
         login = self._store.people.login(found.login)
         return self.person(login) if login is not None else None
 
@@ -185,8 +192,8 @@ def peer_caller(peer: Peer) -> Caller:
 
 
 def address_of(request: Request) -> str:
-    """Where ``request`` comes from: the address of a client over TCP, else "unix"."""
-    return request.client.host if request.client is not None else "unix"
+    """Where ``request`` comes from: the address of a client over TCP, as trusted proxies name it, else "unix"."""
+    return str(request.scope["client_address"])
 
 
 @functools.lru_cache(maxsize=256)

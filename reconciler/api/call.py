@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Caller, Visibility
 from reconciler.api.documents import decode_json, selected
-from reconciler.api.problems import FORM, JSON, Problem
+from reconciler.api.problems import FORM, JSON, MOST_BODY, Problem
 from reconciler.api.reading import body_of
 from reconciler.api.service import Api
 from reconciler.errors import NotFoundError
@@ -30,20 +29,12 @@ _Result = TypeVar("_Result")
 LARGEST = (1 << 63) - 1
 """The largest number of a row in SQLite."""
 _MOST_DIGITS = len(str(LARGEST))
-MOST_BODY = 1 << 20
-"""Bytes of the longest body of a request."""
-LONGEST_TURN = 30.0
-"""Seconds that a change waits for others in the same source, such as on a slow remote."""
-_RETRY_AFTER = "5"
 MOST_FIELDS = 50
 """The most fields of a form."""
 
 
-class EarlierChange(NamedTuple):
-    """The commit that an earlier attempt of the same request made, and its branch."""
-
-    branch: str
-    commit: str
+class NoBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that needs no body; an empty object is one too."""
 
 
 class Call:
@@ -56,9 +47,14 @@ class Call:
         self.reader = api.reader
         self.refusal: Problem | None = None
         """What the audit log has as the outcome, where the answer is a redirect or a page that says no."""
+        self.done = ""
+        """What the audit log has beside the path, which does not name what a change of many is about."""
         self.change_id: str = request.scope["request_id"]
         """The id in the commit of the change: that of the first attempt, however often the client repeats it."""
         self.is_repeated = False
+        self.most_body = MOST_BODY
+        self.done_status = 200
+        """The status of the answer once the change is made."""
         self.shown_once: frozenset[str] = frozenset()
         """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None
@@ -66,6 +62,10 @@ class Call:
     def act_as(self, caller: Caller) -> None:
         """Name the caller, once they are known."""
         self.caller = caller
+
+    def allow_body(self, size: int) -> None:
+        """Take a body of at most ``size`` bytes."""
+        self.most_body = size
 
     def continue_change(self, change_id: str) -> None:
         """Continue the change of an earlier request that got no answer."""
@@ -76,24 +76,13 @@ class Call:
         """Show ``field`` in the answer to this request alone, and store it nowhere."""
         self.shown_once |= {field}
 
+    def note_done(self, message: str) -> None:
+        """Note for the audit log what the request has changed."""
+        self.done = message
+
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""
         self.refusal = problem
-
-    @asynccontextmanager
-    async def turn(self, source: str) -> AsyncIterator[None]:
-        """The turn of this request among the changes of ``source``. Raises Problem if others take too long."""
-        lock = self.api.write_lock(source)
-        try:
-            async with asyncio.timeout(LONGEST_TURN):
-                await lock.acquire()
-        except TimeoutError:
-            message = f"other changes of the source {source} take too long; nothing was changed, try again"
-            raise Problem(503, message, headers={"Retry-After": _RETRY_AFTER}) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     async def in_git(self, work: Callable[[], _Result]) -> _Result:
         """Run ``work``, which may wait for a remote, in one of the threads for that."""
@@ -223,8 +212,8 @@ class Call:
             parts, size = [], 0
             async for part in self.request.stream():
                 size += len(part)
-                if size > MOST_BODY:
-                    raise Problem(413, f"the body has more than {MOST_BODY} bytes")
+                if size > self.most_body:
+                    raise Problem(413, f"the body has more than {self.most_body} bytes")
                 parts.append(part)
             self._body = b"".join(parts)
         return self._body
@@ -244,6 +233,11 @@ class Call:
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
 
+    async def refuse_body(self) -> None:
+        """Raise Problem 400 if the request has a body with anything in it."""
+        if await self.raw_body():
+            read_as(await self.body(), NoBody)
+
     async def form(self) -> Any:
         """The body, as a form in the way of OAuth 2.0, or as JSON."""
         if self._media() != FORM:
@@ -259,10 +253,15 @@ class Call:
     def _media(self) -> str:
         return self.request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
-    def respond(self, document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """``document`` as JSON with its entity tag; 304 without a body if the client has it."""
+    def respond(
+        self, document: Any, status: int = 200, headers: dict[str, str] | None = None, manifest: str = ""
+    ) -> Response:
+        """``document`` as JSON with its entity tag; 304 without a body if the client has it.
+
+        ``manifest`` is the digest of the manifest in it: the tag begins with that, for a change of what was read.
+        """
         content = msgspec.json.encode(selected(document, self.query("fields")))
-        tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        tag = f'"{manifest}{"-" if manifest else ""}{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         headers = {**(headers or {}), "ETag": tag}
         if status == 200 and self.request.method in ("GET", "HEAD") and tag in self._known_tags():
             return Response(None, 304, headers)

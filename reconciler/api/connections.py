@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import socket
 import struct
 from typing import Any, NamedTuple
@@ -21,6 +22,9 @@ MOST_CONNECTIONS = 1000
 """The most connections; each further one ends the one that has waited for a request, or the rest of it, the longest."""
 MOST_HEAD = 32_768
 """Bytes of the longest head of a request."""
+
+_REQUEST = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,40} [!-~]+ HTTP/1\.[01]\r\n")
+"""The first line of a request, whatever its method."""
 
 
 class Peer(NamedTuple):
@@ -47,6 +51,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._head = 0
         self._in_head = True
+        self._between = True
+        self._line = b""
         self._body_ends = 0.0
         assert isinstance(self.server_state, Connections)
         self._waiting = self.server_state.waiting
@@ -64,12 +70,15 @@ class Connection(HttpToolsProtocol):
         """Read; what the parser keeps of an unfinished head is bounded too."""
         if self._in_head:
             self._head += len(received)
+        if self._between and len(self._line) < MOST_HEAD:
+            self._line += received
         super().data_received(received)
         if self._in_head and self._head > MOST_HEAD and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
 
     def on_url(self, url: bytes) -> None:
         """Count the bytes of the head that are parsed."""
+        self._between, self._line = False, b""
         self._measure(len(url))
         super().on_url(url)
 
@@ -99,7 +108,18 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request arrived; the response may take its time."""
         super().on_message_complete()
+        self._between = True
         self._end_deadline()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; a request with a method that HTTP does not have is 501 (RFC 9110, 9.1)."""
+        if not _REQUEST.match(self._line):
+            super().send_400_response(msg)
+            return
+        text = b"There is no such method."
+        head = b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+        self.transport.write(head + b"Content-Length: %d\r\n\r\n%b" % (len(text), text))
+        self.transport.close()
 
     def handle_websocket_upgrade(self) -> None:
         """The connection becomes a WebSocket; the library for it is loaded by the first one."""

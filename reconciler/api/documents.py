@@ -16,11 +16,14 @@ from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.record import Record
+from reconciler.model.resource_links import resource_links
 from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.times import iso
 
 _NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8").bytes
 """The namespace of UUIDs of URLs (RFC 9562, section 6.6)."""
+_WITH_ORIGIN = frozenset({Kind.AUDITCTX, Kind.GROUP})
+"""Kinds of which some resources are built in, and every document says which."""
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -42,13 +45,15 @@ def resource_document(facts: ResourceFacts, created: float, org: str, *, encoded
         "version": max(record.version for record in facts.records),
         "created": iso(created),
         "lastModified": iso(newest.applied_at),
-        "links": _links(key, place, org),
+        "links": _links(key, org),
         "status": _status(facts),
     }
     if newest.alias:
         document["alias"] = newest.alias
     if str(key) in BUILT_IN_RESOURCES:
         document["origin"] = "builtin"
+    elif key.kind in _WITH_ORIGIN:
+        document["origin"] = "default"
     return document
 
 
@@ -56,7 +61,7 @@ def removed_document(key: Key, body: Mapping[str, Any], org: str) -> dict[str, A
     """The last manifest ``body`` of a resource that was deleted."""
     manifest = {name: value for name, value in body.items() if key.kind is not Kind.SECRET or name != "data"}
     gvc = {"gvc": key.gvc} if key.gvc else {}
-    return {"kind": str(key.kind), **manifest, "name": key.name, **gvc, "links": _links(key, full_form(key, org), org)}
+    return {"kind": str(key.kind), **manifest, "name": key.name, **gvc, "links": _links(key, org)}
 
 
 def built_in_document(key: Key, org: str) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def built_in_document(key: Key, org: str) -> dict[str, Any]:
         permission = BUILT_IN_GRANTS[Key(Kind.GROUP, "", group)]
         binding = {"permissions": [permission], "principalLinks": [f"/org/{org}/group/{group}"]}
         document |= {"targetKind": kind, "target": "all", "bindings": [binding]}
-    return {**document, "origin": "builtin", "links": _links(key, place, org)}
+    return {**document, "origin": "builtin", "links": _links(key, org)}
 
 
 def person_document(person: Person, org: str) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def person_document(person: Person, org: str) -> dict[str, Any]:
         "id": resource_id(place, person.created),
         **person_fields(person),
         "created": iso(person.created),
-        "links": _links(key, place, org),
+        "links": _links(key, org),
         "status": {
             "invitedBy": person.invited_by or None,
             "lastLogin": iso(person.last_login) if person.last_login is not None else None,
@@ -107,13 +112,8 @@ def deployment_document(record: Record, org: str) -> dict[str, Any] | None:
     return {"kind": "deployment", "name": record.location, "links": links, "status": state["status"]}
 
 
-def _links(key: Key, place: str, org: str) -> list[dict[str, str]]:
-    found = [{"rel": "self", "href": place}, {"rel": "org", "href": f"/org/{org}"}]
-    if key.gvc:
-        found.append({"rel": "gvc", "href": f"/org/{org}/gvc/{key.gvc}"})
-    if key.kind is Kind.WORKLOAD:
-        found.append({"rel": "deployment", "href": f"{place}/deployment"})
-    return found
+def _links(key: Key, org: str) -> list[dict[str, str]]:
+    return [{"rel": rel, "href": href} for rel, href in resource_links(key.kind, key.gvc, key.name, org)]
 
 
 def _status(facts: ResourceFacts) -> dict[str, Any]:

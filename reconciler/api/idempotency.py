@@ -8,10 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.access.store import Answer
-from reconciler.api.call import Call, EarlierChange
+from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
 from reconciler.errors import ReconcilerError
+from reconciler.operations.change_requests import EarlierChange
 from reconciler.operations.commands import open_existing
 
 _LONGEST_KEY = 200
@@ -74,7 +75,7 @@ def _stored(body: bytes, without: frozenset[str]) -> bytes:
 
 def earlier_answer(call: Call, found: EarlierChange) -> Response:
     """The answer to ``call``, whose change an earlier attempt made."""
-    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, headers=_REPLAYED)
+    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, call.done_status, _REPLAYED)
 
 
 def _find_change(call: Call) -> EarlierChange | None:

@@ -1,6 +1,6 @@
 """The process that reads logs for one request: an expression can take years, and only a signal ends it.
 
-Its first line is empty, or why the request is refused; each further line is a line of the logs as JSON.
+Its first line is empty, or the HTTP status and the reason of a refusal; each further line is one of the logs, as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.errors import ReconcilerError
 from reconciler.logql.limits import limit_time, prepare_limits
-from reconciler.queries.logs import Bounds, LogOptions, LogReader, parse_query
+from reconciler.queries.logs import Bounds, LogOptions, LogReader, explain_forbidden, parse_query
 from reconciler.render.logs import log_json
 from reconciler.settings import Settings
 
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.3
 
 
 class LogRequest(msgspec.Struct, frozen=True):
-    """What to read; times in seconds since the epoch."""
+    """What to read; times in seconds since the epoch. ``workloads`` are those that it may read, None: all."""
 
     settings: Settings
     query: str
@@ -32,6 +32,7 @@ class LogRequest(msgspec.Struct, frozen=True):
     location: str | None = None
     replica: str | None = None
     follow: bool = False
+    workloads: frozenset[str] | None = None
 
 
 def encode_request(request: LogRequest) -> bytes:
@@ -45,7 +46,12 @@ def _path(_wanted: type, text: Any) -> Path:
 
 def _read(request: LogRequest) -> None:
     query = parse_query(request.query)
-    options = LogOptions(query, request.since, request.until, request.limit, request.location, request.replica)
+    if forbidden := explain_forbidden(query, request.workloads):
+        sys.stdout.write(f"403 {forbidden}\n")
+        return
+    options = LogOptions(
+        query, request.since, request.until, request.limit, request.location, request.replica, request.workloads
+    )
     reader = LogReader(request.settings, options, Bounds(limit_time, limit_time))
     lines = reader.newest()
     sys.stdout.write("\n")
@@ -65,7 +71,7 @@ def main() -> None:
     try:
         _read(request)
     except (ReconcilerError, ValueError) as error:
-        sys.stdout.write(f"{error}\n")
+        sys.stdout.write(f"400 {error}\n")
     except BrokenPipeError:
         sys.stderr.close()
 

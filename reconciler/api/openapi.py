@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -29,7 +30,7 @@ _PROBLEM = {
 }
 _OBJECT = {"type": "object", "description": "A manifest, or a part of it: see the schemas of the kinds."}
 _BOUNDS: dict[str, dict[str, Any]] = {
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 500},
     "last": {"type": "integer", "minimum": 1, "maximum": 1000},
     "lines": {"type": "integer", "minimum": 1, "maximum": 10000},
     "follow": {"type": "boolean"},
@@ -58,8 +59,8 @@ def openapi_document(operations: Iterable[Operation], org: str) -> dict[str, Any
     bodies = [each.body for each in operations if each.body is not None]
     _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
-    for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, org)
+    for each in (*operations, *_general_operations(operations)):
+        paths.setdefault(each.path, {}).setdefault(each.method.lower(), _operation(each, org))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -75,11 +76,23 @@ def openapi_document(operations: Iterable[Operation], org: str) -> dict[str, Any
     }
 
 
+def _general_operations(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Operations on a kind, at the paths that name one: of the two, only the path with the word counts for clients."""
+    general = [each for each in operations if "{kind}" in each.path]
+    for path in {each.path for each in operations}:
+        for each in general:
+            if any(each.path.replace("{kind}", kind) == path for kind in Kind):
+                yield each._replace(path=path)
+
+
 def _operation(operation: Operation, org: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": _id(operation),
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation.path, org), *map(_query_parameter, operation.parameters)],
+        "parameters": [
+            *_path_parameters(operation.path, org),
+            *map(partial(_query_parameter, operation), operation.parameters),
+        ],
         "responses": _responses(operation),
         "security": [] if operation.permission == PUBLIC else [{"bearer": []}],
     }
@@ -114,8 +127,11 @@ def _path_parameters(path: str, org: str) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameter(name: str) -> dict[str, Any]:
+def _query_parameter(operation: Operation, name: str) -> dict[str, Any]:
     schema = _BOUNDS.get(name, {"type": "string"})
+    if name in operation.bounds:
+        least, most = operation.bounds[name]
+        schema = {**schema, "minimum": least, "maximum": most}
     return {"name": name, "in": "query", "description": PARAMETERS[name], "schema": schema}
 
 

@@ -26,6 +26,8 @@ _STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 500, 503)
 CODES: Mapping[int, str] = {status: HTTPStatus(status).phrase.replace(" ", "") for status in _STATUSES}
 """Status → the code of the body, which programs compare."""
 
+MOST_BODY = 1 << 20
+"""Bytes of the longest body of most requests."""
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 HTML = "text/html"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from reconciler.api.problems import Problem
 
 FREE_FAILURES = 5
-"""Refused credentials of an address that cost it nothing."""
+"""Refused credentials of an address, or of an account, that cost it nothing."""
 LONGEST_DELAY = 60.0
-"""Seconds for which an address is refused at most after refused credentials; the time doubles with each."""
+"""Seconds for which the longest delay after refused credentials lasts; the time doubles with each."""
 MOST_ADDRESSES = 10_000
 """The addresses, and the callers, that are remembered: those of the newest requests."""
 BURST_SECONDS = 10.0
@@ -59,30 +59,31 @@ class RateLimit:
 
 
 class FailedLogins:
-    """Refuses addresses that keep sending wrong credentials, for a growing time."""
+    """Counts refused credentials of each ``subject`` (such as "this address"), which then waits for a growing time."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, subject: str, now: Callable[[], float]) -> None:
+        self._subject = subject
         self._now = now
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """Raise Problem 429 while ``address`` has to wait."""
-        count, last = self._failures.get(address, (0, 0.0))
+    def check(self, name: str) -> None:
+        """Raise Problem 429 while ``name`` has to wait."""
+        count, last = self._failures.get(name, (0, 0.0))
         wait = last + _delay(count) - self._now()
         if wait > 0:
             seconds = str(max(1, round(wait)))
-            raise Problem(429, "too many refused credentials from this address", headers={"Retry-After": seconds})
+            raise Problem(429, f"too many refused credentials of {self._subject}", headers={"Retry-After": seconds})
 
-    def add(self, address: str) -> None:
+    def add(self, name: str) -> None:
         """Count a refused credential."""
-        count, _ = self._failures.pop(address, (0, 0.0))
-        self._failures[address] = (count + 1, self._now())
+        count, _ = self._failures.pop(name, (0, 0.0))
+        self._failures[name] = (count + 1, self._now())
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
 
-    def forget(self, address: str) -> None:
+    def forget(self, name: str) -> None:
         """A valid credential ends the count."""
-        self._failures.pop(address, None)
+        self._failures.pop(name, None)
 
 
 @functools.lru_cache(maxsize=1024)

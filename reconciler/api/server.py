@@ -16,8 +16,10 @@ from uvicorn.config import Config
 
 from reconciler import logs
 from reconciler.api.app import make_app
-from reconciler.api.call import MOST_BODY
 from reconciler.api.connections import Connection, Connections
+from reconciler.api.problems import MOST_BODY
+from reconciler.api.proxies.protocol import ProxiedServer
+from reconciler.api.proxies.trusted import TrustedProxies
 from reconciler.api.service import Api
 from reconciler.clock import SystemClock
 from reconciler.daemon.api_process import BACKLOG, decode_start
@@ -52,12 +54,15 @@ async def serve() -> None:
     measured = Measurements()
     api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
     config, state = _configured(api), Connections()
-    servers = [await _listen(config, state, start.unix, None)]
+    servers: list[asyncio.Server | ProxiedServer] = [await _listen(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]
     if start.tcp >= 0:
         tls = start.settings.api.tls if start.settings.api is not None else None
         context = _context(tls) if tls is not None else None
-        servers.append(await _listen(config, state, start.tcp, context))
+        if start.settings.api is not None and start.settings.api.proxy_protocol:
+            servers.append(_listen_proxied(config, state, start.tcp, context, api.proxies))
+        else:
+            servers.append(await _listen(config, state, start.tcp, context))
         if context is not None and tls is not None:
             upkeep.append(asyncio.create_task(_renew(context, tls), name="certificates"))
     try:
@@ -66,6 +71,7 @@ async def serve() -> None:
             beat, measured = loop.time(), decode_beat(line)
             with suppress(RecordsError):  # they stay counted; a full disk is reported by whatever else needs it
                 api.refusals.flush()
+                api.end_former_lives()
     finally:
         for task in upkeep:
             task.cancel()
@@ -96,6 +102,17 @@ async def _listen(
         return Connection(config, state, {})
 
     return await loop.create_server(connect, sock=listener, ssl=context, backlog=BACKLOG)
+
+
+def _listen_proxied(
+    config: Config, state: Connections, descriptor: int, context: ssl.SSLContext | None, proxies: TrustedProxies
+) -> ProxiedServer:
+    """A server on the listening socket ``descriptor``, to which proxies send the address of the client."""
+
+    def connect(address: str) -> Connection:
+        return Connection(config, state, {"forwarded": address})
+
+    return ProxiedServer(socket.socket(fileno=descriptor), connect, proxies.trusts, context)
 
 
 def _context(tls: TlsSettings) -> ssl.SSLContext:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from reconciler.access.refusals import Refusals
@@ -16,6 +16,7 @@ from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import TokenIssuers, logins_of
 from reconciler.api.problems import Problem
+from reconciler.api.proxies.trusted import TrustedProxies
 from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
@@ -24,6 +25,7 @@ from reconciler.clock import Clock
 from reconciler.daemon.measurements import Measurements
 from reconciler.daemon.wake import wake
 from reconciler.errors import RecordsError
+from reconciler.model.key import Kind
 from reconciler.queries.top import ReplicaReader
 from reconciler.settings import RateLimitSettings, Settings
 
@@ -31,8 +33,18 @@ GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
 LISTS, OVERVIEWS = 4, 2
 """Lists and overviews that are read at once; others wait. No overview, which may take seconds, delays a list."""
+LONGEST_TURN = 30.0
+"""Seconds that a change waits for others in the same source, such as on a slow remote."""
+MOST_TOGETHER = 32
+"""Changes that one push has at most."""
+_RETRY_AFTER = "5"
+WriteAll = Callable[[list[Any]], list[Any]]
+"""Writes changes, in a thread; returns what became of each: a value, or an error."""
 MOST_LONG, MOST_LONG_OF_CALLER = 16, 4
 """Requests that last long and are admitted at once, and those of one caller."""
+
+
+_WITH_CREDENTIALS = (Kind.AGENT, Kind.SERVICEACCOUNT, Kind.USER)
 
 
 class Admission:
@@ -55,6 +67,48 @@ class Admission:
             self._admitted += Counter()  # forgets those without requests
 
 
+class ChangeQueue:
+    """Changes of one source that wait for their turn; those that wait at the same time are written together."""
+
+    def __init__(self, executor: Executor, write: WriteAll) -> None:
+        self._executor = executor
+        self._write = write
+        self._waiting: list[tuple[Any, asyncio.Future[Any]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def submit(self, request: Any) -> Any:
+        """What becomes of ``request``. Raises Problem if others take too long; nothing was changed then."""
+        entry = (request, asyncio.get_running_loop().create_future())
+        self._waiting.append(entry)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_waiting())
+        try:
+            async with asyncio.timeout(LONGEST_TURN):
+                return await asyncio.shield(entry[1])
+        except TimeoutError:
+            if entry not in self._waiting:  # it is being written, which ends by itself
+                return await asyncio.shield(entry[1])
+            self._waiting.remove(entry)
+            message = "other changes of the source take too long; nothing was changed, try again"
+            raise Problem(503, message, headers={"Retry-After": _RETRY_AFTER}) from None
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            raise
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            entries, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+            requests = [request for request, _ in entries]
+            try:
+                outcomes = await asyncio.get_running_loop().run_in_executor(self._executor, self._write, requests)
+            except Exception as error:  # noqa: BLE001 - each request reports it
+                outcomes = [error] * len(entries)
+            for (_, future), outcome in zip(entries, outcomes, strict=True):
+                if not future.done():
+                    future.set_result(outcome)
+
+
 class Api:
     """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's loop turns."""
 
@@ -71,7 +125,10 @@ class Api:
         self.measured = measured
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
-        self.store = AccessStore.open(settings.state, clock.now)
+        self.store = AccessStore.open(settings.state, clock.now, self.reader.records.applied.created_at)
+        self._lives_at = -1
+        with suppress(RecordsError):  # a former account has no valid credential meanwhile, and it is tried again
+            self.end_former_lives()
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
@@ -85,14 +142,26 @@ class Api:
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
         self.replicas = ReplicaReader(settings)
         self._readers: list[Reader] = []
-        self._write_locks: dict[str, asyncio.Lock] = {}
+        self._change_queues: dict[str, ChangeQueue] = {}
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
         self.address_limit = RateLimit("this address", limits.address, clock.monotonic)
         self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
+        self.proxies = TrustedProxies(settings.api.trusted_proxies if settings.api is not None else ())
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
+
+    def end_former_lives(self) -> None:
+        """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""
+        changes = self.reader.records.changes
+        newest = changes.newest()
+        if newest == self._lives_at:
+            return
+        is_known = self._lives_at >= 0 and changes.has_all_after(self._lives_at)
+        if not is_known or changes.edited(self._lives_at, _WITH_CREDENTIALS):
+            self.store.end_former_lives()
+        self._lives_at = newest
 
     def new_reader(self) -> Reader:
         """A reader for one thread, which closes it."""
@@ -106,9 +175,12 @@ class Api:
         """End the use of a reader that was borrowed."""
         self._readers.append(reader)
 
-    def write_lock(self, source: str) -> asyncio.Lock:
-        """Lets one change at a time be made in ``source``, so that those of this server never conflict."""
-        return self._write_locks.setdefault(source, asyncio.Lock())
+    def change_queue(self, source: str, write: WriteAll) -> ChangeQueue:
+        """The changes of ``source``, which ``write`` writes: those of this server never conflict."""
+        queue = self._change_queues.get(source)
+        if queue is None:
+            queue = self._change_queues[source] = ChangeQueue(self.git_threads, write)
+        return queue
 
     def answer_lock(self, caller: str, key: str) -> asyncio.Lock:
         """Lets one request of ``caller`` with the idempotency key ``key`` be answered at a time."""

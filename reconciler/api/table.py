@@ -12,9 +12,11 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.problems import JSON, Problem
+from reconciler.api.problems import JSON, MOST_BODY, Problem
+from reconciler.model.key import GVC_SCOPED, KINDS
 from reconciler.printable import truncated
 
+_IN_GVC = frozenset(map(str, GVC_SCOPED))
 Handler = Callable[[Call], Awaitable[Response]]
 
 EVENTS = "text/event-stream"
@@ -41,6 +43,8 @@ class Operation(NamedTuple):
     permission: str = ANY
     answers: Mapping[int, str] = {200: "The answer."}
     parameters: tuple[str, ...] = ()
+    bounds: Mapping[str, tuple[int, int]] = {}
+    """The least and the most of those parameters that are numbers, where they differ from others of the name."""
     body: type[msgspec.Struct] | None = None
     """The form of the body of a POST, PUT or PATCH; None for a manifest."""
     optional_body: bool = False
@@ -52,8 +56,13 @@ class Operation(NamedTuple):
     """The media type of its answers; errors are JSON."""
     forms: tuple[str, ...] = ()
     """Other media types of its answers, for requests whose header `Accept` has them."""
+    credential: bool = False
+    """Whether a request without a caller has a credential in its body, or a signature: as elsewhere, only refused ones
+    count for the limit of their address."""
     idempotent: bool = False
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
+    most_body: int = MOST_BODY
+    """Bytes of the longest body."""
 
 
 PARAMETERS: Mapping[str, str] = {
@@ -62,6 +71,7 @@ PARAMETERS: Mapping[str, str] = {
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
     "namePrefix": "Only items whose name begins so; in a list across GVCs, `GVC/` stands before the names.",
     "after": "The number of an entry, or the id of an event; only those after it.",
+    "digest": "The digest of the plan that is expected; with another plan, nothing is changed.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
     "source": "The source: of a new manifest, if there are several; of the runs that are listed.",
@@ -127,6 +137,11 @@ class _Node:
         found = self.methods.get(method)
         return None if found is None else Match(found, dict(zip(self._parameters, names, strict=True)))
 
+    def has_kind(self, names: Sequence[str]) -> bool:
+        """Whether the name of a kind among ``names`` is that of one; True without."""
+        named = dict(zip(self._parameters, names, strict=True))
+        return "kind" not in named or named["kind"] in (_IN_GVC if "gvc" in named else KINDS)
+
     def below(self, segments: Sequence[str], names: tuple[str, ...] = ()) -> Iterator[tuple[_Node, tuple[str, ...]]]:
         """The nodes with operations that ``segments`` lead to, and the names on the way, a word before a name."""
         if not segments:
@@ -152,10 +167,14 @@ class Routes:
         """The operation of ``method`` on ``path``. Raises Problem 404 or 405."""
         wanted = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
-        for node, names in self._root.below(_segments(path)):
+        nodes = list(self._root.below(_segments(path)))
+        # Where a word takes the place of a kind, such as in `source`, there are no operations on kinds. A word that is
+        # neither has them, so that their answer names the kinds.
+        present = [(node, names) for node, names in nodes if node.has_kind(names)]
+        for node, names in present or nodes:
             if (found := node.match(wanted, names)) is not None:
                 return found
-            allowed |= node.methods.keys()
+            allowed |= node.methods.keys() if present else set()
         if "GET" in allowed:
             allowed.add("HEAD")
         if allowed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from reconciler.model.platform import RESERVED_PATHS, VOLUMESET_URI
@@ -20,15 +19,52 @@ def is_volumeset(mount: Mount) -> bool:
     return mount.uri.startswith(VOLUMESET_URI)
 
 
-def refused(path: str, before: Sequence[Mount]) -> str:
-    """Why ``path`` cannot be mounted in addition to the mounts ``before``, "" where it can."""
-    if path == "/":
-        return "is the root"
-    if path in RESERVED_PATHS:
-        return "is reserved"
-    for other in before:
-        if other.path == path:
-            return f"is taken by {other.uri}"
-        if f"{path}/".startswith(f"{other.path}/") or f"{other.path}/".startswith(f"{path}/"):
-            return f"is inside or above the mount {other.path}"
-    return ""
+class _Folder:
+    """A name of paths: the mount there, the first one below it, and the names below."""
+
+    __slots__ = ("below", "first", "mount")
+
+    def __init__(self) -> None:
+        self.mount: Mount | None = None
+        self.first: Mount | None = None
+        self.below: dict[str, _Folder] = {}
+
+    def inner(self, name: str, mount: Mount) -> _Folder:
+        """The folder ``name`` below this one, on the way to ``mount``."""
+        self.first = self.first or mount
+        return self.below.setdefault(name, _Folder())
+
+    def take(self, mount: Mount) -> None:
+        """``mount`` is here."""
+        self.mount = mount
+
+
+class MountPaths:
+    """The paths at which a container has mounts; each may be long, and there may be many."""
+
+    def __init__(self) -> None:
+        self._root = _Folder()
+
+    def refusal(self, path: str) -> str:
+        """Why ``path`` cannot be mounted too, "" where it can."""
+        if path == "/":
+            return "is the root"
+        if path in RESERVED_PATHS:
+            return "is reserved"
+        folder = self._root
+        for name in path.split("/"):
+            if folder.mount is not None:
+                return f"is inside or above the mount {folder.mount.path}"
+            if name not in folder.below:
+                return ""
+            folder = folder.below[name]
+        if folder.mount is not None:
+            return f"is taken by {folder.mount.uri}"
+        return f"is inside or above the mount {folder.first.path}" if folder.first is not None else ""
+
+    def add(self, mount: Mount) -> None:
+        """Remember ``mount``, whose path was not refused."""
+        folder = self._root
+        for name in mount.path.split("/"):
+            folder = folder.inner(name, mount)
+        folder.take(mount)

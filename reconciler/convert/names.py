@@ -54,6 +54,7 @@ class Names:
 
     def __init__(self) -> None:
         self._taken: set[UsedName] = set()
+        self._numbers: dict[UsedName, int] = {}
 
     def take(self, kind: Kind, gvc: str, wishes: Iterable[str]) -> str:
         """Reserve the first free name of ``wishes`` for ``kind`` in ``gvc``, else the first with a number."""
@@ -61,9 +62,13 @@ class Names:
         wanted = [fit(wish) for wish in wishes]
         free = (name for name in wanted if UsedName(kind, gvc, name) not in self._taken)
         name = next(free, "")
-        number = 2
-        while not name or UsedName(kind, gvc, name) in self._taken:
-            name = fit(f"{wanted[0]}-{number}")
-            number += 1
+        if not name:
+            # Goes on where the last one of the name ended: many may have it.
+            first = UsedName(kind, gvc, wanted[0])
+            number = self._numbers.get(first, 2)
+            while not name or UsedName(kind, gvc, name) in self._taken:
+                name = fit(f"{wanted[0]}-{number}")
+                number += 1
+            self._numbers[first] = number
         self._taken.add(UsedName(kind, gvc, name))
         return name

@@ -10,6 +10,9 @@ from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.locator import Locator
 from reconciler.model.finding import Finding, Pointer, Severity
 
+MOST_OF_A_RULE = 100
+"""The most notes of one rule about a file, as a file of manifests has at most so many faults."""
+
 
 class ConversionNote(msgspec.Struct, frozen=True):
     """One note: the rule, the document (file and index), the path to the value, and the message.
@@ -27,17 +30,27 @@ class ConversionNote(msgspec.Struct, frozen=True):
 
 
 def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> list[Finding]:
-    """``remarks`` with their places in ``files``, in order of place, each once; severities are those of the rules."""
+    """``remarks`` with their places in ``files``, in order of place, each once; severities are those of the rules.
+
+    Of one rule, a file has at most ``MOST_OF_A_RULE``: the last one says how many more there are.
+    """
     locators = {path: Locator(raw) for path, raw in files.items()}
-    in_order = sorted(set(remarks), key=lambda remark: (remark.path, remark.index))
-    return sorted(_finding(remark, locators[remark.path]) for remark in in_order)
+    in_order = sorted(dict.fromkeys(remarks), key=lambda remark: (remark.path, remark.index))
+    by_rule: dict[tuple[str, str], list[ConversionNote]] = {}
+    for remark in in_order:
+        by_rule.setdefault((remark.path, remark.rule), []).append(remark)
+    many = [each for each in by_rule.values() if len(each) > MOST_OF_A_RULE]
+    more = {each[MOST_OF_A_RULE - 1]: len(each) - MOST_OF_A_RULE for each in many}
+    shown = {remark for each in by_rule.values() for remark in each[:MOST_OF_A_RULE]}
+    return sorted(_finding(each, locators[each.path], more.get(each, 0)) for each in in_order if each in shown)
 
 
-def _finding(remark: ConversionNote, locator: Locator) -> Finding:
+def _finding(remark: ConversionNote, locator: Locator, more: int) -> Finding:
     places = locator.of(remark.index)
     line, column = places.key(remark.at) if remark.on_key else places.value(remark.at)
     severity = RULEBOOK[remark.rule].severity
-    return Finding(remark.path, line, column, remark.rule, severity, remark.message, remark.suggestion)
+    message = f"{remark.message} (and {more:,} more of these in the file)" if more else remark.message
+    return Finding(remark.path, line, column, remark.rule, severity, message, remark.suggestion)
 
 
 def is_faulty(remark: ConversionNote) -> bool:

@@ -24,6 +24,15 @@ _ERRORS = {
         "A resource occurs once.",
         "Of two with the same kind, namespace and name only one can be meant.",
     ),
+    "convert-too-large": (
+        "What a conversion makes of its files has at most 200,000 values and 16 MiB of text.",
+        "Aliases, `extends`, `envFrom` and variables repeat what they name, so that a small file can stand for "
+        "more than fits into memory.",
+    ),
+    "compose-outside": (
+        "A compose file names files only below the directory of the project, unless --allow-outside is set.",
+        "What it names becomes a part of the manifests, and a compose file of somebody else could name any file.",
+    ),
     "compose-variable": (
         "A variable in a compose file is written as Compose reads it, and is set if it is required.",
         "Without it, the value is not known.",

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from reconciler.peers import name_senders, receive
 from reconciler.private_files import remove_own
 
 STATUS = "/status"
@@ -64,7 +65,10 @@ class WakeQueue:
 
 
 class WakeSocket:
-    """Receives the wake-ups of other processes at ``state``/wake.sock. Only the holder of the state lock opens it."""
+    """Receives the wake-ups of other processes at ``state``/wake.sock. Only the holder of the state lock opens it.
+
+    Processes of root and of the daemon's user count.
+    """
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -80,6 +84,7 @@ class WakeSocket:
         receiver.setblocking(False)
         # Before bind, so that the file never exists with wider rights.
         os.fchmod(receiver.fileno(), 0o600)
+        name_senders(receiver)
         with address_of(self._state, _NAME) as address:
             receiver.bind(address)
         self._inode = (self._state / _NAME).lstat().st_ino
@@ -100,9 +105,10 @@ class WakeSocket:
     def _receive(receiver: socket.socket, call: Callable[[str | None, str], None]) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                words = receiver.recv(_LONGEST_MESSAGE).decode(errors="replace")
-                reason, _, source = words.partition("\n")
-                call(source or None, reason)
+                words, sender = receive(receiver, _LONGEST_MESSAGE)
+                reason, _, source = words.decode(errors="replace").partition("\n")
+                if sender is not None and sender.uid in (0, os.geteuid()):
+                    call(source or None, reason)
 
 
 def wake(state: Path, source: str | None = None, reason: str = "operator") -> bool:

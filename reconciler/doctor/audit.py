@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
-from pathlib import Path
 
 from reconciler.access.store import FILE, AccessStore
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, fine, problem
-from reconciler.errors import RecordsError
+from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.doctor.repositories import remote_tip
+from reconciler.errors import ReconcilerError, RecordsError, SourceError
+from reconciler.settings import Settings, SourceSettings
+from reconciler.source.source import open_source
+from reconciler.source.url import source_address
+from reconciler.status.branch.anchors import Anchor, read_anchors
+from reconciler.times import ago
 
 SHOWN = 5
 """Numbers of broken entries in a message."""
 
 _ABOUT = "audit log"
 _ADVICE = "compare with an export or a backup, and find out who can write to the state directory"
+_RESTORED = "; after a restore of an older backup, commits from before it do not fit"
 
 
-def check_audit(state: Path, clock: Clock) -> Iterator[Check]:
-    """Check the chain of hashes of the audit log in the directory ``state``, and of each audit context."""
+def check_audit(settings: Settings, clock: Clock) -> Iterator[Check]:
+    """Check the chains of hashes of the audit log and of each audit context, and the hashes in the status branches."""
+    state = settings.state
     if not (state / FILE).exists():
         return
     try:
@@ -33,6 +41,8 @@ def check_audit(state: Path, clock: Clock) -> Iterator[Check]:
                 last = store.last_audit()
                 ends = f"; the last is {last.number}, with the hash {last.hash[:12]}" if last else ""
                 yield fine(_ABOUT, f"every entry follows from the one before{ends}")
+            for source in settings.sources:
+                yield from _anchors(settings, source, store, clock)
     except RecordsError as error:
         yield problem(_ABOUT, str(error), "see the message")
 
@@ -43,3 +53,42 @@ def _broken(about: str, numbers: Iterator[int]) -> Iterator[Check]:
         more = " and more" if len(first) > SHOWN else ""
         message = f"an entry was changed or removed at {', '.join(first[:SHOWN])}{more}"
         yield problem(about, message, _ADVICE)
+
+
+def _anchors(settings: Settings, source: SourceSettings, store: AccessStore, clock: Clock) -> Iterator[Check]:
+    """Compare the log with the hashes that commits of the status branch of ``source`` have, oldest first."""
+    branch = f"{source.status.branch} of {source.name}"
+    try:
+        anchors = _read_anchors(settings, source)
+    except ReconcilerError as error:
+        yield warning(_ABOUT, f"the hashes in {branch} cannot be read: {error}", "see the message")
+        return
+    last = 0
+    for anchor in anchors:
+        found = store.audit_hash(anchor.number)
+        if found != anchor.hash:
+            commit = f"commit {anchor.commit[:12]} of {branch}, {ago(clock.now() - anchor.at)} ago"
+            fault = f"is missing: {commit}, has its" if found is None else f"has another hash: {commit}, has the former"
+            before = f"; it is the first that does not fit, after entry {last}" if last else ""
+            yield problem(_ABOUT, f"entry {anchor.number} {fault} hash{before}", _ADVICE + _RESTORED)
+            return
+        last = anchor.number
+    if anchors:
+        commits = f"{len(anchors)} commit{'s' if len(anchors) > 1 else ''}"
+        yield fine(_ABOUT, f"the hashes in {commits} of {branch} fit, up to entry {last}")
+
+
+def _read_anchors(settings: Settings, source: SourceSettings) -> list[Anchor]:
+    """The anchors in the status branch of ``source``, oldest first. Raises ReconcilerError."""
+    local, tip = source_address(source).path is not None, ""
+    if source.read_only or not (local or source.status.push):
+        place = settings.state / "status" / f"{source.name}.git"
+    elif local:
+        place = open_source(source, settings.state).repository.commondir
+    else:
+        place = settings.state / "mirrors" / f"{source.name}.git"
+        with suppress(SourceError):  # the check of the source says so
+            tip = remote_tip(source, source.status.branch)
+    if not os.path.isfile(place / "HEAD"):
+        return []
+    return list(read_anchors(place, source.status.branch, tip))[::-1]

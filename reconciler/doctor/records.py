@@ -158,7 +158,7 @@ def _locations(records: Records, settings: Settings) -> Iterator[Check]:
     known = [_body(each.body) for each in records.applied.items(Kind.LOCATION)]
     asked: dict[str, list[str]] = defaultdict(list)
     for gvc in records.applied.items(Kind.GVC):
-        for place in locations_of(_body(gvc.body), lambda: known):
+        for place in locations_of(_body(gvc.body), lambda: known, settings.org):
             asked[place].append(gvc.key.name)
     for place in sorted(asked.keys() - settings.locations.keys()):
         message = f"{', '.join(sorted(asked[place])[:5])} uses {place}, and the settings bind no engine to it"

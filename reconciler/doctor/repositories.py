@@ -58,6 +58,18 @@ _ADVICE = {
 }
 
 
+def remote_tip(settings: SourceSettings, branch: str) -> str:
+    """The newest commit of ``branch`` of a remote; "" if it has none. Raises SourceError."""
+    patient = msgspec.structs.replace(settings, timeout=min(settings.timeout, PATIENCE))
+    address = source_address(settings)
+    remote = Remote(patient, address)
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as place:
+        answer = remote.run(Path(place), ["ls-remote", "--", address.url, f"refs/heads/{branch}"])
+    if answer.code:
+        raise remote.failure(answer)
+    return answer.output.partition("\t")[0]
+
+
 def _remote(settings: SourceSettings, address: Address, about: str) -> Check:
     remote = Remote(settings, address)
     ref = "HEAD" if settings.commit else wanted_ref(settings)

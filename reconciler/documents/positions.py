@@ -88,6 +88,8 @@ class Positions:
         """The last recorded place on the way to ``pointer``."""
         place = nearest = self.root
         for step in pointer:
+            if place.parts is not None and isinstance(step, int) and step not in place.parts:
+                step = str(step)  # a pointer that was a text does not tell an index from a key of digits
             if place.parts is None or step not in place.parts:
                 break
             place = place.parts[step]

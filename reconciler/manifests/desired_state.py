@@ -78,6 +78,10 @@ class DesiredIndex(Protocol):
 class DesiredBodies(Protocol):
     """The resources themselves. Only this part decodes."""
 
+    @property
+    def org(self) -> str:
+        """The org of the resources."""
+
     def resource(self, key: str) -> Resource | None:
         """A resource that this source desires, with its body and questions."""
 

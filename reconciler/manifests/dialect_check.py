@@ -8,9 +8,13 @@ from typing import Any
 from reconciler.manifests import defaults
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
 from reconciler.manifests.rules.text import quoted
+from reconciler.model.image_names import full_name, is_allowed
 from reconciler.model.key import Kind
 from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
 from reconciler.model.resource import escaped, pointer_text
+
+MOST_PATTERNS = 5
+"""Patterns that a finding lists."""
 
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
@@ -19,6 +23,8 @@ def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext
     yield from _variables(kind, value, context)
     if kind is Kind.ORG:
         yield from _org(value, context)
+    if kind is Kind.WORKLOAD and context.images:
+        yield from _images(value, context)
 
 
 def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
@@ -54,3 +60,17 @@ def _org(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeP
             f"write `name: {context.org}`, or move the manifest to the repository of that org",
             "org-name",
         )
+
+
+def _images(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    """The schema has its own faults of names; what is no name at all is left to it."""
+    for number, container in enumerate(value.get("spec", {}).get("containers") or ()):
+        image = container.get("image")
+        name = full_name(image) if isinstance(image, str) else ""
+        if name and not is_allowed(name, context.images):
+            yield NormalizeProblem(
+                f"/spec/containers/{number}/image",
+                f"the image {quoted(image)} is not allowed: no pattern of `images.allowed` in the settings fits it",
+                f"allowed: {', '.join(context.images[:MOST_PATTERNS])}, and images of the org (//image/NAME:TAG)",
+                "image-allowed",
+            )

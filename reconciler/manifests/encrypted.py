@@ -94,8 +94,6 @@ def is_plain_text(value: dict[str, Any], opened: DecryptedDocument | None) -> bo
     if not isinstance(content, dict) or form in TEXTS:
         return bool(content) and not encrypted and not at_home
     secret = (name for name, text in content.items() if text and name not in _PUBLIC.get(form, ()))
-    return any(("data", name) not in at_home and not _covered(("data", name), encrypted) for name in secret)
-
-
-def _covered(at: Pointer, encrypted: Collection[Pointer]) -> bool:
-    return any(each[: len(at)] == at for each in encrypted)
+    # A key is encrypted if anything at or below it is: once for all keys, since both may be many.
+    covered = {at[:2] for at in encrypted}
+    return any(("data", name) not in at_home and ("data", name) not in covered for name in secret)

@@ -20,7 +20,8 @@ class ManifestContext(msgspec.Struct, frozen=True):
 
     ``org_known`` is False if the org is unknown, and ``org`` only a placeholder.
     ``keyring`` decrypts secrets. ``secrets`` is the policy for secrets in plain text: ``any`` for a warning,
-    ``encrypted-only`` for an error, empty for no finding.
+    ``encrypted-only`` for an error, empty for no finding. ``images`` are patterns of the images that manifests may
+    name; (): any.
     """
 
     org: str
@@ -29,6 +30,7 @@ class ManifestContext(msgspec.Struct, frozen=True):
     keyring: Keyring = Keyring()
     secrets: str = ""
     org_known: bool = True
+    images: tuple[str, ...] = ()
 
     @property
     def prefix(self) -> str:

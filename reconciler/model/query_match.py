@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reconciler.model.resource_links import resource_links
+
 Body = Mapping[str, Any]
 
 MOST_COMPARISONS = 200_000
@@ -34,18 +36,20 @@ def term_count(query: Body) -> int:
     return len((query.get("spec") or {}).get("terms", ()))
 
 
-def matches(query: Body, body: Body) -> bool:
-    """Whether the query selects the resource ``body``."""
-    return selector(query)(body)
+def matches(query: Body, body: Body, org: str) -> bool:
+    """Whether the query selects the resource ``body`` of ``org``."""
+    return selector(query, org)(body)
 
 
-def selector(query: Body) -> Selector:
-    """Reads the query once, for comparisons with many resources: returns whether it selects one."""
+def selector(query: Body, org: str) -> Selector:
+    """Reads the query once, for comparisons with many resources of ``org``: returns whether it selects one.
+
+    A body has the fields ``kind`` and ``name``, and ``gvc`` in a GVC. The links of a resource follow from them alone,
+    so a term about a link tells nothing about another resource.
+    """
     spec = query.get("spec") or {}
     match = spec.get("match", "all")
-    # A link is not compared yet. Policies grant by queries, so a term about one selects nothing, whatever its operator.
-    unknown = match == "none"
-    terms = [(lambda _: unknown) if term.get("rel") else _term(term) for term in spec.get("terms", ())]
+    terms = [_link_term(term, org) if term.get("rel") else _term(term) for term in spec.get("terms", ())]
     if match == "any":
         return lambda body: any(holds(body) for holds in terms)
     if match == "none":
@@ -63,6 +67,23 @@ def _term(term: Body) -> Selector:
     def holds(body: Body) -> bool:
         found = read(body)
         return op == "!=" if found is None else compare(_text(found))
+
+    return holds
+
+
+def _link_term(term: Body, org: str) -> Selector:
+    rel, op = term["rel"], term.get("op", "=")
+    value = _text(term.get("value", ""))
+    if value.startswith("//"):
+        value = f"/org/{org}/{value[2:]}"
+    compare = _COMPARE["=" if op in ("!=", "exists", "!exists") else op](value)
+
+    def holds(body: Body) -> bool:
+        kind, gvc, name = (str(body.get(field) or "") for field in ("kind", "gvc", "name"))
+        found = [link.href for link in resource_links(kind, gvc, name, org) if link.rel == rel]
+        if op in ("exists", "!exists"):
+            return bool(found) is (op == "exists")
+        return any(map(compare, found)) is (op != "!=")
 
     return holds
 

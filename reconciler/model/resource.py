@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from functools import lru_cache
 
@@ -48,10 +49,17 @@ class LookupRequest(msgspec.Struct, frozen=True, order=True, gc=False):
     detail: str = ""
 
 
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+"""An index of a list; other digits, such as ² and 007, are keys."""
+
+
 def pointer_parts(pointer: str) -> tuple[str | int, ...]:
-    """The steps of a JSON pointer: ``/env/0/value`` → ("env", 0, "value")."""
+    """The steps of a JSON pointer: ``/env/0/value`` → ("env", 0, "value").
+
+    A key that is written as an index is one too; ``Positions`` finds both.
+    """
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
-    return tuple(int(step) if step.isdigit() else step for step in steps)
+    return tuple(int(step) if _INDEX.fullmatch(step) else step for step in steps)
 
 
 def escaped(name: str) -> str:

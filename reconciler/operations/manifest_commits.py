@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -18,8 +19,8 @@ from reconciler.errors import EncryptionError, PushBroken, PushConflict, Refused
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
-from reconciler.model.resource import GVC_PLACEHOLDER
-from reconciler.operations.manifest_edits import ResourceEdit
+from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
+from reconciler.operations.change_requests import ResourceEdit, SeenManifest
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.printable import printable
@@ -27,6 +28,7 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.sops.creation_rules import FILE as RULES_FILE
 from reconciler.sops.creation_rules import Creation, creation_of
+from reconciler.source.file_history import History
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.mirror import Mirror
 from reconciler.source.signing import signed_commit
@@ -38,6 +40,10 @@ COMMITTER = "reconciler <reconciler@localhost>"
 REQUEST_TRAILER = "Request-Id"
 SEARCHED = 10_000
 """The newest commits among which one with a request id is searched: more than a day has."""
+SEARCHED_CHANGES = 1_000
+"""The newest commits among which a manifest is searched that a client saw."""
+MOST_DECODED = 64
+"""The files that are decoded at a time."""
 REVIEW_BRANCH = "reconciler/change-"
 """How the names of branches for a review begin; the id of the request follows."""
 _LINK = re.compile(r"https://[!-~]+")
@@ -91,6 +97,7 @@ class SourceWriter:
         self._signing_key = settings.api.signing_key if settings.api is not None else None
         self._ref = f"refs/heads/{source.branch}"
         self._git = open_git(self._line.source.repository.commondir)
+        self._decoded: dict[str, tuple[Manifest, ...]] = {}
 
     @property
     def name(self) -> str:
@@ -128,10 +135,56 @@ class SourceWriter:
 
         None if it cannot be read.
         """
-        manifests = () if text is None else decode(text.encode(), self._line.dialect).manifests
-        for each in manifests:
+        found = self.resource(text, key)
+        return None if found is None else manifest_of(key, msgspec.json.decode(found.body))
+
+    def resource(self, text: str | None, key: Key) -> Resource | None:
+        """The resource ``key``, as ``text`` declares it; None if it cannot be read."""
+        for each in () if text is None else self._manifests(text):
             if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
-                return manifest_of(key, msgspec.json.decode(resource_of(each, key.gvc, "", "").body))
+                return resource_of(each, key.gvc, "", "")
+        return None
+
+    def digest(self, text: str | None, key: Key) -> str:
+        """The digest of the resource ``key`` in ``text``, "" for none."""
+        found = self.resource(text, key)
+        return "" if found is None else found.digest
+
+    def _manifests(self, text: str) -> tuple[Manifest, ...]:
+        """The manifests in ``text``, decoded once: a change asks for each resource of a file."""
+        found = self._decoded.get(text)
+        if found is None:
+            if len(self._decoded) >= MOST_DECODED:
+                self._decoded.clear()
+            found = self._decoded[text] = decode(text.encode(), self._line.dialect).manifests
+        return found
+
+    def normal_form(self, key: Key, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+        """``wanted``, a manifest of ``key``, in normal form; None if it has faults.
+
+        The data of a secret stays as it is: it may be missing, or a patch.
+        """
+        if key.kind is Kind.SECRET:
+            return {"description": key.name, "tags": {}, **wanted}
+        return self.meaning(json.dumps(wanted), key)
+
+    def find_seen(self, key: Key, path: str, tip: str, seen: SeenManifest) -> str | None:
+        """The text of the file in which a client has ``seen`` the manifest of ``key``.
+
+        None if none of the newest commits that changed the file has it.
+        """
+        if seen.commit:
+            known = self._line.source.repository.contains(tip, seen.commit)
+            return self.read(seen.commit, path) if known else None
+        left = iter(range(SEARCHED_CHANGES))
+        history = History(self._line.source.repository, lambda: next(left, None) is not None)
+        for touch in history.of(path, tip, ""):
+            if not touch.commit or (seen.author and self._git[touch.commit].author.email != seen.author):
+                continue
+            text = self.read(touch.commit, path)
+            found = self.resource(text, key)
+            if found is not None and (seen.author or found.digest == seen.digest):
+                return text
         return None
 
     def admit(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import yaml
 
-from reconciler.access.references import ManifestLinks
 from reconciler.errors import RefusedError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.operations.change_requests import ResourceEdit
 from reconciler.operations.manifest_text import (
     merge_patch,
     new_document,
@@ -27,36 +27,8 @@ from reconciler.operations.sealed_documents import (
     seal,
 )
 
-Document = Mapping[str, Any]
-Admit = Callable[[ManifestLinks, ManifestLinks], None]
-"""Refuses what the manifests before and after may not refer to and grant, by an error."""
 ReadFile = Callable[[str], str | None]
 """From a path to its text, None if there is no such file."""
-
-
-class ResourceEdit(NamedTuple):
-    """A wanted change of the resource ``key`` in the file ``path``: from ``was`` to ``wanted``.
-
-    ``was`` is None for a resource to create, ``wanted`` for one to delete. The data of a secret is never in ``was``;
-    without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
-    makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw. With ``if_present``,
-    a document that is gone already is as wanted. ``admit`` decides on what the commit changes in the newest one.
-    """
-
-    key: Key
-    path: str
-    was: Document | None
-    wanted: Document | None
-    patches_data: bool = False
-    patch: Callable[[Document], Document] | None = None
-    if_present: bool = False
-    admit: Admit | None = None
-
-    def on(self, newest: Document | None) -> ResourceEdit:
-        """The same change of ``newest``, what the newest commit means; None if that is not known."""
-        if self.patch is None or newest is None:
-            return self
-        return self._replace(was=newest, wanted=self.patch(newest))
 
 
 class EditConflictError(RefusedError):
@@ -95,6 +67,12 @@ def has_secrets(text: str) -> bool:
     return any(isinstance(each, dict) and each.get("kind") == Kind.SECRET for each in _documents(text))
 
 
+def find_data(text: str | None, key: Key) -> Any:
+    """The data of the secret ``key`` as ``text`` has it, encrypted or not; None without any."""
+    document = None if text is None else _document(text, key)
+    return document.get("data") if isinstance(document, dict) else None
+
+
 def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:
     """Raise EditConflictError if ``theirs``, a newer text of the file than ``base``, changes what ``edit`` changes."""
     if base == theirs or base is None or theirs is None or edit.was is None or edit.wanted is None:
@@ -106,7 +84,7 @@ def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sea
             raise EditConflictError(edit.key, "", "") from None
         return
     ours = _replaced(edit, old)
-    if _in_conflict(*(_document(text, edit.key) for text in (old, ours, new))):
+    if in_conflict(*(_document(text, edit.key) for text in (old, ours, new))):
         shown = [_shown(text, edit.key) for text in (ours, new)] if edit.key.kind is not Kind.SECRET else ["", ""]
         raise EditConflictError(edit.key, *shown)
 
@@ -205,11 +183,11 @@ def _shown(text: str, key: Key) -> str:
     return parts[index] if index is not None and index < len(parts) else text
 
 
-def _in_conflict(old: Any, ours: Any, theirs: Any) -> bool:
+def in_conflict(old: Any, ours: Any, theirs: Any) -> bool:
     """Whether both sides changed the same value of ``old``, to different ones."""
     if old in (ours, theirs) or ours == theirs:
         return False
     if isinstance(old, dict) and isinstance(ours, dict) and isinstance(theirs, dict):
         names = {*old, *ours, *theirs}
-        return any(_in_conflict(old.get(name), ours.get(name), theirs.get(name)) for name in names)
+        return any(in_conflict(old.get(name), ours.get(name), theirs.get(name)) for name in names)
     return True

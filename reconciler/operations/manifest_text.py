@@ -79,7 +79,9 @@ def read_documents(text: str) -> list[Any]:
 def merge_patch(document: Any, patch: Any) -> Any:
     """``document`` with the JSON merge patch ``patch``: null removes a field.
 
-    The keys ``$replace/FIELD`` and ``$drop/FIELD`` replace a field as a whole, and remove it.
+    The keys ``$replace/FIELD`` and ``$drop/FIELD`` replace a field as a whole, and remove it. ``$add/FIELD`` merges the
+    items of its list into those of FIELD that have the same name, and appends the others; ``$remove/FIELD`` removes
+    items, objects by their names. So a patch of some items keeps those that others add meanwhile.
     """
     if not isinstance(patch, dict):
         return patch
@@ -89,11 +91,43 @@ def merge_patch(document: Any, patch: Any) -> Any:
             merged[name.removeprefix("$replace/")] = value
         elif name.startswith("$drop/"):
             merged.pop(name.removeprefix("$drop/"), None)
+        elif (items := _patched_items(merged, name, value)) is not None:
+            merged[name.partition("/")[2]] = items
         elif value is None:
             merged.pop(name, None)
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def _patched_items(document: Mapping[str, Any], name: str, items: Any) -> list[Any] | None:
+    """The list of ``document`` after ``$add/FIELD`` or ``$remove/FIELD``; None where ``name`` or a value is no such."""
+    verb, _, field = name.partition("/")
+    present = document.get(field) or []
+    if verb not in ("$add", "$remove") or not field or not isinstance(items, list) or not isinstance(present, list):
+        return None
+    if verb == "$remove":
+        removed = {*map(_identity, items), *map(_written, items)}
+        return [item for item in present if _identity(item) not in removed and _written(item) not in removed]
+    found = list(present)
+    places = {_identity(item): place for place, item in enumerate(found)}
+    for item in items:
+        place = places.setdefault(_identity(item), len(found))
+        if place == len(found):
+            found.append(merge_patch({}, item))
+        else:
+            found[place] = merge_patch(found[place], item)
+    return found
+
+
+def _identity(item: Any) -> str:
+    """What distinguishes an item of a list from others: its name, or all of it where it has none."""
+    name = item.get("name") if isinstance(item, Mapping) else None
+    return _written(name if isinstance(name, str) else item)
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _checked(index: int, count: int) -> int:
@@ -251,7 +285,7 @@ def _merged(node: Any, was: Any, wanted: Any) -> Any:
 def _merged_list(node: list[Any], was: list[Any], wanted: Sequence[Any]) -> Any:
     """Members that have a name keep what is written for that name; others are replaced as a whole."""
     names = [item.get("name") if isinstance(item, Mapping) else None for item in wanted]
-    if None in names or len(set(names)) != len(names):
+    if not names or None in names or len(set(names)) != len(names):
         return _unnamed(node, wanted)
     places = {item["name"]: place for place, item in enumerate(node) if isinstance(item, dict) and "name" in item}
     before = {item["name"]: item for item in was if isinstance(item, Mapping) and "name" in item}

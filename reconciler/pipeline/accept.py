@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.model.resource import Resource
 from reconciler.pipeline.load import LoadedRevision
+from reconciler.reasons import ConditionType
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.sources import SourceRow
@@ -31,6 +32,10 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
             if not records.applied.exists(key):
                 records.status_queue.add_many(source, [key])
                 records.conditions.forget(key)
+        # Who comes back before its delete was approved has no step either, and waits for nothing any more.
+        for key in records.conditions.scopes_where(ConditionType.WAITING, _new(loaded.change_set)):
+            records.conditions.drop(key, ConditionType.WAITING)
+            records.status_queue.add_many(source, [key])
         for key, owner in records.applied.adopt(source, _new(loaded.change_set)):
             records.status_queue.add_many(source, [key])
             records.status_queue.add_many(owner, [key])

@@ -72,10 +72,15 @@ class DecodedBodies:
         self.index = index
         self.decoder = decoder
         self.cache: BodyCache = {} if cache is None else cache
-        self.gvc_locations = GvcLocations(self.body, index.location_manifests, index.externals.locations)
+        self.gvc_locations = GvcLocations(self.body, index.location_manifests, index.externals.locations, self.org)
         self._typed: dict[tuple[str, Any], Any] = {}
         # Members of a GVC are often in one file, and are asked for one by one.
         self._last_file: _DecodedFile | None = None
+
+    @property
+    def org(self) -> str:
+        """The org of the resources."""
+        return self.decoder.dialect.org
 
     def resource(self, key: str) -> Resource | None:
         """Return the desired resource ``key`` with its body; an unchanged one is decoded again from the cache or Git.
@@ -165,7 +170,7 @@ class DecodedBodies:
         for key in sorted(keys):
             placement = ((self.body(key) or {}).get("spec") or {}).get("staticPlacement") or {}
             if (query := placement.get("locationQuery")) is not None:
-                yield key, selector(query)
+                yield key, selector(query, self.org)
 
     def _body_of(self, entry: Entry) -> bytes | None:
         """The body of ``entry``: from the records, or, if it is not applied yet, decoded again."""

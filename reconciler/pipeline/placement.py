@@ -21,7 +21,7 @@ class GvcLocations:
     """Locations of each GVC.
 
     ``body`` returns the body of a key, ``manifests`` the keys of all location manifests; ``named`` are the locations
-    in the settings.
+    in the settings of ``org``.
     """
 
     def __init__(
@@ -29,10 +29,12 @@ class GvcLocations:
         body: Callable[[str], dict[str, Any] | None],
         manifests: Callable[[], Iterable[str]],
         named: frozenset[str],
+        org: str,
     ) -> None:
         self._body = body
         self._manifests = manifests
         self._named = named
+        self._org = org
         self._known: list[dict[str, Any]] | None = None
         self._by_gvc: dict[str, tuple[str, ...]] = {}
         self._names: tuple[str, ...] | None = None
@@ -43,7 +45,7 @@ class GvcLocations:
         found = self._by_gvc.get(gvc)
         if found is None:
             body = self._body(f"{Kind.GVC}/{gvc}")
-            found = () if body is None else locations_of(body, self._locations)
+            found = () if body is None else locations_of(body, self._locations, self._org)
             self._by_gvc[gvc] = found
         return found
 

@@ -10,12 +10,11 @@ import msgspec
 
 from reconciler.model.finding import Pointer
 from reconciler.planning.diff import diff
+from reconciler.planning.field_paths import steps_of
 from reconciler.planning.plan import Action, Plan, Step, StepId
 
 WHOLE = ""
 """The path of a created or deleted resource as a whole."""
-
-_SEGMENT = r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)'
 
 _INDEX = r"(?<!\.ports)\[\d+\]"
 """The index of a list entry, which another commit may have moved. The numbers of ports are names."""
@@ -67,10 +66,9 @@ def _overlap(one: str, other: str) -> bool:
 def pointer_of(path: str, value: Any) -> Pointer:
     """The pointer to the field ``path`` of a plan in ``value``, the document as written, as far as it exists."""
     steps: list[str | int] = []
-    for quoted, item, name in re.findall(_SEGMENT, path):
-        step: str | int | None = quoted or name
-        if not step:
-            step = _position(item, value)
+    for name, is_item, is_quoted in steps_of(path):
+        is_position = is_item and (isinstance(value, list) or not is_quoted)
+        step: str | int | None = _position(name, value) if is_position else name
         there = step in value if isinstance(value, dict) else isinstance(value, list) and isinstance(step, int)
         if step is None or not there:
             break

@@ -11,10 +11,10 @@ from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Kind
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
+from reconciler.planning.field_paths import item_path, member_path
 from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 
 _PLAIN = FieldSchema()
-_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _MAX_COMPARISONS = 2_500
 """The most pairs of list entries that are compared; in longer lists, entries are paired in order."""
 _OPTIONS = ("defaultOptions", "localOptions")
@@ -60,7 +60,7 @@ def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[F
         )
     entries = [_entries(old), _entries(new)]
     for place in sorted({*entries[0], *entries[1]} - {location}):
-        path = f"spec.localOptions[{place}]"
+        path = item_path("spec.localOptions", place)
         yield from _without_effect_here(shape, entries[0].get(place), entries[1].get(place), path)
 
 
@@ -85,7 +85,7 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
     if isinstance(old, dict) and isinstance(new, dict):
         for name in _differing(old, new):
             child = shape.member(name) or _PLAIN
-            below = _joined(path, name)
+            below = member_path(path, name)
             yield from _compare(child, old.get(name), new.get(name), below, _class_at(child, below, change))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, dict) for item in (*old, *new)):
         yield from _compare_items(shape, old, new, path, change)
@@ -109,7 +109,7 @@ def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: Ch
         return
     for name in sorted({*named[0], *named[1]}):
         item = shape.items or _PLAIN
-        yield from _compare(item, named[0].get(name), named[1].get(name), f"{path}[{name}]", change)
+        yield from _compare(item, named[0].get(name), named[1].get(name), item_path(path, name), change)
     order = [[name for name in names if name in named[0] and name in named[1]] for names in named]
     if order[0] != order[1] and not shape.is_sorted:
         yield FieldChange(f"{path}[order]", order[0], order[1], change)
@@ -180,9 +180,3 @@ def _class_at(shape: FieldSchema, path: str, inherited: ChangeClass) -> ChangeCl
 def _name(item: Any, member: str) -> str:
     value = str(item.get(member, "")) if isinstance(item, dict) else str(item)
     return value.rpartition("/")[2] if member == "location" else value
-
-
-def _joined(path: str, name: str) -> str:
-    if not _WORD.issuperset(name):
-        return f'{path}["{name}"]'
-    return f"{path}.{name}" if path else name

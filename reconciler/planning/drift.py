@@ -14,12 +14,15 @@ from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import Key
 from reconciler.model.record import Record
 from reconciler.planning.diff import diff
+from reconciler.planning.field_paths import QUOTED
 from reconciler.planning.plan import ChangeClass, FieldChange, StepId
 
 IGNORE = "reconciler/ignore"
 """The tag of a resource that lists, with commas, the fields whose drift is ignored."""
 
-_NAME = r"[^.\[\]]*"
+_NAME = (rf"(?:{QUOTED}|[^.\[\]]*)", rf"(?:{QUOTED}|[^.\[\]]*?)")
+_QUOTED_NAME = (r'(?:[^"\\]|\\.)*', r'(?:[^"\\]|\\.)*?')
+"""What a star stands for, outside and inside of quotes: as much as possible, and as little."""
 _MOST_PATTERNS = 1_000
 """The most paths whose compiled patterns are cached."""
 
@@ -109,10 +112,16 @@ def path_matches(path: str, field: str) -> bool:
 
 @lru_cache(_MOST_PATTERNS)
 def _pattern(path: str) -> re.Pattern[str]:
-    first, *rest = map(re.escape, path.split("*"))
+    first, *rest = path.split("*")
+    names, before = [], first
+    for part in rest:
+        # A star between quotes is a part of a name, which may have dots and brackets; another one may be all of it.
+        names.append(_QUOTED_NAME if before.rfind('["') > before.rfind('"]') else _NAME)
+        before += f"*{part}"
     # Atomic groups: each part before the last star matches once, or else every star would multiply the time.
-    between = "".join(f"(?>{_NAME}?{part})" for part in rest[:-1])
-    return re.compile(first + between + "".join(f"{_NAME}{part}" for part in rest[-1:]) + r"(?=[.\[]|$)")
+    between = "".join(f"(?>{least}{re.escape(part)})" for (_, least), part in zip(names[:-1], rest[:-1], strict=True))
+    last = "".join(f"{most}{re.escape(part)}" for (most, _), part in zip(names[-1:], rest[-1:], strict=True))
+    return re.compile(re.escape(first) + between + last + r"(?=[.\[]|$)")
 
 
 def describe(drift: Drift) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from reconciler.model.finding import Pointer
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
@@ -81,10 +82,10 @@ class PlannerInput(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, order=True):
-    """A desired change that the recorded state forbids; ``pointer`` is that of its value in the manifest."""
+    """A desired change that the recorded state forbids; ``pointer`` leads to its value in the manifest."""
 
     key: Key
-    pointer: str
+    pointer: Pointer
     rule: str
     message: str
     suggestion: str

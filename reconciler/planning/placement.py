@@ -10,11 +10,11 @@ from reconciler.model.query_match import selector
 Body = Mapping[str, Any]
 
 
-def locations_of(gvc: Body, known: Callable[[], Sequence[Body]]) -> tuple[str, ...]:
+def locations_of(gvc: Body, known: Callable[[], Sequence[Body]], org: str) -> tuple[str, ...]:
     """Names of the locations of the GVC with the body ``gvc``, sorted; ``known`` returns all locations' bodies."""
     placement = gvc["spec"].get("staticPlacement") or {}
     names = {link.rpartition("/")[2] for link in placement.get("locationLinks", ())}
     query = placement.get("locationQuery")
     if query is not None:
-        names.update(body["name"] for body in filter(selector(query), known()))
+        names.update(body["name"] for body in filter(selector(query, org), known()))
     return tuple(sorted(names))

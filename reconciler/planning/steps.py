@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import PROTECTED_TAG
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.model.rule import error_rule
+from reconciler.planning.blame import pointer_of
 from reconciler.planning.diff import diff, highest_impact
 from reconciler.planning.drift import DriftKind
 from reconciler.planning.inputs import PlannerInput, Refusal
@@ -161,10 +163,11 @@ def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bo
 
 def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
     replaces = any(change.change is ChangeClass.REPLACE for change in changes)
+    body = msgspec.json.decode(desired.body)
     tags = _tags(desired.body) if replaces else {}
     allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED_TAG) == "true"
     for change in changes:
-        pointer = "/" + change.path.replace(".", "/")
+        pointer = pointer_of(change.path, body)
         if change.change is ChangeClass.REPLACE and allowed and protected:
             yield Refusal(
                 desired.key,
@@ -185,7 +188,7 @@ def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[R
             yield from _shrink(desired, change, pointer)
 
 
-def _shrink(desired: Resource, change: FieldChange, pointer: str) -> Iterator[Refusal]:
+def _shrink(desired: Resource, change: FieldChange, pointer: Pointer) -> Iterator[Refusal]:
     if change.before is not None and change.after is not None and change.after < change.before:
         yield Refusal(
             desired.key,

@@ -16,13 +16,14 @@ from reconciler.errors import UsageError
 from reconciler.platform_cli.refusals import ApiError, findings_of, refused_change
 from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, Retries
 from reconciler.platform_cli.transport import TROUBLES, UNIX, Response, Transport
-from reconciler.printable import printable_lines
+from reconciler.printable import printable, printable_lines
 
 START_SECONDS = 3.0
 """How long the connection is tried while no program listens: a daemon that restarts takes so long."""
 PAGE = 500
 """The most items that one request asks for."""
 USER_AGENT = f"platform-cli/{__version__}"
+TEXT = "text/plain"
 _READS = ("GET", "HEAD")
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 """How OpenSSL names an answer that is not TLS; it depends on its version."""
@@ -53,6 +54,23 @@ class Answer(NamedTuple):
     status: int
     body: Any
     headers: Mapping[str, str]
+
+
+class Text(NamedTuple):
+    """The text of an answer, and its headers."""
+
+    text: str
+    headers: Mapping[str, str]
+
+
+class Sending(NamedTuple):
+    """A request: ``content`` is what is sent, ``body`` the value that it means."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    content: bytes | None = None
+    body: Any = None
 
 
 class Endpoint(NamedTuple):
@@ -91,11 +109,15 @@ class Endpoint(NamedTuple):
 
 
 class Client:
-    """Requests to one endpoint. ``debug`` shows each exchange on stderr, without credentials and secret values."""
+    """Requests to one endpoint. ``debug`` shows each exchange on stderr, without credentials and secret values.
 
-    def __init__(self, endpoint: Endpoint, *, debug: bool = False) -> None:
+    ``verbose`` shows a line for each.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, debug: bool = False, verbose: bool = False) -> None:
         self._endpoint = endpoint
         self._debug = debug
+        self._verbose = verbose
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if endpoint.token:
             if not (endpoint.token.isascii() and endpoint.token.isprintable()):
@@ -156,26 +178,45 @@ class Client:
                 time.sleep(pause)
 
     def request(
-        self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = ""
-    ) -> Answer:
-        """One exchange. A change is repeated only with the idempotency ``key``. Raises ApiError."""
+        self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = "",
+        seen: str = "",
+    ) -> Answer:  # fmt: skip
+        """One exchange; ``seen`` is the ETag of what it changes. It is repeated only with the idempotency ``key``.
+
+        Raises ApiError.
+        """
         headers = {"Idempotency-Key": key} if key else {}
+        if seen:
+            headers["If-Match"] = seen
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
-        target = _target(path, query or {})
-        retries = Retries(repeatable=method in _READS or bool(key) or path.endswith("/-query"))
+        repeatable = method in _READS or bool(key) or path.endswith("/-query")
+        sending = Sending(method, _target(path, query or {}), headers, content, body)
+        return self.answer(self._exchange(sending, repeatable=repeatable), path)
+
+    def text(self, path: str, media: str = TEXT, **query: str) -> Text:
+        """What the API shows people, or another form of it. Raises ApiError."""
+        response = self._exchange(Sending("GET", _target(path, query), {"Accept": media}), repeatable=True)
+        self.answer(response, path)
+        if not response.headers.get("content-type", "").startswith(media):
+            raise ApiError(f"the server does not answer in the form {media}, so its version does not fit this command")
+        return Text(response.content.decode(errors="replace"), response.headers)
+
+    def _exchange(self, sending: Sending, *, repeatable: bool) -> Response:
+        """The answer, a refusal too. Raises ApiError without one."""
+        retries = Retries(repeatable=repeatable)
         while True:
             self._connect()
             try:
-                response = self._http.send(method, target, headers, content)
+                response = self._http.send(*sending[:4])
             except TROUBLES as error:
                 if (pause := retries.pause()) is None:
                     raise self.unreachable(error) from None
             else:
-                self.show(method, target, body, response)
+                self.show(sending.method, sending.target, sending.body, response)
                 if (pause := retries.pause(response)) is None:
-                    return self.answer(response, path)
+                    return response
             time.sleep(pause)
 
     def _connect(self) -> None:
@@ -204,6 +245,8 @@ class Client:
         message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
         if findings := findings_of(body.get("details")):
             return refused_change(findings, status)
+        if versions := _versions_of(body.get("details")):
+            return ApiError(f"{message}\n{versions}", status)
         if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
@@ -242,6 +285,8 @@ class Client:
 
     def show(self, method: str, target: str, body: Any, response: Response) -> None:
         """Write an exchange to stderr if debugging is on, without credentials and secret values."""
+        if self._verbose and not self._debug:
+            sys.stderr.write(printable(f"{method} {target}: {response.status} {response.reason}") + "\n")
         if not self._debug:
             return
         lines = [f"> {method} {target}"]
@@ -291,3 +336,13 @@ def mask_secrets(value: Any, path: str) -> Any:
         name: HIDDEN if name in hidden and isinstance(member, str | dict) else mask_secrets(member, path)
         for name, member in value.items()
     }
+
+
+def _versions_of(details: Any) -> str:
+    """The difference from what is there to what the caller wanted, in a conflict with others; "" for anything else."""
+    if not isinstance(details, dict) or not isinstance(details.get("yours"), str):
+        return ""
+    import difflib
+
+    theirs, yours = (str(details.get(name) or "").splitlines(keepends=True) for name in ("theirs", "yours"))
+    return "".join(difflib.unified_diff(theirs, yours, "there now", "yours")).rstrip("\n")

@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, Option, Row
@@ -28,6 +31,8 @@ COMPLETION_SECONDS = 0.3
 """How long a completion waits for the server."""
 _PROFILE = "profile"
 _OF_PROFILES = ("profile", "login", "logout")
+_OF_SOURCES = ("source", "target")
+"""Arguments that are completed by the names of sources; a target can be a key too."""
 _NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
 """Options whose values are names of the kind that they are called after."""
 _REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
@@ -46,7 +51,7 @@ _VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eage
 def all_rows() -> list[Row]:
     """Every command, its words with those of its kind, in the order of their words."""
     rows = [row._replace(words=(kind, *row.words)) for kind in KINDS for row in kind_rows(kind)]
-    return sorted([*rows, *PROGRAM_ROWS], key=lambda row: row.words)
+    return sorted([*rows, *PROGRAM_ROWS, *OPERATOR_ROWS], key=lambda row: row.words)
 
 
 class Group(click.Group):
@@ -167,14 +172,15 @@ def _common(row: Row) -> Iterator[Option]:
     """The common options that no option of the row has the name of."""
     taken = {name for option in row.options for name in option.names.split("/")}
     for option in COMMON:
-        names = [name for name in option.names.split("/") if name not in taken]
-        yield option._replace(names="/".join(names))
+        if names := [name for name in option.names.split("/") if name not in taken]:
+            yield option._replace(names="/".join(names))
 
 
 def _argument(row: Row) -> Iterator[click.Parameter]:
     for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
         # What follows a reference is a command in a container, whose words may be empty.
-        settings = {} if at else {"shell_complete": _complete(_referred(row)), "callback": _not_empty}
+        kind = SOURCE if name in _OF_SOURCES else _referred(row)
+        settings = {} if at else {"shell_complete": _complete(kind), "callback": _not_empty}
         yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, **settings)
 
 
@@ -216,7 +222,7 @@ def complete_names(kind: str, options: Mapping[str, Any], incomplete: str) -> li
     try:
         if kind == _PROFILE:
             return [name for name in session.profiles.profiles if name.startswith(incomplete)]
-        return session.names(kind, incomplete, COMPLETION_SECONDS) if kind in KINDS else []
+        return session.names(kind, incomplete, COMPLETION_SECONDS) if kind in KINDS or kind == SOURCE else []
     except ReconcilerError:
         return []
     finally:
@@ -264,7 +270,7 @@ def _run(row: Row, **values: Any) -> int | None:
         hint = session.nearest(kind, refs, COMPLETION_SECONDS) if error.is_missing and kind in KINDS else ""
         if not hint:
             raise
-        raise RefusedError(f"{error}; {hint}") from None
+        raise ApiError(f"{error}; {hint}", error.status, error.code, error.findings) from None
     finally:
         session.close()
 
@@ -279,7 +285,7 @@ def _parameter(option: Option) -> str:
     """The name of the parameter of a function that takes ``option``."""
     long = next(name for name in option.names.split("/") if name.startswith("--"))
     name = long.removeprefix("--").replace("-", "_")
-    return f"{name}_" if hasattr(builtins, name) else name
+    return f"{name}_" if hasattr(builtins, name) or iskeyword(name) else name
 
 
 def program() -> Group:

@@ -78,15 +78,13 @@ def read_value(name: str) -> Any:
     return documents[0].value
 
 
-def read_text(name: str) -> str:
-    """The text of the file ``name``, or of standard input. Raises UsageError."""
+def read_text(name: str, remedy: str = "encode it with base64, and add --encoding base64") -> str:
+    """The text of the file ``name``, or of standard input. Raises UsageError with the ``remedy`` if it is no text."""
     content = read_file(name)
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise UsageError(
-            f"{shown_name(name)} is not text in UTF-8; encode it with base64, and add --encoding base64"
-        ) from None
+        raise UsageError(f"{shown_name(name)} is not text in UTF-8; {remedy}") from None
 
 
 def read_hidden(title: str) -> str:

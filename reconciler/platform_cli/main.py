@@ -7,15 +7,18 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows, program
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.row import COMMON, Option
-from reconciler.printable import printable_lines
 from reconciler.terminal.standard_streams import prepare_streams
+
+_BOOLEANS = ("true", "false")
 
 
 def main() -> None:
@@ -33,10 +36,14 @@ def run(words: list[str]) -> int:
                               standalone_mode=False)  # fmt: skip
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        if _form(words).startswith("json"):
+            _report(error.format_message(), _form(words))
+        else:
+            error.show()
         return error.exit_code
     except ReconcilerError as error:
-        click.echo(f"error: {printable_lines(str(error))}", err=True)
+        status, findings = (error.status, error.findings) if isinstance(error, ApiError) else (0, ())
+        _report(str(error), _form(words), status, findings)
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -51,16 +58,46 @@ def run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _report(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Show an error in the form of the results."""
+    from reconciler.platform_cli.output import error_text
+
+    click.echo(error_text(message, form, status, findings), err=True)
+
+
+def _form(words: list[str]) -> str:
+    """The format of the output that ``words`` ask for, before they are parsed, which may be what fails."""
+    own = words[: _end(words)]
+    for at, word in enumerate(own):
+        name, equals, value = word.partition("=")
+        if name in ("-o", "--output"):
+            return value if equals else next(iter(own[at + 1 :]), "")
+        if word.startswith("-o") and len(word) > len("-o"):
+            return word.removeprefix("-o")
+    return ""
+
+
+def _end(words: list[str]) -> int:
+    """How many of ``words`` are those of this command: others behind ``--`` belong to one in a container."""
+    return words.index("--") if "--" in words else len(words)
+
+
 def _normalized(words: list[str]) -> list[str]:
-    """``words`` with their flags in one form; those behind ``--`` belong to a command in a container."""
-    end = words.index("--") if "--" in words else len(words)
-    return [*map(_flag, words[:end]), *words[end:]]
+    """``words`` with their flags in one form."""
+    normal: list[str] = []
+    own = iter(words[: _end(words)])
+    for word in own:
+        if normal and word in _BOOLEANS and normal[-1] in _flags():
+            normal[-1] = _flag(f"{normal[-1]}={word}")
+        else:
+            normal.append(_flag(word))
+    return [*normal, *words[_end(words) :]]
 
 
 def _flag(word: str) -> str:
-    """``--flag=true`` and ``--flag=false`` as ``--flag`` and ``--no-flag``; scripts write both."""
+    """``--flag=true`` and ``--flag=false`` as ``--flag`` and ``--no-flag``; scripts write both, and the value apart."""
     name, _, value = word.partition("=")
-    if value in ("true", "false") and name in _flags():
+    if value in _BOOLEANS and name in _flags():
         return name if value == "true" else f"--no-{name.removeprefix('--')}"
     return word
 

@@ -16,6 +16,7 @@ from typing import Any
 import click
 import msgspec
 
+from reconciler.platform_cli.advice import with_local_commands
 from reconciler.printable import printable, printable_json, printable_lines
 from reconciler.times import age, parse_time
 
@@ -101,7 +102,21 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a remark that is no result, on stderr; its lines stay lines."""
-        click.echo(printable_lines(text), err=True)
+        click.echo(printable_lines(with_local_commands(text)), err=True)
+
+    def error(self, message: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Print an error on stderr: JSON where the results are, and a line or more elsewhere."""
+        click.echo(error_text(message, self.format, status, findings), err=True)
+
+    def log_line(self, line: Mapping[str, Any]) -> str:
+        """Time, stream and text of a line of a log."""
+        stream = "/".join(str(line.get(name, "")) for name in ("gvc", "workload", "replica", "container"))
+        written = self.time(str(line.get("time", "")))
+        return f"{written} {stream}@{line.get('location', '')} | {line.get('line', '')}"
+
+    def aside(self, text: str) -> None:
+        """Print a line that others wrote on stderr, as it is."""
+        click.echo(printable(text), err=True)
 
     def table(self, pages: Iterable[list[Any]], columns: Columns) -> Iterator[str]:
         """The lines of a table; its columns are as wide as the first page needs, and never narrower later."""
@@ -163,6 +178,21 @@ def slim(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     return {name: value for name, value in item.items() if name not in SERVER_OWNED}
+
+
+def error_text(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> str:
+    """An error as ``form`` shows it; ``status`` is that of the server, 0 without one."""
+    text = with_local_commands(message)
+    if not form.startswith("json"):
+        return f"error: {printable_lines(text)}"
+    members = {"message": text, "status": status or None, "findings": [*findings]}
+    return printable_json(json.dumps({"error": members}, ensure_ascii=False))
+
+
+def advice(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The message ``name`` of an item, with the commands that work here."""
+    show = at(name)
+    return lambda item: with_local_commands(str(show(item) or ""))
 
 
 def at(path: str) -> Callable[[Mapping[str, Any]], Any]:

@@ -12,6 +12,7 @@ from uuid import uuid4
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
+from reconciler.platform_cli.references import SOURCE, Reference, parse_reference
 from reconciler.platform_cli.table.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ REVIEW_BRANCH = "reconciler/change-"
 """How the branch of a change begins that becomes one only after a review."""
 _SUSPENDED = "suspended"
 """The hold of a step that no approval releases."""
+_SOURCE_PARAMETER = "?source="
 _MOST_STEPS = 5
 _MOST_NAMES = 200
 
@@ -40,7 +42,9 @@ class Session:
         self._options = options
         self._seconds = seconds
         self._token: str | None = None
+        self._address = ""
         self.reviews = 0
+        self._approves = False
         self.environ = environ
 
     @cached_property
@@ -76,6 +80,14 @@ class Session:
         """Let this call use a credential, "" for none, whatever its settings have."""
         self._token = token
 
+    def use_endpoint(self, url: str) -> None:
+        """Let this call use an address, whatever its settings have; "" for theirs."""
+        self._address = url
+
+    def use_approval(self) -> None:
+        """Let this call approve the steps of its changes that wait, where nothing else waits with them."""
+        self._approves = True
+
     def by_flag(self, name: str) -> str:
         """A common option by flag; "" without one."""
         return str(self._options.get(name) or "")
@@ -107,10 +119,12 @@ class Session:
 
     @property
     def max(self) -> int:
-        """The most records of a list; 0: all. Raises UsageError."""
+        """The most records of a list; 0: all, as without --max for programs. Raises UsageError."""
         text = self._options.get("max_")
+        if text is None:
+            return MAX if self.output.is_text else 0
         try:
-            return MAX if text is None else max(0, int(text))
+            return max(0, int(text))
         except ValueError:
             raise UsageError(f"--max {text}: write a whole number; below 1 shows all") from None
 
@@ -129,7 +143,7 @@ class Session:
             named = self._options.get("token") or self.environ.get(_variable("token"))
         token = self.stored_token() if named is None else str(named)
         endpoint = self._endpoint()._replace(token=token, token_origin=self._origin("token"))
-        return Client(endpoint, debug=bool(self._options.get("debug")))
+        return Client(endpoint, debug=bool(self._options.get("debug")), verbose=self.verbose)
 
     def stored_token(self) -> str:
         """The token of the profile, renewed and stored if it is about to end; "" without one.
@@ -157,7 +171,7 @@ class Session:
         """Where the API is, without a credential. Raises UsageError."""
         from reconciler.platform_cli.client import Endpoint, default_socket
 
-        url = (self.setting("endpoint") or default_socket()).rstrip("/")
+        url = (self._address or self.setting("endpoint") or default_socket()).rstrip("/")
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)
@@ -178,25 +192,42 @@ class Session:
         return Output(format_, times, colour=options.get("color") is not False and not self.environ.get("NO_COLOR"))
 
     def path(self, kind: str, ref: str = "") -> str:
-        """The path of a resource, or of the collection of ``kind``. ``ref`` is a name or a link. Raises UsageError."""
-        if ref.startswith("/org/"):
-            if ref.split("/")[-2] != kind:
-                raise UsageError(f"{ref} is not a link to a {kind}")
-            return quote(ref)
-        if ref.startswith("//"):
-            return self.path(kind, f"/org/{self.org}/{ref[2:]}")
-        if "/" in ref:
-            raise UsageError(f"{ref!r} is not a name; a link begins with /org/, or with // for this org")
-        if kind == "org":
+        """The path of a resource by its name, link or key, or of the collection of ``kind``. Raises UsageError."""
+        if kind == "org" and "/" not in ref:
             return f"/org/{quote(ref or self.org, safe='')}"
-        place = f"/org/{quote(self.org, safe='')}"
-        if KINDS[kind].in_gvc:
-            place += f"/gvc/{quote(self.gvc, safe='')}"
-        return f"{place}/{kind}" + (f"/{quote(ref, safe='')}" if ref else "")
+        if not ref:
+            return Reference(self.org, kind, self.gvc if KINDS[kind].in_gvc else "", "").path.rstrip("/")
+        found = self.find(ref, kind)
+        if found.kind != kind:
+            raise UsageError(f"{ref} is not a link to a {kind}")
+        return found.path
 
-    def change(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
-        """A change of a resource, which may be repeated without harm. Raises ApiError."""
-        answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()))
+    def find(self, ref: str, kind: str = "") -> Reference:
+        """The resource with a link or a key, or with ``kind`` also with a name. Raises UsageError."""
+        return parse_reference(ref, lambda: self.org, lambda: self.gvc, kind)
+
+    def path_of_target(self, text: str) -> str:
+        """The path of a source, named alone or as ``source/NAME``, or of a resource. Raises UsageError."""
+        name = text.removeprefix(f"{SOURCE}/")
+        if "/" in name:
+            return self.find(name).path
+        return f"/org/{quote(self.org, safe='')}/{SOURCE}/{quote(name, safe='')}"
+
+    def change(self, method: str, path: str, body: Any = None, *, seen: str = "", **query: str) -> Answer:
+        """A change of a resource, which may be repeated without harm; of what the ETag ``seen`` names, if any.
+
+        Raises ApiError.
+        """
+        from reconciler.platform_cli.refusals import ApiError
+
+        try:
+            answer = self.client.request(method, path, body=body, query=query, key=str(uuid4()), seen=seen)
+        except ApiError as error:
+            if _SOURCE_PARAMETER not in str(error):
+                raise
+            # It is a parameter of the API; a manifest in Git needs none.
+            hint = f"that is: platform rest {method.lower()} '{path}{_SOURCE_PARAMETER}NAME' --file FILE"
+            raise ApiError(f"{error}; {hint}", error.status, error.code, error.findings) from None
         change = (answer.body or {}).get("change") or {}
         if str(change.get("branch", "")).startswith(REVIEW_BRANCH):
             self.reviews += 1
@@ -204,7 +235,7 @@ class Session:
             self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
         elif change:
             # A new resource has its name in the body, and its path is that of the collection.
-            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" else path
+            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" and "name" in body else path
             self._show_holds(change.get("plan") or {}, unquote(place))
         return answer
 
@@ -219,13 +250,32 @@ class Session:
             more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
             what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
             if is_suspended:
-                self.output.note(f"{what} until the source is resumed: reconciler resume {plan['source']}")
-            else:
-                self.output.note(f"{what} for an approval: reconciler approve {plan['hold_digest']}")
+                self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
+            elif not (self._approves and self._approve(plan["hold_digest"], place)):
+                self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
+
+    def _approve(self, digest: str, place: str) -> bool:
+        """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""
+        from reconciler.platform_cli.refusals import UNUSABLE, ApiError
+
+        org = f"/org/{quote(self.org, safe='')}"
+        try:
+            # The change shows what its caller may view; a digest is of all steps.
+            steps = self.client.get(f"{org}/-plan/{digest}")["steps"]
+            if any(step["hold"] and not self._is_at(step["key"], place) for step in steps):
+                return False
+            self.client.request("POST", f"{org}/-approve", body={"digest": digest})
+        except ApiError as error:
+            if error.status in UNUSABLE:
+                raise
+            return False
+        return True
 
     def _is_at(self, key: str, place: str) -> bool:
         """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""
         kind, *names = key.split("/")
+        if place.endswith("/-apply"):
+            return True
         if kind == "org":
             return place == f"/org/{names[0]}"
         if names[1:]:
@@ -234,9 +284,13 @@ class Session:
         return place == f"/org/{self.org}/{kind}/{names[0]}"
 
     def names(self, kind: str, prefix: str, seconds: float) -> list[str]:
-        """The names of resources of ``kind`` that begin with ``prefix``; none if the server does not answer in time."""
+        """The names of resources of ``kind``, or of sources, that begin with ``prefix``.
+
+        There are none if the server does not answer in time.
+        """
         query = urlencode({"fields": "name", "limit": _MOST_NAMES, "namePrefix": prefix})
-        found = self.client.once(f"{self.path(kind)}?{query}", seconds)
+        place = f"/org/{quote(self.org, safe='')}/{SOURCE}" if kind == SOURCE else f"{self.path(kind)}?{query}"
+        found = self.client.once(place, seconds)
         try:
             return sorted(each["name"] for each in found["items"] if each["name"].startswith(prefix))
         except (KeyError, TypeError):

@@ -237,8 +237,13 @@ def silence(connection: socket.socket) -> float:
 def _is_closed(connection: http.client.HTTPConnection) -> bool:
     """Whether the server has closed a connection on which it owes no answer."""
     sock = connection.sock
-    if sock is None or not select.select([sock], [], [], 0)[0]:
-        return sock is None
+    if sock is None:
+        return True
+    # Other than select, this takes descriptors of any size.
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    if not waiting.poll(0):
+        return False
     if not isinstance(sock, ssl.SSLSocket):
         return True
     # Servers send tickets for later sessions too.

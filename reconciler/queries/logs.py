@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ _NAMED = 10
 
 
 class LogOptions(NamedTuple):
-    """The search; times in seconds since the epoch."""
+    """The search; times in seconds since the epoch. ``workloads`` are the keys of those that are read, None: all."""
 
     query: LogQuery
     since: float | None = None
@@ -32,6 +32,7 @@ class LogOptions(NamedTuple):
     limit: int = 100
     location: str | None = None
     replica: str | None = None
+    workloads: frozenset[str] | None = None
 
     @property
     def selection(self) -> LogQuery:
@@ -39,6 +40,12 @@ class LogOptions(NamedTuple):
         if self.replica is None:
             return self.query
         return LogQuery((*self.query.matchers, Matcher("replica", "=", self.replica)), self.query.filters)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a stream with ``labels`` is read. Of others, not even the expressions of the query see a label."""
+        if self.workloads is not None and _workload_key(labels) not in self.workloads:
+            return False
+        return self.selection.selects(labels)
 
 
 class Bounds(NamedTuple):
@@ -67,6 +74,26 @@ def parse_query(text: str) -> LogQuery:
     return LogQuery((Matcher("gvc", "=", key.gvc), Matcher("workload", "=", key.name)))
 
 
+def explain_forbidden(query: LogQuery, workloads: frozenset[str] | None) -> str:
+    """Why a ``query`` names a workload that is none of ``workloads`` (None: all), or a GVC that has none; "" if not.
+
+    Whether what it names exists makes no difference.
+    """
+    named = {each.label: each.value for each in query.matchers if each.op == "="}
+    if workloads is None or "gvc" not in named:
+        return ""
+    if "workload" in named:
+        key = _workload_key(named)
+        return "" if key in workloads else f"no permission `readLogs` on {key}"
+    if any(Key.parse(each).gvc == named["gvc"] for each in workloads):
+        return ""
+    return f"no permission `readLogs` on a workload of {Kind.GVC}/{named['gvc']}"
+
+
+def _workload_key(labels: Mapping[str, str]) -> str:
+    return f"{Kind.WORKLOAD}/{labels['gvc']}/{labels['workload']}"
+
+
 class LogReader:
     """Reads the lines that ``options`` select, with limits ``bounds`` on its expressions.
 
@@ -80,7 +107,7 @@ class LogReader:
         def lines_of(block: Block) -> Sequence[bytes]:
             return select(options.query, block)
 
-        self._search = Search(self._places, bounds.streams(options.selection.selects), bounds.lines(lines_of))
+        self._search = Search(self._places, bounds.streams(options.selects), bounds.lines(lines_of))
 
     def newest(self) -> list[Line]:
         """The newest lines, at most as many as the limit."""

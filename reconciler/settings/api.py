@@ -81,7 +81,8 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Where the HTTP API answers: at ``HOST:PORT`` ("": only at the socket), and how its writes reach Git.
 
     ``url`` is its address as clients see it ("": that of ``address``). ``tls`` is None on addresses of this host only.
-    ``signing_key`` is the SSH key that signs commits (None: they are not signed).
+    ``signing_key`` is the SSH key that signs commits (None: they are not signed). ``trusted_proxies`` are addresses and
+    ranges whose header X-Forwarded-For counts; with ``proxy_protocol``, their connections begin with a header.
     """
 
     address: str = ""
@@ -94,6 +95,8 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     token_exchange: tuple[TokenExchangeSettings, ...] = ()
     metrics: ApiMetricsSettings = ApiMetricsSettings()
     rate_limits: RateLimitSettings = RateLimitSettings()
+    trusted_proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
 
     @property
     def endpoint(self) -> str:

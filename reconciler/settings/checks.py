@@ -52,6 +52,12 @@ RULES = (
         "docs/settings.md#settings",
     ),
     error_rule(
+        "api-proxies",
+        "The proxies that are trusted are some addresses, and the PROXY protocol has such a proxy.",
+        "Whoever is trusted can name any address as that of a client, in the audit log too.",
+        "docs/settings.md#settings",
+    ),
+    error_rule(
         "api-webhooks",
         "A webhook has one way to know its sender: a secret, or OpenID Connect.",
         "Without one, anybody could make the daemon read; with two, the weaker one would count.",
@@ -215,6 +221,7 @@ def _api_faults(api: dict[str, Any] | None) -> Iterator[SettingsFault]:
         message = f"the API at `{text}` has no `tls`, and other machines can reach it"
         yield SettingsFault("api-tls", message, ("api", "address"), "add `tls`, or listen at 127.0.0.1")
     yield from _login_faults(api)
+    yield from _proxy_faults(api)
     for number, hook in enumerate(api.get("webhooks", ())):
         sender = hook.get("oidc")
         if ("secretFile" in hook) == (sender is not None) or (sender is not None and hook["forge"] != "generic"):
@@ -248,6 +255,24 @@ def _login_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:
             message = f"every token of {rule['issuer']} would fit: no claim names who may have it"
             names = ", ".join(owners) or "those of your repository"
             yield SettingsFault("api-login", message, at, f"add claims, such as {names}")
+
+
+def _proxy_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:
+    """Proxies that are no addresses or everybody, and a PROXY protocol without a proxy."""
+    proxies = api.get("trustedProxies", ())
+    for number, text in enumerate(proxies):
+        try:
+            everybody = ip_network(text, strict=False).prefixlen == 0
+        except ValueError as error:
+            message = f"{text} is neither an address nor a range: {error}"
+            yield SettingsFault("api-proxies", message, ("api", "trustedProxies", number), "write it as 10.0.0.0/8")
+            continue
+        if everybody:
+            message = f"{text} trusts every address: any client could name another as its own"
+            yield SettingsFault("api-proxies", message, ("api", "trustedProxies", number), "name your proxies")
+    if api.get("proxyProtocol") and not proxies:
+        message = "no proxy is trusted, so no connection begins with a PROXY header"
+        yield SettingsFault("api-proxies", message, ("api", "proxyProtocol"), "add its address to `trustedProxies`")
 
 
 def _is_of_this_host(host: str) -> bool:

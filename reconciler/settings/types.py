@@ -153,7 +153,7 @@ class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The registry of images, and how long unused ones stay; ``keep`` in seconds, ``budget`` in MiB (None: no bound).
 
     ``registry`` is that of ``//image/NAME:TAG``. ``insecure`` lists registries that are reached over http.
-    ``credentials`` is a file as ``podman login`` writes it.
+    ``credentials`` is a file as ``podman login`` writes it. ``allowed`` are patterns of names; (): any image.
     """
 
     registry: str = ""
@@ -161,6 +161,13 @@ class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
     budget: int | None = None
     insecure: tuple[str, ...] = ()
     credentials: Path | None = None
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of all images that may be used, those of ``registry`` included; (): any image."""
+        own = (f"{self.registry}/*",) if self.registry else ()
+        return (*self.allowed, *own) if self.allowed else ()
 
 
 class CloudAccountSettings(msgspec.Struct, frozen=True, rename="camel"):

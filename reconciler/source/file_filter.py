@@ -96,8 +96,17 @@ def _pattern(text: str, *, negated: bool = False) -> Pattern:
     names = [name for name in plain.split("/") if name not in ("", ".")]
     if "/" not in plain.rstrip("/"):
         names.insert(0, "**")
-    segments = [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+    segments = [None if name == "**" else re.compile(fnmatch.translate(_closed(name))) for name in names]
     return Pattern(_without_repeats(segments), negated, plain.endswith("/"))
+
+
+def _closed(name: str) -> str:
+    """``name`` with every bracket that no other one closes as a class of its own.
+
+    ``fnmatch`` looks for the end of each to the end of the name.
+    """
+    end = name.rfind("]") + 1
+    return name[:end] + name[end:].replace("[", "[[]")
 
 
 def _without_repeats(segments: list[re.Pattern[str] | None]) -> tuple[re.Pattern[str] | None, ...]:

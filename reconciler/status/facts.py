@@ -146,7 +146,9 @@ class FactsReader:
         found = self._records.applied.get_many(keys.values()) if keys else {}
         for gvc, key in keys.items():
             records = found.get(str(key))
-            self._places[gvc] = locations_of(_body(records[0]), lambda: self._locations) if records else None
+            self._places[gvc] = (
+                locations_of(_body(records[0]), lambda: self._locations, self._settings.org) if records else None
+            )
 
     @cached_property
     def _locations(self) -> list[dict[str, Any]]:

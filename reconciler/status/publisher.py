@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reconciler.access.store import last_audit_link
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, RecordsError, SourceError
@@ -16,6 +17,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables.conditions import Condition
 from reconciler.settings import Settings
 from reconciler.source.source import Source
+from reconciler.status.branch.anchors import anchor_trailer
 from reconciler.status.branch.layout import Layout
 from reconciler.status.branch.target import Target, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
@@ -174,7 +176,9 @@ class StatusPublisher:
     def _message(self, overview: Overview, keys: set[Key]) -> str:
         what = str(next(iter(keys))) if len(keys) == 1 else f"{len(keys)} resources"
         at = overview.revision.rpartition(":")[2][:12]
-        return f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
+        subject = f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
+        link = last_audit_link(self._settings.state)
+        return f"{subject}\n{anchor_trailer(*link)}" if link is not None else subject
 
     def _arrived(self) -> None:
         self.written_at = self._clock.now()

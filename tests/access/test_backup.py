@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -96,6 +97,7 @@ def test_what_the_host_has_stays(site: ApiSite, tmp_path: Path) -> None:
 
 
 def test_a_backup_of_an_older_version_is_migrated_and_one_of_a_newer_is_refused(site: ApiSite, tmp_path: Path) -> None:
+    site.clock.jump(time.time() - site.clock.now())  # a key is not older than its account
     key = send(site, "POST", f"{ACCOUNT}/-key", {})["key"]
     backup, newer = tmp_path / "copy.sqlite", tmp_path / "newer.sqlite"
     run(site, "backup", str(backup))

@@ -65,7 +65,9 @@ def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller
     own = {caller.principal, *caller.groups}
     for name, group in groups.items():
         by_link = caller.principal in {each.removeprefix("//") for each in group.get("memberLinks", ())}
-        by_query = "memberQuery" in group and matches(group["memberQuery"], USERS.get(caller.principal, {"tags": {}}))
+        by_query = "memberQuery" in group and matches(
+            group["memberQuery"], USERS.get(caller.principal, {"tags": {}}), "acme"
+        )
         own |= {name} if by_link or (by_query and caller.principal in USERS) else set()
     if "group/superusers" in own or ("group/viewers" in own and permission == "view"):
         return True
@@ -73,7 +75,7 @@ def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller
         on = policy["targetKind"] == key.kind and (
             policy.get("target") == "all"
             or link(str(key)) in policy.get("targetLinks", ())
-            or ("targetQuery" in policy and matches(policy["targetQuery"], TARGETS[key]))
+            or ("targetQuery" in policy and matches(policy["targetQuery"], TARGETS[key], "acme"))
         )
         for binding in policy["bindings"] if on else ():
             if own & {naive_key(each) for each in binding["principalLinks"]} and any(

@@ -228,6 +228,8 @@ def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
         for number, owner in enumerate(managers)
         for operation in OPERATIONS
         if operation.permission not in (ANY, PUBLIC) and (path := path_of(operation, owner.kind))
+        # Who may read the logs of a workload reads them where those of all are.
+        if not (path.endswith("/-log") and managers[number - 1].kind is Kind.WORKLOAD)
     ]
     assert len({each.path for each in asked}) > 200
     allowed = [
@@ -299,6 +301,36 @@ def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
     path = f"{ORG}/gvc/shop/{kind}" if kind in GVC_SCOPED else f"{ORG}/{kind}"
     yield "GET", path, None
     yield "POST", f"{path}/-query", {"kind": str(kind), "spec": {"match": "all", "terms": []}}
+
+
+def test_a_change_of_many_needs_what_a_change_of_each_does(site: ApiSite) -> None:
+    asked = [each for account, _ in accounts() for each in changes_of_many(account)]
+    wrong = [
+        (each.account.name, each.body, response.status_code, response.text[:200])
+        for each, response in zip(asked, answers(site, asked), strict=True)
+        if refused(response) is each.allowed or response.status_code in (401, 500)
+    ]
+    assert not wrong, msgspec.json.encode(wrong[:20]).decode()
+    assert {each.account.kind for each in asked} == {*Kind} - {Kind.USER}
+
+
+def changes_of_many(account: Account) -> Iterator[Question]:
+    """The changes of -apply that replace, create and delete a resource of the account's kind."""
+    kind = account.kind
+    place = {"kind": str(kind), **({"gvc": "shop"} if kind in GVC_SCOPED else {})}
+    path = f"{ORG}/-apply?dryRun=true"
+    if kind not in (Kind.USER, Kind.POLICY, Kind.GROUP):  # a change of their manifests grants something too
+        existing = {**place, "name": NAMES[kind]}  # without its links, which need permissions on others too
+        yield Question(account, "POST", path, {"items": [existing]}, "edit" in account.granted)
+    if kind in (Kind.ORG, Kind.USER):
+        return
+    if "create" in TABLE[kind].permissions:
+        # Of the accounts, one may do everything with a resource of this name.
+        is_granted = account.name == f"{kind}-another" and kind not in GVC_SCOPED
+        yield Question(account, "POST", path, {"items": [{**place, "name": "another"}]}, is_granted)
+    link = f"//gvc/shop/{kind}/{NAMES[kind]}" if kind in GVC_SCOPED else f"//{kind}/{NAMES[kind]}"
+    needed = "delete" if "delete" in TABLE[kind].permissions else MANAGE
+    yield Question(account, "POST", path, {"delete": [link]}, needed in account.granted)
 
 
 def test_every_operation_with_a_permission_is_in_the_matrix() -> None:

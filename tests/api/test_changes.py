@@ -64,14 +64,14 @@ def test_a_patch_changes_one_line_and_names_the_caller(site: ApiSite) -> None:
 def test_the_answer_has_the_status_before_the_change_also_if_it_is_applied_at_once(
     site: ApiSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, write = site.client().get(WEB)["status"]["revision"], commits.write_change
+    before, write = site.client().get(WEB)["status"]["revision"], commits.write_changes
 
     def write_and_apply(*args: Any, **options: Any) -> Any:
         written = write(*args, **options)
         assert site.run("apply").returncode == 0
         return written
 
-    monkeypatch.setattr(commits, "write_change", write_and_apply)
+    monkeypatch.setattr(commits, "write_changes", write_and_apply)
     code, answer = send(site, "PATCH", WEB, {"tags": {"tier": "front"}})
     assert (code, answer["status"]["revision"]) == (200, before)
     assert site.client().get(WEB)["status"]["revision"] != before
@@ -107,9 +107,11 @@ def test_what_a_client_saw_does_not_silently_lose_to_a_newer_commit(site: ApiSit
     changed = {**document, "tags": {"team": "web", "tier": "front"}}
     assert send(site, "PUT", WEB, changed)[0] == 200
     code, answer = send(site, "PUT", WEB, document)
-    assert (code, "was changed in Git, and that is not applied yet" in answer["message"]) == (409, True)
+    assert (code, "tier: front" in answer["details"]["theirs"]) == (409, True)
     assert site.run("apply").returncode == 0
-    assert send(site, "PUT", WEB, document)[0] == 200
+    code, answer = send(site, "PUT", WEB, document)
+    assert (code, "tier: front" in answer["details"]["theirs"]) == (409, True)
+    assert send(site, "PUT", WEB, document, **{"If-Match": "*"})[0] == 200
     assert "tier" not in file(site, "shop/web.yaml")
 
 
@@ -259,6 +261,20 @@ def test_a_request_that_was_cut_off_is_found_by_its_commit(site: ApiSite) -> Non
     assert len(history(site)) == 2
 
 
+def test_a_repetition_that_finds_the_commit_has_the_status_of_the_first(site: ApiSite) -> None:
+    cases: list[tuple[str, str, Any, int]] = [
+        ("POST", f"{ORG}/group", {"name": "again"}, 201),
+        ("DELETE", WEB, None, 202),
+    ]
+    for method, path, content, expected in cases:
+        key = {"Idempotency-Key": method}
+        first = send(site, method, path, content, **key)
+        assert first[0] == expected, first
+        site.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
+        code, answer = send(site, method, path, content, **key)
+        assert (code, answer["change"]["commit"]) == (expected, first[1]["change"]["commit"])
+
+
 def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) -> None:
     writer_tip: list[str] = []
     from reconciler.operations import manifest_commits
@@ -322,3 +338,51 @@ def test_no_answer_to_a_change_shows_a_secret(site: ApiSite) -> None:
     refused = site.client().request("PATCH", f"{ORG}/secret/db", json=body)
     assert refused.status_code == 400
     assert "hunter" not in refused.text
+
+
+def test_the_members_of_a_built_in_group_change_as_its_manifest_does(site: ApiSite) -> None:
+    """It exists without a manifest, so the first change creates one. Nothing else that is built in changes."""
+    send(site, "POST", f"{ORG}/serviceaccount", {"name": "ops"})
+    assert site.run("apply").returncode == 0
+    group, link = f"{ORG}/group/superusers", f"{ORG}/serviceaccount/ops"
+    code, answer = send(site, "PATCH", group, {"$add/memberLinks": [link]})
+    assert (code, answer["memberLinks"]) == (200, [link])
+    assert file(site, "group/superusers.yaml")
+    assert site.run("apply").returncode == 0
+    found = send(site, "GET", group)[1]
+    assert (found["memberLinks"], found["origin"]) == ([link], "builtin")
+    code, answer = send(site, "PATCH", group, {"$remove/memberLinks": [link]})
+    assert (code, answer["memberLinks"]) == (200, [])
+    assert send(site, "PUT", f"{ORG}/group/viewers", {"memberLinks": [link]})[0] == 200
+    for method, path in (
+        ("DELETE", "group/viewers"), ("PATCH", "policy/superusers-gvc"), ("PUT", "auditctx/platform"),
+        ("DELETE", "policy/viewers-gvc"),
+    ):  # fmt: skip
+        code, answer = send(site, method, f"{ORG}/{path}", None if method == "DELETE" else {"description": "x"})
+        assert (code, "is built in" in answer["message"]) == (400, True), path
+
+
+def test_who_may_only_edit_groups_changes_no_built_in_one(site: ApiSite) -> None:
+    """They could give themselves everything by it."""
+    binding = {"permissions": ["edit"], "principalLinks": [f"{ORG}/serviceaccount/ci"]}
+    policy = {"name": "group-edits", "targetKind": "group", "target": "all", "bindings": [binding]}
+    assert send(site, "POST", f"{ORG}/policy", policy)[0] == 201
+    assert site.run("apply").returncode == 0
+    key = send(site, "POST", f"{ORG}/serviceaccount/ci/-key", {})[1]["key"]
+    change = {"json": {"$add/memberLinks": [f"{ORG}/serviceaccount/ci"]}, "headers": {"Authorization": f"Bearer {key}"}}
+    for group, code in (("superusers", 403), ("viewers", 403), ("web", 200)):
+        answer = site.client(None).request("PATCH", f"{ORG}/group/{group}", **change)
+        assert answer.status_code == code, (group, answer.text)
+
+
+def test_changes_of_single_items_lose_none(site: ApiSite) -> None:
+    """Each counts from the newest commit, also from one that is not applied yet."""
+    for name in ("A", "B"):
+        change = {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": name, "value": "1"}]}]}}
+        assert send(site, "PATCH", WEB, change)[0] == 200
+    change = {"spec": {"$add/containers": [{"name": "main", "$remove/env": ["A"]}]}}
+    code, refused = send(site, "PATCH", WEB, {"$add/tags": ["a"]})
+    assert (code, refused["details"][0]["rule"]) == (400, "unknown-field")
+    code, answer = send(site, "PATCH", WEB, change)
+    assert code == 200, answer
+    assert answer["spec"]["containers"][0]["env"] == [{"name": "B", "value": "1"}]

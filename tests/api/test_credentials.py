@@ -116,11 +116,36 @@ def test_guesses_wait_longer_and_longer(site: ApiSite) -> None:
     assert [status(site, "rk_000000000000.guess") for _ in range(FREE_FAILURES)] == [401] * FREE_FAILURES
     refused = site.client(None).request("GET", WEB, **bearer("rk_000000000000.guess"))
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-    key = new_key(site)["key"]
-    assert status(site, key) == 429
     site.clock.suspend(1.0)
-    assert status(site, key) == 200
+    assert [status(site, "rk_000000000000.guess") for _ in range(2)] == [401, 429]
+    key = new_key(site)["key"]
+    assert status(site, key) == 200, "a valid key is never refused because of others"
     assert status(site, "rk_000000000000.guess") == 401
+
+
+def test_a_flood_of_wrong_credentials_keeps_no_valid_one_out(site: ApiSite) -> None:
+    key, client = new_key(site)["key"], site.client(None)
+    token = (site.state / BOOTSTRAP_FILE).read_text().strip()
+    for _ in range(20):
+        assert status(site, "rk_000000000000.guess") in (401, 429)
+        assert client.request("POST", "/login/bootstrap", json={"token": "guess"}).status_code in (401, 429)
+    assert status(site, "rk_000000000000.guess") == 429
+    assert client.request("POST", "/login/bootstrap", json={"token": token}).status_code == 201
+    for _ in range(20):
+        status(site, "rk_000000000000.guess")
+        assert status(site, key) == 200
+
+
+def test_guesses_at_one_key_count_from_all_addresses(site: ApiSite) -> None:
+    made = new_key(site)
+
+    def guess(number: int) -> int:
+        client = site.client(None, f"192.0.2.{number}")
+        return client.request("GET", WEB, **bearer(f"rk_{made['name']}.guess")).status_code
+
+    assert [guess(number) for number in range(FREE_FAILURES + 1)] == [401] * FREE_FAILURES + [429]
+    assert status(site, made["key"]) == 200
+    assert guess(100) == 401
 
 
 def test_the_audit_log_has_changes_and_refusals(site: ApiSite) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS, Provider
 from reconciler.api.problems import Problem
+from reconciler.api.rate_limits import FREE_FAILURES
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.oidc import Issuer, job_issuer
@@ -65,6 +66,12 @@ def test_a_job_is_its_service_account_for_a_short_time(site: ApiSite, issuer: Is
     assert (entry["principal"], entry["credential"]) == ("serviceaccount/ci", f"token of {issuer.url}")
     site.clock.suspend(301.0)
     assert client.request("GET", WEB, headers=headers).status_code == 401
+
+
+def test_refused_tokens_keep_no_valid_one_out(site: ApiSite, issuer: Issuer) -> None:
+    refused = [exchange(site, "hello")[0] for _ in range(FREE_FAILURES + 1)]
+    assert refused == [401] * FREE_FAILURES + [429]
+    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
 
 
 def test_a_session_ends_with_the_token_of_the_job(site: ApiSite, issuer: Issuer) -> None:

@@ -206,6 +206,20 @@ def test_an_invited_person_may_log_in_and_a_removed_one_not(command: Command, si
     assert "error" in command.log_in("eve").headers["location"]
 
 
+@pytest.mark.parametrize("name", ["notanaddress", "0", "@example.com", "ann@", "a b@example.com"])
+def test_an_invitation_is_for_an_address(name: str, site: ApiSite) -> None:
+    answer = site.client().request("POST", f"{ORG}/user/{name}/-invite")
+    assert (answer.status_code, "is no e-mail address such as ann@example.com" in answer.text) == (400, True)
+    assert site.client().request("GET", f"{ORG}/user/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"role": "admin"}, [], 1])
+def test_an_invitation_takes_no_body(body: Any, site: ApiSite) -> None:
+    for verb in ("-invite", "-impersonate"):
+        assert site.client().request("POST", f"{ORG}/user/ann@example.com/{verb}", json=body).status_code == 400
+        assert site.client().request("POST", f"{ORG}/user/ann@example.com/{verb}", json={}).status_code == 201
+
+
 def test_an_address_stays_that_of_one_account(command: Command, provider: PeopleProvider, site: ApiSite) -> None:
     session(command, "max")
     provider.add_person("max-2", email="max@members.example.com")
@@ -283,6 +297,36 @@ def test_a_login_that_the_provider_refuses_is_refused(command: Command, provider
     place = provider.log_in(url, "ann", action="deny")
     refused = command.finish(f"{API}/login/callback?{urlsplit(place).query}&state={parse_qs(url)['state'][0]}")
     assert "access_denied" in refused.headers["location"]
+
+
+def test_a_login_that_is_denied_without_a_state_ends_the_waiting_command(
+    command: Command, provider: PeopleProvider
+) -> None:
+    url = command.begin().headers["location"]
+    refused = command.finish(provider.log_in(url, "ann", action="deny"))
+    assert "access_denied" in refused.headers["location"]
+    # Who logs in needs the state, and another browser ends nothing.
+    place = provider.log_in(command.begin().headers["location"], "ann").partition("&state")[0]
+    assert command.finish(place).status_code == 400
+    command.cookie = ""
+    assert command.finish(f"{API}/login/callback?error=access_denied").status_code == 400
+
+
+def test_a_denial_at_the_provider_ends_the_login_of_a_machine(
+    command: Command, provider: PeopleProvider, site: ApiSite
+) -> None:
+    for person, action, words in (("ann", "deny", "refuses the login"), ("eve", "", "is no member of acme")):
+        codes = site.client(None).request("POST", "/login/device").json()
+        answer = site.client(None).request("GET", "/login/device", params={"user_code": codes["user_code"]})
+        command.cookie = answer.headers["set-cookie"].partition(";")[0]
+        page = command.finish(
+            provider.log_in(answer.headers["location"], person, **({"action": action} if action else {}))
+        )
+        assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (403, "text/html")
+        assert "The machine is not logged in" in page.text
+        assert words in page.text
+        ask = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": codes["device_code"]}
+        assert command.token(**ask).json()["error"] == "access_denied"
 
 
 def test_a_session_is_refreshed_and_a_stolen_token_ends_it(command: Command, site: ApiSite) -> None:

@@ -188,3 +188,33 @@ def test_a_text_of_several_lines_is_written_as_it_is(style: str, value: str) -> 
     was = read_documents(text)
     wanted = {**was[0], "tags": {"b": value}}
     assert read_documents(replace_document(text, 0, was[0], wanted)) == [wanted, was[1]]
+
+
+def test_a_merge_patch_adds_and_removes_single_items() -> None:
+    """What others have in the list stays, and its order does."""
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    document = {"spec": {"containers": [{"name": "main", "env": env}, {"name": "side"}]}, "links": ["//a", "//b"]}
+    added = {"$add/env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]}
+    patch = {"spec": {"$add/containers": [{"name": "main", **added}]}, "$add/links": ["//b", "//c"]}
+    after = merge_patch(document, patch)
+    assert after["spec"]["containers"] == [
+        {"name": "main", "env": [env[0], {"name": "B", "value": "3"}, {"name": "C", "value": "4"}]}, {"name": "side"},
+    ]  # fmt: skip
+    assert after["links"] == ["//a", "//b", "//c"]
+    removed = {"spec": {"$add/containers": [{"name": "main", "$remove/env": ["A", "D"]}]}, "$remove/links": ["//a"]}
+    last = merge_patch(after, removed)
+    assert [each["name"] for each in last["spec"]["containers"][0]["env"]] == ["B", "C"]
+    assert last["links"] == ["//b", "//c"]
+    assert document["links"] == ["//a", "//b"], "the document itself is not changed"
+
+
+@pytest.mark.parametrize("patch", [{"$add/tags": ["a"]}, {"$remove/tags": ["a"]}, {"$add/links": "a"}, {"$add": ["a"]}])
+def test_single_items_of_what_is_no_list_are_no_patch(patch: dict[str, object]) -> None:
+    """The key stays, as a field that no schema has, so that the change is refused."""
+    assert patch.keys() <= merge_patch({"tags": {"a": "b"}, "links": []}, patch).keys()
+
+
+@pytest.mark.parametrize("text", ["links: [a, b]\n", "links:\n  - a\n  - b\n", "links:\n  - name: a\n"])
+def test_the_last_item_of_a_list_can_go(text: str) -> None:
+    after = replace_document(text, 0, yaml.safe_load(text), {"links": []})
+    assert yaml.safe_load(after) == {"links": []}

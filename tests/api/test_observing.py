@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from reconciler.api.routes import streams
 from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import Location, place
@@ -26,6 +27,33 @@ name: reads-logs
 targetKind: org
 target: all
 bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/reader]}]
+---
+kind: serviceaccount
+name: team
+---
+kind: policy
+name: reads-web
+targetKind: workload
+targetQuery: {kind: workload, spec: {terms: [{tag: team, value: web}]}}
+bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/team]}]
+---
+kind: serviceaccount
+name: linked
+---
+kind: policy
+name: reads-api
+targetKind: workload
+targetLinks: [//gvc/shop/workload/api]
+bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/linked]}]
+---
+kind: serviceaccount
+name: every
+---
+kind: policy
+name: reads-every-workload
+targetKind: workload
+target: all
+bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/every]}]
 """
 
 
@@ -93,6 +121,62 @@ def ask_as(site: ApiSite, account: str) -> httpx2.Response:
     """The answer to a service account that reads the logs of a GVC."""
     key = site.api.store.add_key(account, "", "test", None)[1]
     return site.client(None).request("GET", LOG, params={"query": "gvc/shop"}, headers={"Authorization": key})
+
+
+def read_by(site: ApiSite, account: str, query: str, **more: str) -> tuple[int, list[str]]:
+    """The status of a read by a service account, and the lines or the words of the refusal."""
+    key = site.api.store.add_key(account, "", "test", None)[1]
+    answer = site.client(None).request("GET", LOG, params={"query": query, **more}, headers={"Authorization": key})
+    if answer.status_code != 200:
+        return answer.status_code, [answer.json()["message"]]
+    return 200, [json.loads(each)["line"] for each in answer.text.splitlines()]
+
+
+def test_logs_of_one_workload_are_for_those_who_may_read_them(logged: ApiSite, tmp_path: Path) -> None:
+    location = Location(tmp_path)
+    location.taken("secret of the api\n", place("api"))
+    web = ["listening on 8080", "GET / 200", "GET /x 404"]
+    for query in ("workload/shop/web", "gvc/shop", '{gvc="shop"}', '{workload=~".+"}'):
+        assert read_by(logged, "team", query) == (200, web), query
+    assert read_by(logged, "linked", "gvc/shop") == (200, ["secret of the api"])
+    assert read_by(logged, "every", "workload/shop/api") == (200, ["secret of the api"])
+    assert read_by(logged, "reader", "workload/shop/api") == (200, ["secret of the api"])
+    # The answer is the same whether there is such a workload or not.
+    for name in ("shop/api", "shop/none", "blog/web"):
+        gvc, _, workload = name.partition("/")
+        expected = (403, [f"no permission `readLogs` on workload/{name}"])
+        assert read_by(logged, "team", f"workload/{name}") == expected
+        assert read_by(logged, "team", f'{{gvc="{gvc}", workload="{workload}"}}') == expected
+    for gvc in ("blog", "none"):
+        assert read_by(logged, "team", f"gvc/{gvc}") == (403, [f"no permission `readLogs` on a workload of gvc/{gvc}"])
+    assert read_by(logged, "team", '{workload="api"}') == (200, [])
+    assert read_by(logged, "team", '{workload="api"} |= "secret"') == (200, [])
+    assert read_by(logged, "ci", "workload/shop/web")[0] == 403
+
+
+def test_who_may_read_the_logs_of_a_workload_may_view_it(logged: ApiSite) -> None:
+    key = logged.api.store.add_key("team", "", "test", None)[1]
+    client = logged.client(None)
+    for name, status in (("web", 200), ("api", 403)):
+        path = f"{ORG}/gvc/shop/workload/{name}"
+        assert client.request("GET", path, headers={"Authorization": key}).status_code == status
+
+
+def test_a_reader_whose_permission_ends_follows_no_longer(
+    logged: ApiSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "CHECK_SECONDS", 0.1)
+    key = logged.api.store.add_key("team", "", "test", None)[1]
+
+    async def story() -> None:
+        path = f"{LOG}?query=gvc/shop&follow=true&lines=1"
+        async with logged.watching(path, None, Authorization=key) as stream:
+            assert json.loads(await stream.line())["line"] == "GET /x 404"
+            logged.repo.commit({"shop/web.yaml": FILES["shop/api.yaml"].replace("name: api", "name: web")})
+            assert (await asyncio.to_thread(logged.run, "apply")).returncode == 0
+            assert await stream.text() == ""
+
+    asyncio.run(story())
 
 
 def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:

@@ -132,9 +132,19 @@ def test_no_answer_to_a_change_repeats_the_value(case: str, method: str, site: A
     if method == "POST":
         path, body = f"{ORG}/secret", {**body, "name": f"new-{[*HOSTILE].index(case)}"}
     for query in ("?dryRun=true", ""):
-        answer = site.client().request(method, f"{path}{query}", json=body)
+        answer = site.client().request(method, f"{path}{query}", json=body, headers={"If-Match": "*"})
         assert hides(answer.content), answer.text
         assert answer.status_code in (200, 201, 400), answer.text
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_no_answer_to_a_change_of_many_repeats_the_value(case: str, site: ApiSite) -> None:
+    item = {"kind": "secret", **HOSTILE[case]}
+    others = [{"kind": "group", "name": "beside", "description": case}]
+    for items, query in product(([item], [*others, item]), ("?dryRun=true", "")):
+        answer = site.client().request("POST", f"{ORG}/-apply{query}", json={"items": items})
+        assert hides(answer.content), answer.text
+        assert answer.status_code in (200, 400), answer.text
 
 
 @pytest.mark.parametrize("content", CUT)

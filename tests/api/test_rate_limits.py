@@ -57,6 +57,14 @@ def test_an_address_over_its_limit_gets_429_without_a_credential_too(site: ApiSi
     assert site.client().request("GET", WEB).status_code == 200, "others are answered"
 
 
+def test_a_flood_without_a_credential_keeps_no_valid_one_out(site: ApiSite) -> None:
+    client, header = site.client(None), key_of(site)
+    flood = [client.request("GET", path).status_code for path in ("/healthz", "/nothing") * 4 * int(BURST_SECONDS)]
+    assert flood[-2:] == [429, 429]
+    assert client.request("GET", WEB, headers={"Authorization": "rk_000000000000.guess"}).status_code == 429
+    assert client.request("GET", WEB, headers=header).status_code == 200
+
+
 def test_readers_at_the_socket_have_a_limit_and_the_operator_has_none(site: ApiSite) -> None:
     assert {site.client().request("GET", WEB).status_code for _ in range(3 * BURST)} == {200}
     found = [site.client(READER_PEER).request("GET", WEB).status_code for _ in range(BURST + 1)]
@@ -80,7 +88,7 @@ def test_a_zero_is_no_limit() -> None:
 
 def test_memory_is_bounded_however_many_addresses_come() -> None:
     clock = FakeClock()
-    limit, failed = RateLimit("this address", 1, clock.monotonic), FailedLogins(clock.monotonic)
+    limit, failed = RateLimit("this address", 1, clock.monotonic), FailedLogins("this address", clock.monotonic)
     for number in range(MOST_ADDRESSES + 100):
         limit.count(str(number))
         failed.add(str(number))

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api import commits
-from reconciler.api.commits import PUSH_SECONDS, TRIES, release_events
+from reconciler.api.commits import PUSH_SECONDS, release_events
+from reconciler.operations import change_writer
+from reconciler.operations.change_writer import TRIES
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import WaitingEvents
@@ -114,7 +115,7 @@ def test_a_refusal_has_the_words_of_the_remote_and_is_not_made_up_for_later(forg
 def test_a_change_is_made_again_on_newer_commits_ten_times_at_most(
     forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "PAUSE", 0.001)
+    monkeypatch.setattr(change_writer, "PAUSE", 0.001)
     before = forge.tips()
     forge.hook("pre-receive", PUSHED_BEFORE.format(pushes=100))
     code, answer = forge.send({"again": "1"})

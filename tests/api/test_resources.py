@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
 
 from reconciler.api.documents import resource_id
-from tests.support.api import ORG, READER_PEER, ApiSite
+from reconciler.api.routes import resources
+from reconciler.api.service import Api
+from reconciler.records.store import FILE as RECORDS
+from reconciler.records.store import Records
+from reconciler.settings import load_settings
+from tests.api.conftest import FILES, POLICIES
+from tests.support.api import ORG, READER_PEER, ApiClient, ApiSite, api_site
+from tests.support.clock import FakeClock
+from tests.support.sandbox import Site
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 
@@ -57,6 +67,58 @@ def test_a_query_selects(site: ApiSite) -> None:
     query = {"kind": "workload", "spec": {"terms": [{"tag": "team", "value": "web"}]}}
     found = site.client().request("POST", f"{ORG}/workload/-query", json=query).json()
     assert (found["kind"], names(found), found["query"]) == ("queryresult", ["web"], query)
+
+
+def pages_of(site: ApiSite, query: dict[str, Any], key: str | None = None, limit: int = 50) -> list[list[str]]:
+    """The names of workloads on each page of a query, of a superuser or with a ``key``."""
+    client, headers = (site.client(), {}) if key is None else (site.client(None), {"Authorization": key})
+    href: str | None = f"{ORG}/workload/-query?limit={limit}"
+    found = []
+    while href:
+        page = client.request("POST", href, json=query, headers=headers).json()
+        found.append(names(page))
+        href = next((link["href"] for link in page["links"] if link["rel"] == "next"), None)
+    return found
+
+
+def test_a_page_of_a_query_compares_a_bounded_number_of_resources(
+    site: ApiSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "MOST_EXAMINED", 1)
+    assert pages_of(site, {"spec": {"terms": [{"property": "name", "value": "none"}]}}) == [[], []]
+    assert pages_of(site, {"spec": {"terms": [{"property": "name", "value": "web"}]}}) == [[], ["web"]]
+    monkeypatch.setattr(resources, "MOST_EXAMINED", 2)
+    assert pages_of(site, {}, limit=1) == [["api"], ["web"]]
+    assert pages_of(site, {}) == [["api", "web"]]
+    key = site.api.store.add_key("ci", "", "test", None)[1]
+    monkeypatch.setattr(resources, "MOST_EXAMINED", 1)
+    assert pages_of(site, {"spec": {"terms": [{"property": "name", "value": "none"}]}}, key) == [[]]
+
+
+def test_a_query_compares_the_links_of_a_document(site: ApiSite) -> None:
+    def found(**term: str) -> list[list[str]]:
+        return pages_of(site, {"spec": {"terms": [term]}})
+
+    assert found(rel="gvc", value="/org/acme/gvc/shop") == [["api", "web"]]
+    assert found(rel="gvc", value="/org/acme/gvc/other") == [[]]
+    for link in site.client().get(WEB)["links"]:
+        assert "web" in found(rel=link["rel"], value=link["href"])[0]
+    # A caller finds nothing that it may not view.
+    key = site.api.store.add_key("ci", "", "test", None)[1]
+    hidden = {"spec": {"terms": [{"rel": "self", "value": "//gvc/shop/workload/api"}]}}
+    assert pages_of(site, hidden, key) == [[]]
+    assert pages_of(site, {"spec": {"match": "none", **hidden["spec"]}}, key) == [["web"]]
+
+
+def test_a_policy_grants_by_the_link_to_a_gvc(tmp_path: Path) -> None:
+    policy = POLICIES.replace("{tag: team, value: web}]}}\nbindings", '{rel: gvc, value: "//gvc/shop"}]}}\nbindings')
+    assert policy != POLICIES
+    with api_site(tmp_path, {**FILES, "access.yaml": policy}) as made:
+        client = made.client(None)
+        headers = {"Authorization": made.api.store.add_key("ci", "", "test", None)[1]}
+        assert names(client.get(f"{ORG}/workload", headers=headers)) == ["api", "web"]
+        assert client.request("GET", f"{ORG}/gvc/other/workload/api", headers=headers).status_code == 403
+        assert client.request("GET", f"{ORG}/gvc/shop/workload/none", headers=headers).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -121,6 +183,17 @@ def test_a_request_over_tcp_needs_a_credential(site: ApiSite) -> None:
     assert site.client(peer=None).get("/readyz") == {"status": "ready"}
 
 
+def test_a_first_revision_that_is_refused_was_read(tmp_path: Path) -> None:
+    site = Site(tmp_path, {"shop/gvc.yaml": "kind: gvc\nname: shop\nspec: 1\n"}, api={})
+    settings = load_settings(site.settings_file)
+    Records.open(site.state / RECORDS).close()
+    with closing(Api(settings, FakeClock(), lambda: True)) as api:
+        answer = ApiClient(api, None).request("GET", "/readyz")
+        assert (answer.status_code, answer.json()["message"]) == (503, "not read yet: main")
+        assert site.run("apply").returncode == 1
+        assert ApiClient(api, None).get("/readyz") == {"status": "ready"}
+
+
 def test_readers_read_and_see_who_may_what(site: ApiSite) -> None:
     client = site.client(READER_PEER)
     assert names(client.get(f"{ORG}/workload")) == ["api", "web"]
@@ -173,7 +246,7 @@ def test_deployments_and_events(site: ApiSite) -> None:
 def test_what_is_built_in_is_there_without_a_manifest(site: ApiSite) -> None:
     found = site.client().get(f"{ORG}/group")
     assert names(found) == ["superusers", "viewers", "web"]
-    assert [each.get("origin") for each in found["items"]] == ["builtin", "builtin", None]
+    assert [each.get("origin") for each in found["items"]] == ["builtin", "builtin", "default"]
     policy = site.client().get(f"{ORG}/policy/viewers-secret")
     assert (policy["targetKind"], policy["bindings"][0]["permissions"], policy["origin"]) == (
         "secret",

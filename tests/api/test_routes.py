@@ -14,7 +14,8 @@ PATHS = [
     ("GET", "/org/a/secret/db/-reveal", "/org/{org}/secret/{name}/-reveal", {"org": "a", "name": "db"}),
     ("GET", "/org/a/secret/db", "/org/{org}/{kind}/{name}", {"org": "a", "kind": "secret", "name": "db"}),
     ("HEAD", "/org/a/gvc/s/workload", "/org/{org}/gvc/{gvc}/{kind}", {"org": "a", "gvc": "s", "kind": "workload"}),
-    ("POST", "/org/a/source", "/org/{org}/{kind}", {"org": "a", "kind": "source"}),
+    ("POST", "/org/a/sources", "/org/{org}/{kind}", {"org": "a", "kind": "sources"}),
+    ("PATCH", "/org/a/user/ann", "/org/{org}/{kind}/{name}", {"org": "a", "kind": "user", "name": "ann"}),
 ]
 
 
@@ -36,6 +37,9 @@ REFUSED = [
     ("GET", "/org//policy", 404),
     ("GET", "", 404),
     ("DELETE", "/org/a/gvc/b/workload/c/deployment", 405),
+    ("POST", "/org/a/source", 405),
+    ("DELETE", "/org/a/sources", 404),
+    ("PUT", "/org/a/gvc/b/nothing", 404),
 ]
 
 

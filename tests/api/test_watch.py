@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -86,6 +87,32 @@ def test_a_commit_is_followed_from_the_list_on(site: ApiSite) -> None:
     asyncio.run(watch())
     site.repo.commit({"shop/new.yaml": None} | {name: FILES[name] for name in ("shop/api.yaml", "shop/web.yaml")})
     assert site.run("apply").returncode == 0
+
+
+def test_deletes_that_wait_make_an_event_when_their_reason_changes_only(tmp_path: Path) -> None:
+    members = {f"shop/w{number}.yaml": workload(f"w{number}") for number in range(12)}
+    with api_site(tmp_path, {**FILES, **members}) as made:
+
+        def changed(files: Mapping[str, str | None]) -> list[str]:
+            """The keys of changes that a commit makes."""
+            before = made.api.reader.records.changes.newest()
+            made.repo.commit(files)
+            assert made.run("apply").returncode in (0, 1)
+            return [each.key for each in made.api.reader.records.changes.after(before, 500)]
+
+        def shown() -> str:
+            status = made.repo.git("show", "reconciler/status:shop/workload/w3.yaml")
+            return "ApprovalRequired" if "ApprovalRequired" in status else "applied"
+
+        gone = dict.fromkeys(members)
+        assert "workload/shop/w3" in changed(gone)
+        assert shown() == "ApprovalRequired"
+        assert set(changed({"one.yaml": "kind: auditctx\nname: one\n"})) == {"auditctx/one"}
+        # What comes back waits for nothing, and waits anew once it is removed again.
+        assert set(changed(members)) == {f"workload/shop/w{number}" for number in range(12)}
+        assert shown() == "applied"
+        assert "workload/shop/w3" in changed(gone)
+        assert shown() == "ApprovalRequired"
 
 
 def test_one_resource_is_watched_without_the_others(site: ApiSite) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api.rate_limits import FREE_FAILURES
 from reconciler.api.webhooks import WAKE_SECONDS, WINDOW, Webhooks
 from reconciler.settings import WebhookSettings
 from tests.support.api import ApiSite, api_site
@@ -62,6 +63,12 @@ def test_a_signed_delivery_is_taken_and_no_other(site: ApiSite, forge: str) -> N
         assert deliver(site, forge, SIGNED[forge], BODY + b" ") == 401
     site.clock.suspend(60.0)
     assert deliver(site, forge, SIGNED[forge]) == 202
+
+
+def test_wrong_deliveries_keep_no_signed_one_out(site: ApiSite) -> None:
+    found = [deliver(site, "github", {}) for _ in range(FREE_FAILURES + 1)]
+    assert found == [401] * FREE_FAILURES + [429]
+    assert deliver(site, "github", SIGNED["github"]) == 202
 
 
 def test_without_a_secret_there_is_no_endpoint(site: ApiSite) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from reconciler.access.audit_records import AuditRecord
+from reconciler.access.hash_chain import START, chained
 from reconciler.access.store import FILE as ACCESS_FILE
 from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.daemon.lock import StateLock
@@ -34,6 +35,7 @@ from tests.support.programs import only_root
 from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh
 
+BRANCH = "reconciler/status"
 TOKEN = "s3cret-t0ken"
 STRANGER = 12_345
 POLICY = ("---" + SECRET.partition("---")[2]).encode()
@@ -306,6 +308,25 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
 
 
 @only_root("only root can give files away")
+def test_a_file_or_socket_that_every_user_can_write_to_is_a_problem(open_place: Path) -> None:
+    desk = Desk(open_place)
+    directory = desk.state / "host" / "here" / "dataplane"
+    directory.mkdir(parents=True, exist_ok=True)
+    for folder in (desk.state, *(parent for parent in directory.parents if desk.state in parent.parents), directory):
+        folder.chmod(0o711)
+    link, closed = directory / "log.sock", directory / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "hidden").touch()
+    (closed / "hidden").chmod(0o666)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(link))
+        link.chmod(0o600)
+        assert reported(desk, "state directory", "problem") == ""
+        link.chmod(0o666)
+    expected = f"every user of this host may write to {link} (mode 666) -> chmod o-w {link}"
+    assert reported(desk, "state directory", "problem") == expected
+
+
 def test_missing_permissions_of_the_daemon_user_are_a_problem(open_place: Path) -> None:
     desk = Desk(open_place)
     desk.applied()
@@ -399,7 +420,10 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
         configure(desk, **remote)
         assert "the remote answers and has refs/heads/main" in reported(desk, "source main", "ok", **trusts)
         assert not (desk.state / "mirrors").exists(), "a check creates nothing"
+        append(desk, "/one", "/two")
+        desk.repo.commit({"shop/new.yaml": workload("new")})
         assert desk.run("apply", **trusts).code == 0
+        assert f"the hashes in 1 commit of {BRANCH} of main fit" in reported(desk, "audit log", "ok", **trusts)
         before = desk.repo.git("for-each-ref")
         assert "reconciler/status can be pushed" in reported(desk, "source main", "ok", **trusts)
         assert desk.repo.git("for-each-ref") == before
@@ -518,6 +542,48 @@ def test_an_audit_log_that_was_changed_is_a_problem(desk: Desk) -> None:
     assert "changed or removed at 2 ->" in reported(desk, "audit context trail", "problem")
     (desk.state / ACCESS_FILE).write_bytes(b"not a database" * 1000)
     assert "is not a database of the reconciler" in reported(desk, "audit log", "problem")
+
+
+def append(desk: Desk, *targets: str) -> None:
+    """Append entries to the audit log."""
+    with closing(AccessStore.open(desk.state, time.time)) as store:
+        store.append_audit([AuditEntry(0, "user/ann", "key 1", "", "DELETE", each, "id", 200) for each in targets])
+
+
+def recompute(desk: Desk, old: str, new: str) -> None:
+    """Change entries of the audit log, and compute the hashes of all again, as who writes the file can."""
+    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+        last = START
+        for number, entry in file.execute("SELECT number, entry FROM audit ORDER BY number").fetchall():
+            changed = entry.replace(old, new)
+            last = chained(last, changed.encode())
+            file.execute("UPDATE audit SET entry = ?, hash = ? WHERE number = ?", (changed, last, number))
+        file.commit()
+
+
+def test_a_recomputed_audit_log_does_not_fit_the_commits_of_the_status_branch(desk: Desk) -> None:
+    for number in range(3):
+        append(desk, f"/first/{number}", f"/second/{number}")
+        desk.repo.commit({f"shop/new-{number}.yaml": workload(f"new-{number}")})
+        assert desk.run("apply").code in (0, 3)
+    commits = desk.repo.git("log", "--format=%h %(trailers:key=Audit-Log,valueonly,separator=%x2C)", BRANCH)
+    anchors = [line.split() for line in commits.splitlines() if len(line.split()) == 3]
+    assert [number for _, number, _ in anchors] == ["6", "4", "2"]
+    fits = f"the hashes in 3 commits of {BRANCH} of main fit, up to entry 6"
+    assert fits in reported(desk, "audit log", "ok")
+    append(desk, "/later")
+    assert fits in reported(desk, "audit log", "ok"), "what is newer than the last commit of the status fits"
+    whole = (desk.state / ACCESS_FILE).read_bytes()
+    recompute(desk, "/second/1", "/nothing")
+    assert "every entry follows from the one before" in reported(desk, "audit log", "ok")
+    found = reported(desk, "audit log", "problem")
+    assert f"entry 4 has another hash: commit {anchors[1][0]}" in found
+    assert "it is the first that does not fit, after entry 2" in found
+    (desk.state / ACCESS_FILE).write_bytes(whole)
+    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+        file.execute("DELETE FROM audit WHERE number > 5")
+        file.commit()
+    assert f"entry 6 is missing: commit {anchors[0][0]}" in reported(desk, "audit log", "problem")
 
 
 def test_before_the_first_start_there_is_nothing_to_complain_of(tmp_path: Path) -> None:

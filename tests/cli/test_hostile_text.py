@@ -55,17 +55,22 @@ def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(desk: Desk) -> No
 
 NAMES = {
     "::stop-commands::tok.yaml": "./::stop-commands::tok.yaml:1:7: error",
+    "::error::x.yaml": "./::error::x.yaml:1:7: error",
+    " ::error::x.yaml": " :\\u003aerror::x.yaml:1:7: error",
     "##[group]x.yaml": "./#",
+    "a##[group]x.yaml": "a#\\u0023[group]x.yaml:1:7: error",
     "a\x1b[2J\u202e.yaml": "a\\x1b[2J\\u202e.yaml: error",
 }
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["text", "json", "github", "gitlab", "sarif"])
-def test_the_name_of_a_file_is_no_command_of_a_job(name: str, form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [".", "./", ""], ids=["directory", "with ./", "without ./"])
+def test_the_name_of_a_file_is_no_command_of_a_job(name: str, form: str, named: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("kind: nothing\n")
     desk = Desk(tmp_path)
-    result = desk.run("validate", ".", "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
+    path = named if named == "." else f"{named}{name}"
+    result = desk.run("validate", path, "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
     assert result.code == 1
     assert not BAD.search(result.out + result.err)
     assert not re.search(r"^\s*::(?!error file=)|##\[", result.out, re.MULTILINE)

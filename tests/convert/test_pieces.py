@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Draft, file_of
 from reconciler.convert.names import Names, container_name, fitting, workload_name
+from reconciler.convert.notes import MOST_OF_A_RULE, ConversionNote, findings
 from reconciler.convert.quantities import cpu, gigabytes, memory, quantity
 from reconciler.model.key import Kind
 
@@ -69,3 +72,25 @@ def test_every_file_is_below_its_root(gvc: str, name: str) -> None:
         assert all(part and not part.startswith(".") for part in parts)
         assert parts[-1].endswith(".yaml")
         assert "\0" not in "".join(parts)
+
+
+@given(st.text("ab '\"\\\\\n\t#$é\u00a0", max_size=12))
+def test_words_are_split_as_a_shell_does(text: str) -> None:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        with pytest.raises(ValueError, match="no end"):
+            split_words(text)
+    else:
+        assert split_words(text) == words
+
+
+def test_a_file_has_so_many_notes_of_a_rule_and_one_with_the_number_of_others() -> None:
+    notes = [ConversionNote("convert-default", "a", 0, (), f"note {number}") for number in range(1_000)]
+    others = [
+        ConversionNote("convert-malformed", "a", 0, (), "wrong"),
+        ConversionNote("convert-default", "b", 0, (), "b"),
+    ]
+    found = findings([*notes, *others], {"a": b"x: y", "b": b"x: y"})
+    assert len(found) == MOST_OF_A_RULE + 2
+    assert [each.message for each in found if "more" in each.message] == ["note 99 (and 900 more of these in the file)"]

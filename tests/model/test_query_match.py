@@ -18,7 +18,7 @@ def query(*values: str) -> dict[str, Any]:
 
 
 def takes(value: str, text: str) -> bool:
-    return matches(query(value), {"tags": {"t": text}})
+    return matches(query(value), {"tags": {"t": text}}, "acme")
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", max_size=10))
@@ -69,7 +69,7 @@ def holds(term: dict[str, Any], body: dict[str, Any]) -> bool:
 
 @given(QUERIES, st.lists(BODIES, max_size=4))
 def test_a_selector_takes_what_its_terms_ask_for(query: dict[str, Any], bodies: list[dict[str, Any]]) -> None:
-    select = selector(query)
+    select = selector(query, "acme")
     for body in bodies:
         verdicts = [holds(term, body) for term in query["spec"]["terms"]]
         match = query["spec"]["match"]
@@ -89,8 +89,31 @@ def test_comparisons_are_taken_until_none_is_left() -> None:
     assert left.take(term_count({}), 100)
 
 
-@pytest.mark.parametrize("match", ["all", "any", "none"])
-@pytest.mark.parametrize("op", ["=", "!=", ">", "~", "exists", "!exists"])
-def test_a_term_about_a_link_selects_nothing(match: str, op: str) -> None:
-    term = {"rel": "gvc", "op": op} | ({} if op.endswith("exists") else {"value": "/org/acme/gvc/shop"})
-    assert not matches({"spec": {"match": match, "terms": [term]}}, {"name": "web", "gvc": "shop"})
+WEB = {"kind": "workload", "gvc": "shop", "name": "web"}
+LINK_TERMS: list[tuple[dict[str, Any], bool]] = [
+    ({"rel": "gvc", "value": "/org/acme/gvc/shop"}, True),
+    ({"rel": "gvc", "value": "//gvc/shop"}, True),
+    ({"rel": "gvc", "value": "/org/other/gvc/shop"}, False),
+    ({"rel": "gvc", "value": "/org/acme/gvc/sho"}, False),
+    ({"rel": "gvc", "op": "!=", "value": "/org/acme/gvc/shop"}, False),
+    ({"rel": "gvc", "op": "!=", "value": "//gvc/other"}, True),
+    ({"rel": "gvc", "op": "~", "value": "/org/*/gvc/sh*"}, True),
+    ({"rel": "self", "value": "//gvc/shop/workload/web"}, True),
+    ({"rel": "deployment", "op": "exists"}, True),
+    ({"rel": "org", "value": "/org/acme"}, True),
+    ({"rel": "identity", "op": "exists"}, False),
+    ({"rel": "identity", "op": "!exists"}, True),
+    ({"rel": "identity", "op": "!=", "value": "//gvc/shop/identity/web"}, True),
+]
+
+
+@pytest.mark.parametrize(("term", "selected"), LINK_TERMS)
+def test_a_term_about_a_link_compares_those_of_the_document(term: dict[str, Any], selected: bool) -> None:
+    for match, expected in (("all", selected), ("any", selected), ("none", not selected)):
+        assert matches({"spec": {"match": match, "terms": [term]}}, WEB, "acme") is expected
+
+
+def test_a_resource_of_the_org_has_no_gvc() -> None:
+    for op, expected in (("exists", False), ("!exists", True)):
+        terms = [{"rel": "gvc", "op": op}]
+        assert matches({"spec": {"terms": terms}}, {"kind": "secret", "name": "db"}, "acme") is expected

@@ -84,8 +84,17 @@ class Relay:
                 server.connect(str(self._target))
                 self._passing += [client, server]
                 lines = RequestLines(self.requests)
-                for source, sink, note in ((client, server, lines.feed), (server, client, None)):
-                    threading.Thread(target=_pass, args=(source, sink, note), daemon=True).start()
+                threading.Thread(target=_pass_both_ways, args=(client, server, lines.feed), daemon=True).start()
+
+
+def _pass_both_ways(client: socket.socket, server: socket.socket, note: Callable[[bytes], None]) -> None:
+    """Pass bytes on until both sides have ended, and close them: a long test has more than a process may open."""
+    back = threading.Thread(target=_pass, args=(server, client, None), daemon=True)
+    back.start()
+    _pass(client, server, note)
+    back.join()
+    client.close()
+    server.close()
 
 
 def _pass(source: socket.socket, sink: socket.socket, note: Callable[[bytes], None] | None) -> None:

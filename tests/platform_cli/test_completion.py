@@ -70,6 +70,8 @@ def test_words_options_and_names_are_completed(shop: Desk) -> None:
     assert names(shop, "workload get --gvc shop a") == names(shop, "--gvc shop workload delete a") == ["api"]
     assert names(shop, "--profile work workload edit a") == ["api"]
     assert names(shop, "workload get --gvc ") == names(shop, "gvc get ") == ["ops", "shop"]
+    assert names(shop, "sync m") == names(shop, "plan ") == names(shop, "suspend m") == ["main"]
+    assert names(shop, "--gvc shop restart a") == names(shop, "scale --gvc shop a") == ["api"]
     assert names(shop, "workload get --profile w") == names(shop, "logout w") == ["work"]
 
 

@@ -135,6 +135,19 @@ def test_a_person_whom_the_server_refuses_reads_why(person: Person) -> None:
     assert not person.file.exists() or "eve" not in json.loads(person.file.read_text())["profiles"]
 
 
+def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: Person, provider: PeopleProvider) -> None:
+    command = person.begin("login", "no", browser="true %s")
+    assert command.stderr is not None
+    url = command.stderr.readline().partition(": ")[2].strip()
+    with httpx2.Client() as client:
+        asked = client.get(url)
+        denied = provider.log_in(asked.headers["location"], "ann", action="deny")
+        page = client.get(client.get(denied).headers["location"])
+    assert "The login was refused" in page.text
+    _, err = command.communicate(timeout=10)
+    assert (command.returncode, "error: the login was refused: " in err) == (1, True), err
+
+
 def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: Person) -> None:
     """Another page of the browser, or another program of this machine, cannot end or hijack a login."""
     command = person.begin("login", "careful", browser="true %s")
@@ -218,6 +231,41 @@ def test_a_key_comes_from_standard_input(person: Person) -> None:
     assert person.run("login", "ci", "--token-stdin", text="\n").returncode == 2
 
 
+def test_a_login_stores_only_what_the_server_accepts(person: Person) -> None:
+    """Neither a wrong key nor another org than the server has; a profile of that name stays as it was."""
+    key, before = new_key(person), person.file.read_text()
+    for words, text, message in (
+        ("login typo --token-stdin", f"{key}x", "does not accept the token, so nothing is stored"),
+        ("login web --token-stdin --org acme", "rk_0123456789ab.wrong", "does not accept the token"),
+        ("login typo --token-stdin --org other", key, "the server has the org acme, and not other"),
+        ("login typo --bootstrap", "wrong", "the login is refused: "),
+    ):
+        done = person.run(*words.split(), text=text)
+        assert (done.returncode, done.stdout, message in done.stderr) == (1, "", True), done
+        assert text not in done.stderr
+        assert person.file.read_text() == before
+
+
+def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(person: Person) -> None:
+    before = person.file.read_text()
+    for word in ("nonsense", "reconciler.example.com/x", "https//example.com"):
+        done = person.run("login", word, "--token-stdin", text="rk_1", environ={"PLATFORM_ENDPOINT": ""})
+        assert (done.returncode, done.stdout, word in done.stderr) == (2, "", True), done
+    assert person.file.read_text() == before
+
+
+def test_a_login_takes_an_address_in_place_of_a_profile(person: Person) -> None:
+    done = person.run("login", person.address, "--token-stdin", "--profile", "by-address", text=new_key(person),
+                      environ={"PLATFORM_ENDPOINT": ""})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert person.profile("by-address")["endpoint"] == person.address
+
+
+def new_key(person: Person) -> str:
+    """A new key of a service account."""
+    return person.run("serviceaccount", "add-key", "ci").stdout.strip()
+
+
 def test_commands_that_change_profiles_at_once_lose_none(person: Person) -> None:
     with ThreadPoolExecutor(6) as pool:
         commands = [person.begin("profile", "update", f"many-{each}", "--gvc", "shop") for each in range(6)]
@@ -263,31 +311,33 @@ def tokens_of(profile: Profile) -> tuple[str, str]:
 @pytest.mark.parametrize("words", ["profile delete kept", "profile update kept --token rk_new",
                                    "login kept --token-stdin --no-keyring"])  # fmt: skip
 def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(person: Person, keyring: Keyring, words: str) -> None:
-    person.run("login", "kept", "--token-stdin", text="rk_planted")
-    assert keyring.with_tokens("kept", IN_KEYRING).token == "rk_planted"
-    assert person.run(*words.split(), text="rk_new").returncode == 0
+    key = new_key(person)
+    person.run("login", "kept", "--token-stdin", text=key)
+    assert keyring.with_tokens("kept", IN_KEYRING).token == key
+    assert person.run(*words.split(), text=new_key(person)).returncode == 0
     assert keyring.with_tokens("kept", IN_KEYRING).token == ""
-    assert "rk_planted" not in person.file.read_text()
+    assert key not in person.file.read_text()
 
 
 def test_without_a_keyring_tokens_are_in_the_file(
     person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert person.run("login", "bare", "--token-stdin", "--keyring", text="rk_1").stderr.startswith(
+    key = new_key(person)
+    assert person.run("login", "bare", "--token-stdin", "--keyring", text=key).stderr.startswith(
         "error: there is no keyring: it needs secret-tool"
     )
     with unlocked_keyring(tmp_path / "desktop") as variables, monkeypatch.context() as patch:
         patch.setattr(person, "environ", {**person.environ, **variables})
-        assert person.run("login", "gone", "--token-stdin", text="rk_2").returncode == 0
+        assert person.run("login", "gone", "--token-stdin", text=key).returncode == 0
     with session_bus(tmp_path / "bus") as variables:
         monkeypatch.setattr(person, "environ", {**person.environ, **variables})
-        stored = person.run("login", "bare", "--token-stdin", text="rk_3")
-        assert (stored.returncode, person.profile("bare")["token"]) == (0, "rk_3")
+        stored = person.run("login", "bare", "--token-stdin", text=key)
+        assert (stored.returncode, person.profile("bare")["token"]) == (0, key)
         assert "the keyring cannot be asked (" in stored.stderr
         assert f"The tokens are in {person.file} now" in stored.stderr
-        assert person.run("login", "bare", "--token-stdin", "--keyring", text="rk_4").returncode == 1
-        lost = person.whoami("gone")
-        assert lost.startswith("error: the keyring cannot be asked (")
+        assert person.run("login", "bare", "--token-stdin", "--keyring", text=key).returncode == 1
+        lost = json.loads(person.whoami("gone"))["error"]["message"]
+        assert lost.startswith("the keyring cannot be asked (")
         assert "platform login gone --no-keyring" in lost
         over = person.run("logout", "gone", environ={"PLATFORM_ENDPOINT": person.address})
         assert (over.returncode, over.stdout) == (0, "logged out of the profile gone\n")

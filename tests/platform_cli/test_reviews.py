@@ -30,9 +30,9 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
         newest = shop.site.repo.git("rev-parse", "main")
         for words, code, out in (
             ("group tag ops --tag a=b", 0, "group ops changed\n"), ("group delete ops", 0, ""),
-            ("apply -f new.yaml", 0, r"group new created: commit \w+ on {}, plan \w+\n"),
-            ("delete -f group.yaml", 0, r"group ops deleted: commit \w+ on {}, plan \w+\n"),
-            ("apply -f new.yaml --ready", 1, r"group new created: .*\n"),
+            ("apply -f new.yaml", 0, r"group new created\ncommit \w+ on {}, plan \w+\n"),
+            ("delete -f group.yaml", 0, r"group ops deleted\ncommit \w+ on {}, plan \w+\n"),
+            ("apply -f new.yaml --ready", 1, r"group new created\n.*\n"),
         ):  # fmt: skip
             done = shop.run(*words.split())
             noted = re.match(NOTE, done.stderr)
@@ -47,12 +47,12 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
     ("words", "hold", "keys", "note"),
     [
         ("gvc delete shop", "deletes-volumes", ["gvc/shop", "volumeset/shop/data", "volumeset/shop/data", "gvc/old"],
-         "delete gvc/shop, delete volumeset/shop/data wait for an approval: reconciler approve d1\n"),
+         "delete gvc/shop, delete volumeset/shop/data wait for an approval: platform approve d1\n"),
         ("gvc delete shop", "prune-budget", [f"workload/shop/w{number}" for number in range(7)],
          "delete workload/shop/w0, delete workload/shop/w1, delete workload/shop/w2, delete workload/shop/w3, "
-         "delete workload/shop/w4 and 2 more wait for an approval: reconciler approve d1\n"),
+         "delete workload/shop/w4 and 2 more wait for an approval: platform approve d1\n"),
         ("workload delete api --gvc shop", "suspended", ["workload/shop/api", "workload/shop/api-2", "gvc/shop"],
-         "delete workload/shop/api waits until the source is resumed: reconciler resume main\n"),
+         "delete workload/shop/api waits until the source is resumed: platform resume main\n"),
         ("org tag acme --tag a=b", "prune-budget", ["gvc/shop", "org/other"], ""),
         ("gvc delete shop", "", ["gvc/shop"], ""),
     ],

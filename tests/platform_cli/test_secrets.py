@@ -55,6 +55,11 @@ COMMANDS = (
     Command("apply --file broken.yaml", code=1),
     Command("apply --file torn.yaml", code=1),
     Command("secret patch opaque --file -", f"data: {{payload: {VALUE}-2, encoding: plain}}"),
+    Command("secret set opaque payload -", VALUE),
+    Command("secret set env B --file value.txt"),
+    Command("secret set made KEY", VALUE),
+    Command("secret unset env B"),
+    Command(f"secret set env B {VALUE}", code=2),
     Command("secret get"),
     Command("secret get opaque -o json"),
     Command("secret get opaque -o tf"),
@@ -198,7 +203,7 @@ def test_no_command_shows_its_credential(shop: Desk) -> None:
             assert token not in done.stderr + (done.stdout if status == 403 else ""), (words, done)
 
 
-LOCAL = {"convert", "logout", "misc", "profile", "stack manifest"}
+LOCAL = {"agent manifest", "agent up", "convert", "logout", "misc", "profile", "stack manifest"}
 """Commands that ask no server, or none without a profile."""
 _MEMBER = ["--email", "x"]
 EXTRA = {
@@ -207,7 +212,8 @@ EXTRA = {
     "cloudaccount create-gcp": ["--name", "x", "--project-id", "x"],
     "cloudaccount create-azure": ["--name", "x", "--secret", "x", "--url", "x", "--code", "-"],
     "policy create": ["--all"], "install-completion": ["--print", "--shell", "bash"],
-    "login": ["--bootstrap"], "tag": ["--tag", "x=y"],
+    "login": ["--bootstrap"], "tag": ["--tag", "x=y"], "hold": ["--for", "60s"], "rollback": ["--previous"],
+    "scale": ["3"],
 }  # fmt: skip
 """Options of which a command needs some."""
 
@@ -220,8 +226,9 @@ def sample(row: Row) -> list[str]:
         if option.required
         for word in (option.names.split("/")[-1], option.choices[0] if option.choices else sample_value(option.metavar))
     ]
+    arguments = re.findall(r"<(\w+)", row.argument)
     return (
-        ["x" for _ in re.findall("<", row.argument)]
+        ["x=y" if name == "variable" else "x" for name in arguments]
         + options
         + EXTRA.get(row.words[-1], EXTRA.get(" ".join(row.words), []))
     )
@@ -230,4 +237,4 @@ def sample(row: Row) -> list[str]:
 def sample_value(metavar: str) -> str:
     if metavar == "FILE":
         return "object.yaml"
-    return "x=y" if "=" in metavar else "1"
+    return {"EMAIL": "ann@example.com"}.get(metavar) or ("x=y" if "=" in metavar else "1")

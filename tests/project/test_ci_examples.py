@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ class GitHub:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
+        self.second = tree.parent / "second"
         self.comments = tree.parent / "comments"
         self.comments.mkdir()
         (tree.parent / "bin").mkdir()
@@ -72,16 +74,22 @@ class GitHub:
         self.workflow = yaml.safe_load((CI / "github-actions.yaml").read_text())
 
     def run(self) -> dict[str, subprocess.CompletedProcess[str]]:
-        """How each step but the installation ends."""
+        """How each step but the installation ends; the second job has what the first one hands over, and no more."""
+        ended = self._job("validate", self.tree)
+        shutil.rmtree(self.second, ignore_errors=True)
+        shutil.copytree(self.tree / "result", self.second / "result")
+        return ended | self._job("report", self.second)
+
+    def _job(self, name: str, place: Path) -> dict[str, subprocess.CompletedProcess[str]]:
         values = {
             "BASE": git(self.tree, "rev-parse", "HEAD~1"), "GH_TOKEN": "none", "NUMBER": "7",
             "GITHUB_REPOSITORY": "acme/manifests", "GITHUB_STEP_SUMMARY": "summary.md", "COMMENTS": str(self.comments),
-            "GITHUB_WORKSPACE": str(self.tree), "STEP": str(self.tree), **self.workflow["env"], "MANIFESTS": "deploy",
+            "GITHUB_WORKSPACE": str(place), "STEP": str(place), **self.workflow["env"], "MANIFESTS": "deploy",
         }  # fmt: skip
-        steps = [step for step in self.workflow["jobs"]["manifests"]["steps"] if "run" in step]
+        steps = [step for step in self.workflow["jobs"][name]["steps"] if "run" in step]
         assert {name for step in steps for name in step.get("env", {})} <= values.keys()
         assert not any("${{" in step["run"] for step in steps), "what others wrote must not become part of a script"
-        return {each["name"]: bash(each["run"], self.tree, **values) for each in steps if each["name"] != "Install"}
+        return {each["name"]: bash(each["run"], place, **values) for each in steps if each["name"] != "Install"}
 
 
 def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
@@ -92,7 +100,7 @@ def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
     (comment,) = github.comments.iterdir()
     assert comment.read_text().startswith(f"{MARK}\n### Plan: 1 to update\n")
     assert "### Plan: 1 to update" in (github.tree / "summary.md").read_text()
-    assert json.loads((github.tree / "reconciler.sarif").read_text())["runs"][0]["results"] == []
+    assert json.loads((github.second / "result" / "reconciler.sarif").read_text())["runs"][0]["results"] == []
 
 
 def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tmp_path: Path) -> None:
@@ -100,10 +108,38 @@ def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tm
     ended = github.run()
     assert {name for name, each in ended.items() if each.returncode} == {"Validate"}
     assert "::error file=deploy/shop/web.yaml,line=4,col=9,title=workload-type::" in ended["Validate"].stdout
-    (result,) = json.loads((github.tree / "reconciler.sarif").read_text())["runs"][0]["results"]
+    (result,) = json.loads((github.second / "result" / "reconciler.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "deploy/shop/web.yaml"
     (comment,) = github.comments.iterdir()
     assert comment.read_text().startswith(f"{MARK}\n### Refused: 1 error\n")
+
+
+def test_a_job_that_runs_what_others_wrote_may_only_read_and_one_that_writes_runs_nothing_of_theirs() -> None:
+    workflow = yaml.safe_load((CI / "github-actions.yaml").read_text())
+    validate, report = (workflow["jobs"][name] for name in ("validate", "report"))
+    assert workflow["permissions"] == {}
+    assert validate["permissions"] == {"contents": "read"}
+    assert not any("token" in str(step.get("env", {})) for step in validate["steps"])
+    assert report["permissions"] == {"pull-requests": "write", "security-events": "write"}
+    words = " ".join(str(step.get("run", step.get("uses"))) for step in report["steps"])
+    assert not re.search(r"checkout|setup-python|\b(pip|python3?|reconciler|git|make|npm) (?!-->)", words)
+    job = yaml.safe_load((CI / "gitlab-ci.yaml").read_text())
+    assert "RECONCILER_TOKEN" not in str(job["manifests"]["script"] + job["manifests"]["before_script"])
+    assert job["note"]["variables"] == {"GIT_STRATEGY": "none"}
+    assert "pip" not in str(job["note"]["script"])
+
+
+def test_every_action_is_named_by_a_commit_and_its_version() -> None:
+    used = re.findall(r"uses: (.*)", (CI / "github-actions.yaml").read_text())
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[-\w./]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_what_is_installed_has_hashes_and_builds_with_nothing_else() -> None:
+    for name in ("github-actions.yaml", "gitlab-ci.yaml"):
+        installed = re.findall(r"pip install (.*)", (CI / name).read_text())
+        assert [words for words in installed if "--no-deps --no-build-isolation" in words] == installed[1:]
+        assert "--require-hashes" in installed[0]
 
 
 class Notes(BaseHTTPRequestHandler):
@@ -150,16 +186,21 @@ def gitlab(notes: dict[int, str]) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
 
 
-def run_gitlab(tree: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The job's script, in one shell as GitLab runs it."""
-    job: dict[str, Any] = yaml.safe_load((CI / "gitlab-ci.yaml").read_text())["manifests"]
+def run_gitlab(tree: Path, **environ: str) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    """The scripts of both jobs, each in one shell as GitLab runs it; the second one has the artifacts alone."""
+    jobs: dict[str, Any] = yaml.safe_load((CI / "gitlab-ci.yaml").read_text())
     values = {
-        **{name: str(value) for name, value in job["variables"].items()}, "MANIFESTS": "deploy",
+        **{name: str(value) for name, value in jobs["manifests"]["variables"].items()}, "MANIFESTS": "deploy",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(tree, "rev-parse", "HEAD~1"),
         "CI_COMMIT_SHA": git(tree, "rev-parse", "HEAD"),
         "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7",
     }  # fmt: skip
-    return bash("\n".join(job["script"]), tree, **values, **environ)
+    checked = bash("\n".join(jobs["manifests"]["script"]), tree, **values)
+    second = tree.parent / "second"
+    second.mkdir(exist_ok=True)
+    for name in jobs["manifests"]["artifacts"]["paths"]:
+        shutil.copy(tree / name, second / name)
+    return checked, bash("\n".join(jobs["note"]["script"]), second, **values, **environ)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +214,9 @@ def test_a_merge_request_on_gitlab_gets_the_plan(
     notes = {1: "Looks good to me"}
     with gitlab(notes) as api:
         for _ in range(2):
-            ended = run_gitlab(tree, CI_API_V4_URL=api, RECONCILER_TOKEN="token")
+            ended, noted = run_gitlab(tree, CI_API_V4_URL=api, RECONCILER_TOKEN="token")
             assert ended.returncode == code, ended.stderr
+            assert noted.returncode == 0, noted.stderr
     assert list(notes) == [1, 2]
     assert notes[2].startswith(f"{MARK}\n### {message}")
     report = json.loads((tree / "gl-code-quality-report.json").read_text())
@@ -186,8 +228,8 @@ def test_a_merge_request_on_gitlab_gets_the_plan(
 
 def test_a_merge_request_on_gitlab_needs_no_token_to_be_checked(tmp_path: Path) -> None:
     tree = clone(tmp_path, GROWN)
-    ended = run_gitlab(tree)
-    assert ended.returncode == 0, ended.stderr
+    ended, noted = run_gitlab(tree)
+    assert (ended.returncode, noted.returncode) == (0, 0), ended.stderr
     assert "no findings in" in ended.stdout
 
 

@@ -16,8 +16,8 @@ from tests.support.desk import SHOP, here, workload
 from tests.support.git import ENVIRONMENT, GitRepo, git
 from tests.support.trust import machine_environ
 
-NEEDED = (".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples/repo", "reconciler", "schemas",
-          "docs/rules.md")  # fmt: skip
+NEEDED = (".ci", ".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples", "reconciler",
+          "schemas", "docs/rules.md")  # fmt: skip
 """What the hook's repository must hold for a wheel to be built of it."""
 
 NO_REGISTRY = ("No matching distribution", "Failed to establish a new connection", "Could not find a version")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -13,6 +18,8 @@ from tests.project.tree import ROOT
 from tests.support.once import made_once
 from tests.support.trust import machine_environ
 
+CONSTRAINTS = ROOT / "examples" / "ci" / "constraints.txt"
+PINS = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS.read_text(), re.MULTILINE))
 SHIPPED = """
 from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, shipped
 for name in SCHEMA_NAMES:
@@ -49,7 +56,10 @@ def _install(place: Path) -> None:
     venv.create(place / "venv", with_pip=False)
     (wheel,) = (place / "dist").glob("*.whl")
     python = place / "venv/bin/python"
-    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-compile", wheel, cwd=place)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-compile"]
+    outside(*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", CONSTRAINTS, cwd=place)
+    outside(*pip, "--no-deps", wheel, cwd=place)
+    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "check", cwd=place)
 
 
 def test_the_command_answers_from_a_wheel(installed: Path, tmp_path: Path) -> None:
@@ -74,3 +84,51 @@ def test_the_wheel_declares_types_and_license(installed: Path) -> None:
     assert "License-Expression: Apache-2.0" in (metadata / "METADATA").read_text()
     assert (metadata / "licenses/LICENSE").exists()
     assert (metadata / "../reconciler/py.typed").exists()
+
+
+def test_the_wheel_lists_its_dependencies_with_their_versions(installed: Path) -> None:
+    (path,) = installed.parent.glob("lib/*/site-packages/gitops_reconciler-*.dist-info/sboms/*")
+    bill = json.loads(path.read_text())
+    assert path.name == "gitops-reconciler.cdx.json"
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert {each["name"]: each["version"] for each in bill["components"]} == PINS
+    (own,) = bill["dependencies"]
+    assert own["ref"] == bill["metadata"]["component"]["purl"] == "pkg:pypi/gitops-reconciler@0.1.0"
+    assert {each.removeprefix("pkg:pypi/").partition("@")[0] for each in own["dependsOn"]} == set(required())
+
+
+def test_two_wheels_of_one_tree_are_equal(installed: Path, tmp_path: Path) -> None:
+    (first,) = (installed.parents[1] / "dist").glob("*.whl")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
+    former = os.umask(0o077)
+    try:
+        outside(*command, cwd=tmp_path)
+    finally:
+        os.umask(former)
+    (second,) = tmp_path.glob("*.whl")
+    assert digest(first) == digest(second)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def required() -> dict[str, str]:
+    """The names of the dependencies, as indexes write them, and their lower bounds."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    pairs = (each.lower().split(">=") for each in named)
+    return {re.sub(r"[-_.]+", "-", name): bound for name, bound in pairs}
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]+", version)]
+
+
+def test_constraints_name_each_dependency_with_hashes_and_no_index() -> None:
+    text = CONSTRAINTS.read_text()
+    assert {name: bound for name, bound in required().items() if numbers(PINS[name]) < numbers(bound)} == {}
+    assert "hatchling" in PINS
+    body = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pin, hashed = r"[a-z0-9-]+==[^\s/:]+ \\", r"    --hash=sha256:[0-9a-f]{64}( \\)?"
+    assert [line for line in body if not re.fullmatch(f"{pin}|{hashed}", line)] == []
+    assert not re.search(r"https?:|--(extra-)?index|--find-links|trusted", text)

@@ -25,16 +25,16 @@ ORG = "/org/acme"
 
 
 class ApiClient:
-    """Requests of one caller: ``peer`` of the unix socket, None for TCP."""
+    """Requests of one caller: ``peer`` of the unix socket, None for TCP, where its connection has ``address``."""
 
-    def __init__(self, api: Api, peer: Peer | None) -> None:
+    def __init__(self, api: Api, peer: Peer | None, address: str = "127.0.0.1") -> None:
         answer = make_app(api)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             scope["state"] = {} if peer is None else {"peer": peer}
             await answer(scope, receive, send)
 
-        self._transport = httpx2.ASGITransport(app=app)
+        self._transport = httpx2.ASGITransport(app=app, client=(address, 123))
 
     def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
         """The response to one request."""
@@ -158,9 +158,9 @@ class ApiSite(Site):
         finally:
             await stream.leave()
 
-    def client(self, peer: Peer | None = ROOT_PEER) -> ApiClient:
-        """Requests over the unix socket by ``peer``, or over TCP."""
-        return ApiClient(self.api, peer)
+    def client(self, peer: Peer | None = ROOT_PEER, address: str = "127.0.0.1") -> ApiClient:
+        """Requests over the unix socket by ``peer``, or over TCP from ``address``."""
+        return ApiClient(self.api, peer, address)
 
 
 @contextlib.contextmanager

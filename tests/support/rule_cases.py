@@ -3,7 +3,7 @@
 ``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
 the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
 what was applied ``before``, or an ``identity`` and files of the ``host``, or engines by
-``locations``; its ``expect`` lists the findings. Instead of
+``locations``, or patterns of ``allowed`` images; its ``expect`` lists the findings. Instead of
 its text, such a file may be a list of parts, with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}``
 or ``{submodule at: COMMIT}``.
 """
@@ -23,7 +23,7 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_text
 from reconciler.review.folder import check_folder
-from reconciler.settings import LocationSettings, SecretSettings, SettingsError, load_settings
+from reconciler.settings import ImageSettings, LocationSettings, SecretSettings, SettingsError, load_settings
 from reconciler.source.file_reader import Read
 from tests.support.git import File, Submodule, Symlink
 from tests.support.pipeline import Way
@@ -56,6 +56,7 @@ class Case(msgspec.Struct):
     identity: str = ""
     host: dict[str, str] = {}
     locations: dict[str, str] = {}
+    allowed: tuple[str, ...] = ()
     expect: list[dict[str, Any]] = []
     plain: bool = False
 
@@ -118,7 +119,8 @@ def found_in(case: Case, folder: Path) -> Found:
         secrets = msgspec.structs.replace(secrets, identity=private(folder / "identity.txt", case.identity))
     bound = {"locations": {name: LocationSettings(engine) for name, engine in case.locations.items()}}
     more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
-    way = Way(folder / "way", case.before or case.files, secrets=secrets, **more)
+    images = ImageSettings(allowed=case.allowed)
+    way = Way(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
     if case.before:
         way.applied()
         way.commit(case.files)

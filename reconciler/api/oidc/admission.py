@@ -14,8 +14,9 @@ from reconciler.api.reading import org_of
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import Records
 
-_NAME = re.compile("[a-zA-Z0-9][-._%+a-zA-Z0-9]*(@[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?)?")
-_LONGEST_NAME = 254
+NAME = re.compile("[a-zA-Z0-9][-._%+a-zA-Z0-9]*(@[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?)?")
+LONGEST_NAME = 254
+"""Characters of the longest name of a user."""
 
 
 def admitted(call: Call, identity: Identity, issuer: str) -> Person:
@@ -25,6 +26,8 @@ def admitted(call: Call, identity: Identity, issuer: str) -> Person:
     if config.saml_only:
         raise Problem(403, f"the org {call.org} lets people log in by SAML only, and this server has OpenID Connect")
     name = name_of(records, identity.email)
+    if call.api.store.people.was_removed_since(name, identity.at):
+        raise Problem(403, f"{name} was removed during this login; log in again")
     known = call.api.store.people.find(name)
     if known is None and not (
         records.applied.exists(Key(Kind.USER, "", name))
@@ -49,6 +52,6 @@ def name_of(records: Records, email: str) -> str:
         body = msgspec.json.decode(record.body)
         if lower in (body["name"].lower(), str(body.get("email", "")).lower()):
             return record.key.name
-    if len(lower) > _LONGEST_NAME or not _NAME.fullmatch(lower):
-        raise Problem(403, f"{lower[:_LONGEST_NAME]!r} cannot be the name of a user")
+    if len(lower) > LONGEST_NAME or not NAME.fullmatch(lower):
+        raise Problem(403, f"{lower[:LONGEST_NAME]!r} cannot be the name of a user")
     return lower

@@ -71,6 +71,12 @@ class DeviceLogins:
         self._waiting[normal_code(user_code)] = answered
         return answered
 
+    def refuse(self, user_code: str) -> None:
+        """Refuse the machine with ``user_code``, if one waits for it: its person could not log in."""
+        found = self._waiting.get(normal_code(user_code))
+        if found is not None and found.identity is None:
+            self._waiting[normal_code(user_code)] = replace(found, denied=True)
+
     def poll(self, device_code: str) -> Identity:
         """The person who allowed the login of a machine; it is over then. Raises Problem 400 with the OAuth error."""
         now = self._clock.monotonic()
@@ -80,7 +86,7 @@ class DeviceLogins:
             raise OAuthProblem("expired_token", "the code of the device is unknown or has expired; begin again")
         if found.denied:
             del self._waiting[code]
-            raise OAuthProblem("access_denied", "the login was refused at the page for devices")
+            raise OAuthProblem("access_denied", "the login was refused in the browser")
         if found.identity is not None:
             del self._waiting[code]
             return found.identity

@@ -45,11 +45,15 @@ class LoginRequest(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who logged in: the address, the subject at the provider, and those of their groups that have a meaning."""
+    """Who logged in: the address, the subject at the provider, and those of their groups that have a meaning.
+
+    ``at`` is when, in seconds since the epoch.
+    """
 
     email: str
     subject: str
     groups: tuple[str, ...] = ()
+    at: float = 0.0
 
 
 class IssuedCode(NamedTuple):
@@ -147,7 +151,8 @@ class PeopleLogin:
             raise Problem(403, f"{settings.issuer} has not verified the address {email[:254]}")
         found = claim_at(claims, settings.groups_claim)
         groups = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-        return Identity(email, str(claims["sub"]), tuple(each for each in groups if each in settings.groups))
+        mapped = tuple(each for each in groups if each in settings.groups)
+        return Identity(email, str(claims["sub"]), mapped, self._clock.now())
 
     def _client(self, metadata: Metadata) -> Any:
         from authlib.integrations.httpx_client import AsyncOAuth2Client  # as in Provider.claims

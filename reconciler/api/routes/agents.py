@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from starlette.responses import Response
 
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import Call, NoBody, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import ANY, Operation
 from reconciler.errors import NotFoundError
@@ -61,7 +61,9 @@ def issue_bootstrap(call: Call, name: str) -> dict[str, str | None]:
 
 async def make_bootstrap(call: Call) -> Response:
     """Make a bootstrap file for an agent that exists, such as one that a manifest declares."""
-    return call.respond(issue_bootstrap(call, _agent(call, "edit").name), 201)
+    key = _agent(call, "edit")
+    await call.refuse_body()
+    return call.respond(issue_bootstrap(call, key.name), 201)
 
 
 async def read_info(call: Call) -> Response:
@@ -97,15 +99,11 @@ def _key(name: str) -> Key:
     return Key(Kind.AGENT, "", name)
 
 
-class NoContent(msgspec.Struct):
-    """A request that needs no body."""
-
-
 _AGENT = "/org/{org}/agent/{name}/"
 
 OPERATIONS = (
     Operation("POST", _AGENT + "-bootstrap", make_bootstrap, "Make a bootstrap file with a new token.", "edit",
-              {201: "The bootstrap file."}, body=NoContent, optional_body=True, changes=True),
+              {201: "The bootstrap file."}, body=NoBody, optional_body=True, changes=True),
     Operation("GET", _AGENT + "-info", read_info, "Read what an agent reports.", "view"),
     # It is a measurement that comes again and again, and no change that belongs to the audit log.
     Operation("PUT", _AGENT + "-info", report_info, "Report of an agent, with its token.", ANY, {204: "Recorded."},

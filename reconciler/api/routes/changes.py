@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
-from reconciler.api.call import Call, EarlierChange
+from reconciler.api.call import Call
 from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
@@ -30,16 +31,27 @@ from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
+from reconciler.operations.change_requests import (
+    ChangeRequest,
+    Document,
+    EarlierChange,
+    ResourceEdit,
+    SeenManifest,
+)
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
-    from reconciler.api.commits import Change
-    from reconciler.operations.manifest_edits import Document, ResourceEdit
+    from reconciler.operations.change_writer import Change
+
+_TAG = re.compile(r'"([0-9a-f]{32})-[0-9a-f]{24}"')
+"""The entity tag of a resource: it begins with the digest of the manifest."""
+_REVISION = re.compile(r"[0-9a-f]{40}$")
+"""The commit at the end of a revision."""
 
 
 class Declaration(NamedTuple):
-    """A resource, and where it is declared; the org may be ``new`` there."""
+    """A resource, and where it is declared; the org and the built-in groups may be ``new`` there."""
 
     key: Key
     source: SourceSettings
@@ -49,7 +61,7 @@ class Declaration(NamedTuple):
 
 async def create_resource(call: Call) -> Response:
     """Create a resource: a file of its own in the source."""
-    from reconciler.operations.manifest_edits import ResourceEdit, new_path
+    from reconciler.operations.manifest_edits import new_path
 
     body = await call.body()
     kind = call.kind()
@@ -63,41 +75,41 @@ async def create_resource(call: Call) -> Response:
     if entry is not None or call.reader.records.applied.exists(key):
         raise Problem(409, f"{key} exists already")
     admit_change(call, key, {}, wanted)
-    source = await _source_for(call, key)
+    source = await find_source_for(call, key)
     edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
     place, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
-        await _write(call, source, [edit], subject, dry=True)
+        await write_edits(call, source, [edit], subject, dry=True)
         await admit_domain(call, key.name)
     return await _carry_out(call, source, [edit], subject, 201, {"Location": place})
 
 
 async def put_resource(call: Call) -> Response:
     """Replace a resource, in its own file; what stays equal stays as it is written."""
-    from reconciler.operations.manifest_edits import ResourceEdit
-
     key, source, path, new = await _declared(call, "edit")
     body = await call.body()
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
-    was, wanted = _meaning(call, key), manifest_from(key, body)
+    was, wanted = meaning_of(call, key), manifest_from(key, body)
     admit_change(call, key, was, wanted)
-    admit = admission_in_git(call, key, wanted)
-    edit = ResourceEdit(key, path, None if new else was, wanted, admit=admit)
+    edit = ResourceEdit(key, path, None if new else was, wanted, admit=admission_in_git(call, key, wanted))
+    if call.request.headers.get("if-match", "").strip() == "*":
+        edit = edit._replace(patch=lambda _: wanted)
+    elif not new:
+        edit = edit._replace(seen=_seen(call, body))
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
 async def patch_resource(call: Call) -> Response:
     """Change fields of a resource by a JSON merge patch."""
-    from reconciler.operations.manifest_edits import ResourceEdit
     from reconciler.operations.manifest_text import merge_patch
 
     key, source, path, new = await _declared(call, "edit")
     patch = await call.body()
     if not isinstance(patch, dict):
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
-    was = _meaning(call, key)
+    was = meaning_of(call, key)
 
     def patched(newest: Document) -> dict[str, Any]:
         wanted = manifest_from(key, merge_patch(newest, patch))
@@ -108,25 +120,67 @@ async def patch_resource(call: Call) -> Response:
         key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
     )
     admit_change(call, key, was, wanted := patched(was))
-    admit = admission_in_git(call, key, wanted)
-    edit = ResourceEdit(key, path, None if new else was, wanted, patches_data, None if new else patched, admit=admit)
+    edit = ResourceEdit(
+        key,
+        path,
+        None if new else was,
+        wanted,
+        patches_data,
+        None if new else patched,
+        seen=_tagged(call),
+        admit=admission_in_git(call, key, wanted),
+    )
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
 async def delete_resource(call: Call) -> Response:
     """Delete a resource; a GVC together with its content."""
-    from reconciler.operations.manifest_edits import ResourceEdit
-
     # Kinds such as auditctx have no permission of that name.
-    key, source, path, _ = await _declared(call, "delete" if "delete" in TABLE[call.kind()].permissions else MANAGE)
+    key, source, path, _ = await _declared(call, deletion_permission(call.kind()))
+    edits = deletions(call, key, source, path)
+    edits[0] = edits[0]._replace(was=meaning_of(call, key), seen=_tagged(call))
+    return await _carry_out(call, source, edits, f"Delete {key}", 202)
+
+
+def deletion_permission(kind: Kind) -> str:
+    """The permission to delete a resource of ``kind``: kinds such as auditctx have none of that name."""
+    return "delete" if "delete" in TABLE[kind].permissions else MANAGE
+
+
+def deletions(call: Call, key: Key, source: SourceSettings, path: str) -> list[ResourceEdit]:
+    """The edits that delete ``key``, of a GVC with its content. Raises Problem 400 and 403."""
     admit_deletion(call, key)
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
         edits += _members(call, key, source)
     for edit in edits:
-        if (_meaning(call, edit.key).get("tags") or {}).get(PROTECTED_TAG) == "true":
+        if (meaning_of(call, edit.key).get("tags") or {}).get(PROTECTED_TAG) == "true":
             raise Problem(400, f"{edit.key} is protected: remove its tag {PROTECTED_TAG} first")
-    return await _carry_out(call, source, edits, f"Delete {key}", 202)
+    return edits
+
+
+def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
+    """What the client of a PUT saw: by If-Match, by the revision in its body, else what it wrote last."""
+    from reconciler.operations.manifest_commits import author_of
+
+    if "if-match" in call.request.headers:
+        return _tagged(call)
+    status = body.get("status")
+    revision = _REVISION.search(str(status.get("revision"))) if isinstance(status, Mapping) else None
+    if revision is not None:
+        return SeenManifest(commit=revision[0])
+    return SeenManifest(author=author_of(call.caller.principal, call.org).email)
+
+
+def _tagged(call: Call) -> SeenManifest | None:
+    """What the client saw by its header If-Match; None without one, or with ``*``, which any manifest matches."""
+    tags = call.request.headers.get("if-match", "*").strip()
+    if tags == "*":
+        return None
+    found = _TAG.fullmatch(tags.removeprefix("W/"))
+    if found is None:
+        raise Problem(400, "If-Match is the ETag of one read of this resource, or *")
+    return SeenManifest(digest=found[1])
 
 
 def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
@@ -134,8 +188,6 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
     A newer commit may have deleted some of them. If it added others, the check of the tree refuses the deletion.
     """
-    from reconciler.operations.manifest_edits import ResourceEdit
-
     records = call.reader.records
     members = [Key.parse(key) for key in records.applied.keys_of_gvc(gvc.name)]
     volumesets = [key for key in members if key.kind is Kind.VOLUMESET]
@@ -153,24 +205,30 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
 
 
 async def _declared(call: Call, permission: str) -> Declaration:
-    """The resource in the path, which the caller has ``permission`` on."""
+    """The resource in the path, which the caller has ``permission`` on.
+
+    The org and the built-in groups exist without a manifest: they get one.
+    """
     call.require(permission, call.key())
-    if "if-match" in call.request.headers:
-        raise Problem(400, "If-Match is not supported: send a PATCH, which changes its fields in the newest commit")
-    if str(call.key()) in BUILT_IN_RESOURCES:
+    is_built_in = str(call.key()) in BUILT_IN_RESOURCES
+    # The members of a built-in group are the org's own.
+    if is_built_in and (call.kind() is not Kind.GROUP or call.request.method == "DELETE"):
         raise Problem(400, f"{call.key()} is built in: it cannot be changed or deleted")
-    key = call.existing(permission)
+    if is_built_in:
+        # A member of it has rights that no policy shows, so to edit groups is too little.
+        call.require(MANAGE, call.key())
+    key = call.key() if is_built_in else call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
-    if entry is None and key.kind is Kind.ORG:
+    if entry is None and (key.kind is Kind.ORG or is_built_in):
         from reconciler.operations.manifest_edits import new_path
 
-        return Declaration(key, await _source_for(call, key), new_path(key), new=True)
+        return Declaration(key, await find_source_for(call, key), new_path(key), new=True)
     if entry is None:
         raise NotFoundError(f"{key} is no longer in Git; it is to be deleted")
     return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
 
 
-async def _source_for(call: Call, key: Key) -> SourceSettings:
+async def find_source_for(call: Call, key: Key) -> SourceSettings:
     """The source for a new resource: the one of the parameter ``source``, that of its GVC, or the only one."""
     sources = call.api.settings.sources
     if name := call.query("source"):
@@ -190,7 +248,7 @@ async def _source_for(call: Call, key: Key) -> SourceSettings:
     raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
 
 
-def _meaning(call: Call, key: Key) -> dict[str, Any]:
+def meaning_of(call: Call, key: Key) -> dict[str, Any]:
     """The manifest of ``key`` as readers see it."""
     from reconciler.operations.manifest_commits import manifest_of
 
@@ -209,40 +267,49 @@ async def _carry_out(
     from reconciler.api.commits import change_document
 
     dry = call.flag("dryRun") is True
-    written = {edit.key for edit in edits if edit.wanted is not None}
-    # Who may delete or create a resource need not see it, or others that the plan is about.
-    sees = cache(lambda key: key in written or call.may("view", key))
+    key, sees = edits[0].key, seeing(call, edits)
     # Clients wait for another revision than this one, and the daemon may apply the change at once.
-    before = _current(call, edits[0].key) if sees(edits[0].key) else {}
-    change = await _write(call, source, edits, subject, dry=dry)
+    before = _current(call, key) if sees(key) else {}
+    records = call.reader.records.applied.get(key)
+    digest = records[0].digest if records else ""
+    change = await write_edits(call, source, edits, subject, dry=dry)
     if isinstance(change, EarlierChange):
         return earlier_answer(call, change)
     if change is None:
-        return call.respond({**before, "change": None}, status)
+        return call.respond({**before, "change": None}, status, manifest=digest if before else "")
     shown = change_document(change, sees, dry=dry)
     if not all(sees(edit.key) for edit in edits):
         shown["diff"] = ""
-    document = before | _shown(edits[0].key, change.wanted) | {"change": shown}
+    document = before | _shown(key, change.edits[0].wanted) | {"change": shown}
     if not dry:
         wake(call.api.settings.state, source.name, "ref")
-        if status == HTTPStatus.CREATED and edits[0].key.kind is Kind.AGENT:
-            document |= issue_bootstrap(call, edits[0].key.name)
-    return call.respond(document, 200 if dry else status, dict(headers or {}))
+        if status == HTTPStatus.CREATED and key.kind is Kind.AGENT:
+            document |= issue_bootstrap(call, key.name)
+    written = change.planned.loaded.change_set.added.get(str(key))
+    tagged = written.digest if written is not None and sees(key) else ""
+    return call.respond(document, 200 if dry else status, dict(headers or {}), tagged)
 
 
-async def _write(
-    call: Call, source: SourceSettings, edits: list[ResourceEdit], subject: str, *, dry: bool
+def seeing(call: Call, edits: Sequence[ResourceEdit]) -> Callable[[Key], bool]:
+    """Whether the caller may view a resource, or writes it in ``edits``.
+
+    Who may delete or create a resource need not see it, or others that the plan is about.
+    """
+    written = {edit.key for edit in edits if edit.wanted is not None}
+    return cache(lambda key: key in written or call.may("view", key))
+
+
+async def write_edits(
+    call: Call, source: SourceSettings, edits: Sequence[ResourceEdit], subject: str, *, dry: bool, digest: str = ""
 ) -> Change | EarlierChange | None:
-    from reconciler.api.commits import RefusedChange, refusal_of, write_change
+    """Make the commit of ``edits``; None if there is nothing to change. Raises Problem."""
+    from reconciler.api.commits import submit_change
 
     if call.api.writes == "refuse":
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
-    try:
-        async with call.turn(source.name):
-            return await call.in_git(lambda: write_change(call, source, edits, subject, dry=dry))
-    except RefusedChange as refused:
-        written = {edit.key for edit in edits}
-        raise refusal_of(refused, lambda key: key in written or call.may("view", key)) from None
+    principal = call.caller.principal
+    request = ChangeRequest(call.change_id, principal, subject, tuple(edits), call.is_repeated, dry, digest)
+    return await submit_change(call, source, request, seeing(call, edits))
 
 
 def _current(call: Call, key: Key) -> dict[str, Any]:

@@ -40,10 +40,10 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
 async def log_in_first(call: Call) -> Response:
     """Exchange the bootstrap token for a session of a superuser; the token is void from then on."""
     login = read_as(await call.body(), BootstrapLogin)
-    call.api.authenticator.check_address(call.request)
     if not call.api.store.use_bootstrap(login.token):
-        call.api.authenticator.count_failure(call.request)
-        raise unauthorized("the bootstrap token is unknown, or was used before")
+        problem = unauthorized("the bootstrap token is unknown, or was used before")
+        raise call.api.authenticator.refusal(call.request, problem, BOOTSTRAP)
+    call.api.authenticator.accept(call.request, BOOTSTRAP)
     caller = Caller(BOOTSTRAP, frozenset({str(SUPERUSERS)}))
     token = call.api.store.add_session(caller, SESSION_SECONDS)
     expires = iso(call.api.clock.now() + SESSION_SECONDS)
@@ -122,7 +122,7 @@ _KEYS = "/org/{org}/serviceaccount/{name}/-key"
 
 OPERATIONS = (
     Operation("POST", "/login/bootstrap", log_in_first, "Exchange the bootstrap token for a session.", PUBLIC,
-              {201: "The session.", 401: "Unknown or used."}, body=BootstrapLogin, changes=True),
+              {201: "The session.", 401: "Unknown or used."}, body=BootstrapLogin, changes=True, credential=True),
     Operation("DELETE", "/login", log_out, "End this session.", ANY, {204: "Ended."}, changes=True),
     Operation("GET", "/whoami", show_caller, "Show the principal of this request.", ANY),
     Operation("POST", _KEYS, add_key, "Add a key to a service account.", "addKey", {201: "The key."}, body=NewKey,

@@ -61,16 +61,17 @@ async def answer_device(call: Call) -> Response:
 
     wanted = read_as(await call.form(), DeviceAnswer)
     logins = logins_of(call)
-    call.api.authenticator.check_address(call.request)
     identity = logins.seal.open(wanted.identity, Identity, LOGIN_SECONDS)
     if identity is None:
         raise Problem(401, f"the login is too old; open {logins.endpoint}/login/device again")
     issuer = logins.people.settings.issuer
     call.act_as(Caller(f"{Kind.USER}/{admitted(call, identity, issuer).name}", credential=f"login at {issuer}"))
+    # A code is short enough to be guessed, so that whoever guesses waits; others at the same address do not.
+    call.api.authenticator.check_account(call.caller.principal)
     device = logins.devices.answer(wanted.user_code, identity, allow=wanted.answer == "allow")
     if device is None:
-        call.api.authenticator.count_failure(call.request)
         unknown = Problem(404, "no machine waits with this code")
+        unknown = call.api.authenticator.refusal(call.request, unknown, call.caller.principal)
         call.note_refusal(unknown)
         return message_page("Unknown code", f"{unknown}. Go back and compare it.", unknown.status)
     if device.denied:

@@ -11,6 +11,8 @@ from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
 from reconciler.queries.top import ReplicaReader
+from reconciler.reasons import ConditionType
+from reconciler.records.store import Records
 
 
 async def read_health(call: Call) -> Response:
@@ -21,14 +23,21 @@ async def read_health(call: Call) -> Response:
 
 
 async def read_readiness(call: Call) -> Response:
-    """200 once the records are open and every source was read."""
+    """200 once the records are open and every source was read, also if what was read is refused."""
     if not call.api.is_alive():
         raise Problem(503, "the daemon's event loop did not turn within the last 10 s")
     records = call.reader.records
-    unread = [each.name for each in call.api.settings.sources if records.sources.get(each.name) is None]
+    unread = [each.name for each in call.api.settings.sources if not _is_read(records, each.name)]
     if unread:
         raise Problem(503, f"not read yet: {', '.join(unread)}")
     return call.respond({"status": "ready"})
+
+
+def _is_read(records: Records, source: str) -> bool:
+    """Whether a revision of ``source`` was read: it was accepted, or its conditions say that it was refused."""
+    if records.sources.get(source) is not None:
+        return True
+    return any(each.type == ConditionType.SOURCE_REACHABLE and each.status for each in records.conditions.get(source))
 
 
 async def read_metrics(call: Call) -> Response:

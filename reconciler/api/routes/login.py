@@ -76,16 +76,22 @@ async def finish_login(call: Call) -> Response:
     """Take the answer of the provider: send the command its code, or show the page for devices."""
     logins = logins_of(call)
     request = logins.seal.open(call.request.cookies.get(COOKIE, ""), LoginRequest, LOGIN_SECONDS)
-    if request is None or call.query("state") != request.state:
+    # Some providers leave the state out of a refusal; without it, nobody is logged in.
+    states = (request.state, "" if call.query("error") else request.state) if request is not None else ()
+    if request is None or call.query("state") not in states:
         raise Problem(400, "this browser began no such login, or too long ago; begin again")
     try:
         identity = await _identity(call, logins, request)
     except Problem as problem:
-        if not request.redirect_uri:
+        is_refused = problem.status in (401, 403)
+        if not (request.redirect_uri or is_refused):
             raise
         call.note_refusal(problem)
-        error = "access_denied" if problem.status in (401, 403) else "temporarily_unavailable"
-        response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+        if request.redirect_uri:
+            error = "access_denied" if is_refused else "temporarily_unavailable"
+            response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+        else:
+            response = _refused_device(logins, request, problem)
     else:
         if request.redirect_uri:
             response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
@@ -95,6 +101,14 @@ async def finish_login(call: Call) -> Response:
             response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
     response.delete_cookie(COOKIE, path=logins.cookie_path)
     return response
+
+
+def _refused_device(logins: Logins, request: LoginRequest, problem: Problem) -> Response:
+    """The page that says why nobody is logged in; the machine whose code the page had is told so too."""
+    from reconciler.api.oidc.pages import message_page  # as for the page above
+
+    logins.devices.refuse(request.user_code)
+    return message_page("Login refused", f"{problem}. The machine is not logged in.", problem.status)
 
 
 async def _identity(call: Call, logins: Logins, request: LoginRequest) -> Identity:
@@ -112,7 +126,6 @@ async def issue_tokens(call: Call) -> Response:
     """Exchange a code, a refresh token or the code of a device for a session, with the next refresh token."""
     wanted = await _form(call, TokenRequest)
     logins = logins_of(call)
-    call.api.authenticator.check_address(call.request)
     match wanted.grant_type:
         case "authorization_code":
             identity = logins.people.take_code(wanted.code, wanted.redirect_uri, wanted.code_verifier)
@@ -123,9 +136,9 @@ async def issue_tokens(call: Call) -> Response:
         case _:
             raise OAuthProblem("unsupported_grant_type", f"grant_type: {wanted.grant_type[:60]!r} is not known here")
     if identity is None:
-        call.api.authenticator.count_failure(call.request)
-        raise OAuthProblem("invalid_grant", "the code is unknown, was used before, or belongs to another command")
-    call.api.authenticator.forget_failures(call.request)
+        words = "the code is unknown, was used before, or belongs to another command"
+        raise call.api.authenticator.refusal(call.request, OAuthProblem("invalid_grant", words))
+    call.api.authenticator.accept(call.request)
     oidc = logins.people.settings
     person = admitted(call, identity, oidc.issuer)
     login, refresh = call.api.store.people.begin_login(person, identity.groups, oidc.session_lasts)
@@ -146,8 +159,9 @@ def _refresh(call: Call, text: str) -> Response:
     # The session timeout counts here too: a login that was idle for too long has no refresh token any more.
     found = call.api.store.people.refresh(text)
     if found is None or call.api.authenticator.person(found[0]) is None:
-        call.api.authenticator.count_failure(call.request)
-        raise OAuthProblem("invalid_grant", "the refresh token is unknown, expired or was used before; log in again")
+        words = "the refresh token is unknown, expired or was used before; log in again"
+        raise call.api.authenticator.refusal(call.request, OAuthProblem("invalid_grant", words))
+    call.api.authenticator.accept(call.request)
     return _tokens(call, *found)
 
 
@@ -163,16 +177,15 @@ def _tokens(call: Call, login: Login, refresh: str) -> Response:
 async def exchange_token(call: Call) -> Response:
     """Exchange the token of a CI job for a short session of the service account that a rule names."""
     wanted = await _form(call, ExchangeRequest)
-    call.api.authenticator.check_address(call.request)
     if wanted.grant_type != EXCHANGE_GRANT:
         raise OAuthProblem("unsupported_grant_type", f"grant_type is {EXCHANGE_GRANT}")
     try:
         rule, ends = await _matching_rule(call, wanted.subject_token)
     except Problem as problem:
         if problem.status == 401:
-            call.api.authenticator.count_failure(call.request)
+            raise call.api.authenticator.refusal(call.request, problem) from None
         raise
-    call.api.authenticator.forget_failures(call.request)
+    call.api.authenticator.accept(call.request)
     account = Key(Kind.SERVICEACCOUNT, "", rule.service_account)
     if not call.reader.records.applied.exists(account):
         raise Problem(403, f"the token fits a rule of the settings, and there is no {account}")
@@ -219,7 +232,9 @@ OPERATIONS = (
     Operation("GET", "/login/callback", finish_login, "Return from the provider.", PUBLIC,
               {302: "The browser goes to the command.", 200: "The page for devices."}, media=HTML, changes=True),
     Operation("POST", "/login/token", issue_tokens, "Get the session of a login, or refresh it.", PUBLIC,
-              {200: "The session.", 429: "Too many refused codes."}, body=TokenRequest, form=True, changes=True),
+              {200: "The session.", 429: "Too many refused codes."}, body=TokenRequest, form=True, changes=True,
+              credential=True),
     Operation("POST", "/login/exchange", exchange_token, "Exchange the OIDC token of a CI job for a session.", PUBLIC,
-              {200: "The session.", 401: "The token is not valid."}, body=ExchangeRequest, form=True, changes=True),
+              {200: "The session.", 401: "The token is not valid."}, body=ExchangeRequest, form=True, changes=True,
+              credential=True),
 )  # fmt: skip

@@ -7,10 +7,11 @@ import contextlib
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
+from functools import partial
 
 from starlette.responses import Response
 
-from reconciler.api.call import Call
+from reconciler.api.call import LARGEST, Call
 from reconciler.api.problems import Problem
 from reconciler.api.routes.streams import Stream
 from reconciler.api.table import LINES, Operation
@@ -26,7 +27,7 @@ async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
     from reconciler.api.log_process import LogRequest, encode_request
 
-    _check_logs(call)
+    workloads = await call.apart(lambda: _readable(call))
     query = call.query("query")
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
@@ -43,6 +44,7 @@ async def read_logs(call: Call) -> Response:
         call.query("location") or None,
         call.query("replica") or None,
         follow,
+        workloads,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(call.api.streams.admit(call.caller.principal))
@@ -50,14 +52,35 @@ async def read_logs(call: Call) -> Response:
         stack.push_async_callback(_end, running)
         assert running.stdout is not None
         if refusal := (await running.stdout.readline()).decode().strip():
-            raise Problem(400, refusal)
-        return Stream(call, _blocks(running), stack.pop_all(), _check_logs if follow else None)
+            status, _, message = refusal.partition(" ")
+            raise Problem(int(status), message)
+        check = partial(_check_readable, before=workloads) if follow else None
+        return Stream(call, _blocks(running), stack.pop_all(), check)
 
 
-def _check_logs(call: Call) -> None:
+def _readable(call: Call) -> frozenset[str] | None:
+    """The keys of the workloads whose logs the caller may read; None: all. Raises Problem 403 if there are none."""
+    org = Key(Kind.ORG, "", call.org)
     # The setting `readers` includes the logs, which the group `viewers` may not read by itself.
-    if not call.caller.reader:
-        call.require("readLogs", Key(Kind.ORG, "", call.org))
+    if call.caller.reader or call.may("readLogs", org):
+        return None
+    visible = call.reader.access().visibility(call.caller, Kind.WORKLOAD, "readLogs")
+    if visible.everything:
+        return None
+    prefix, reader = f"{Kind.WORKLOAD}/", call.reader
+    found = {key for key in visible.keys if key.startswith(prefix)}
+    for grant in visible.grants:
+        found.update(reader.selections.keys_after(reader.records, grant, prefix, "", LARGEST))
+    if not found:
+        raise Problem(403, f"{call.caller.principal} has no permission `readLogs` on {org}, or on a workload")
+    return frozenset(found)
+
+
+def _check_readable(call: Call, before: frozenset[str] | None) -> None:
+    """Raise Problem 403 once the caller may no longer read all that it could ``before``."""
+    now = _readable(call)
+    if now is not None and (before is None or not before <= now):
+        raise Problem(403, f"{call.caller.principal} may no longer read all of these logs")
 
 
 def _time(call: Call, name: str) -> float | None:

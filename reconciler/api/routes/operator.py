@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.access.rules import APPROVE
-from reconciler.api.call import Call, read_as
+from reconciler.api.call import Call, NoBody, read_as
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import TEXT, Handler, Operation
 from reconciler.daemon.wake import REFRESH, wake
@@ -88,6 +88,7 @@ async def sync_source(call: Call) -> Response:
     """Make the daemon fetch and run a source now."""
     _require_of_org(call, "edit")
     name = _source(call)
+    await call.refuse_body()
     if not wake(call.api.settings.state, name, "sync"):
         raise Problem(503, "the daemon does not answer")
     return call.respond({"message": f"the daemon runs {name} now"}, 202)
@@ -103,6 +104,7 @@ async def resume_source(call: Call) -> Response:
     """Resume a source, or let it follow its branch again."""
     _require_of_org(call, "edit")
     name = _source(call)
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.resume(name))
 
 
@@ -130,18 +132,21 @@ async def suspend_resource(call: Call) -> Response:
 async def resume_resource(call: Call) -> Response:
     """Resume a resource."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.resume(str(key)))
 
 
 async def retry_resource(call: Call) -> Response:
     """Retry the failed steps of a resource now."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.retry(key))
 
 
 async def restart_resource(call: Call) -> Response:
     """Replace the replicas of a workload by new ones of the same version."""
     key = call.existing("edit")
+    await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.restart(key), REFRESH)
 
 
@@ -192,10 +197,6 @@ _SOURCE = "/org/{org}/source/{name}/"
 _ANSWERS: dict[int, str] = {200: "What was recorded.", 409: "The state of the target refuses it."}
 
 
-class NoBody(msgspec.Struct):
-    """A request that needs no body."""
-
-
 def _request(path: str, answer: Handler, summary: str, body: type[msgspec.Struct] = NoBody) -> Operation:
     """A request to the daemon; its body is optional where it has no required field."""
     optional = all(not each.required for each in msgspec.structs.fields(body))
@@ -213,7 +214,8 @@ _OF_ITEMS = (
 OPERATIONS = (
     _request("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(permission=APPROVE),
     Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view", forms=(TEXT,)),
-    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",)),
+    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",),
+              bounds={"last": (1, _MOST_RUNS)}),
     _request(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
     _request(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
     _request(_SOURCE + "-resume", resume_source, "Resume a source."),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -41,6 +41,8 @@ MOST_ITEMS = 500
 """Items of a page: those without a limit, and the most."""
 _BATCH = 200
 """Keys that are read at once after the first, which are as many as the page has items."""
+MOST_EXAMINED = 1_000
+"""Resources that a page of a query compares: a query that selects few has more pages, some of them empty."""
 VERSION_HEADER = "Resource-Version"
 """The header of a list with the number of the last change that it shows: a watch can continue from there."""
 _OF_LISTS = ("cursor", "limit", "fields", "namePrefix")
@@ -91,13 +93,20 @@ async def read_org(call: Call) -> Response:
         document = _document(call, key)
     if registry := call.api.settings.images.registry:
         document["status"] = {**document.get("status", {}), "registry": registry}
-    return call.respond({**document, "links": links})
+    return call.respond({**document, "links": links}, manifest=_digest(call, key))
 
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
-        return call.respond(_document(call, call.shown()))
+        key = call.shown()
+        return call.respond(_document(call, key), manifest=_digest(call, key))
+
+
+def _digest(call: Call, key: Key) -> str:
+    """The digest of the manifest as applied, "" for a resource without one."""
+    records = call.reader.records.applied.get(key)
+    return records[0].digest if records else ""
 
 
 async def reveal_secret(call: Call) -> Response:
@@ -127,7 +136,7 @@ async def query_resources(call: Call) -> Response:
     if (found := read_as(query, QueryBody).kind) not in ("", kind):
         raise Problem(400, f"the query is for kind {found[:40]!r}, and this is the collection of {kind}")
     others = _unrecorded(call, kind)
-    return await call.apart(lambda: _page(call, kind, others, selector(query), {"query": query}))
+    return await call.apart(lambda: _page(call, kind, others, selector(query, call.org), {"query": query}))
 
 
 async def list_permissions(call: Call) -> Response:
@@ -164,25 +173,40 @@ def _other_document(key: Key, person: Person | None, org: str) -> dict[str, Any]
 def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool], extra: dict[str, Any]) -> Response:
     """The next items of ``kind`` that are ``wanted`` and that the caller may view, with a link to those after them.
 
-    The cursor is the key of an item of this page, and there is a link only if another item follows: neither tells
-    anything about resources that the caller may not view.
+    The cursor is the key of a resource that was looked at, and there is a link only if another one follows. The caller
+    may view both, so neither tells anything about others. The page of a query may end before it has all its items.
     """
     gvc = call.request.path_params.get("gvc")
     place = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
     prefix = place + call.query("namePrefix")
     limit = call.count("limit", PAGE, MOST_ITEMS)
     found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")), limit + 1)
-    items = list(islice(((key, document) for key, document in found if wanted(document)), limit + 1))
-    if gvc is not None and not items:
+    documents, cursor = _selected(found, wanted, limit)
+    if gvc is not None and not documents and not cursor:
         _require_gvc(call, gvc)
     links = [{"rel": "self", "href": str(call.request.url.path)}]
-    if len(items) > limit:
-        following = urlencode({**call.request.query_params, "cursor": _encoded(items[limit - 1][0])})
+    if cursor:
+        following = urlencode({**call.request.query_params, "cursor": _encoded(cursor)})
         links.append({"rel": "next", "href": f"{call.request.url.path}?{following}"})
-    documents = [document for _, document in items[:limit]]
     shape = "queryresult" if extra else "list"
     document = {"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra}
     return call.respond(document, headers={VERSION_HEADER: str(call.reader.records.changes.newest())})
+
+
+def _selected(
+    found: Iterable[tuple[str, dict[str, Any]]], wanted: Callable[[Any], bool], limit: int
+) -> tuple[list[dict[str, Any]], str]:
+    """At most ``limit`` documents of ``found`` that are ``wanted``, and the key after which to go on, "" at the end."""
+    documents: list[dict[str, Any]] = []
+    last = ""
+    for examined, (key, document) in enumerate(found):
+        is_wanted = wanted(document)
+        if examined == MOST_EXAMINED or (is_wanted and len(documents) == limit):
+            return documents, last
+        if is_wanted:
+            documents.append(document)
+        last = key
+    return documents, ""
 
 
 def _require_gvc(call: Call, name: str) -> None:

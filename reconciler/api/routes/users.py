@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from reconciler.access.lives import IMPERSONATED
 from reconciler.access.rules import Caller
-from reconciler.api.call import Call
-from reconciler.api.oidc.admission import name_of
+from reconciler.api.call import Call, NoBody
+from reconciler.api.oidc.admission import LONGEST_NAME, NAME, name_of
+from reconciler.api.problems import Problem
 from reconciler.api.routes.admission import admit_invitation
 from reconciler.api.routes.changes import delete_resource
-from reconciler.api.routes.operator import NoBody
 from reconciler.api.table import Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
@@ -23,6 +24,8 @@ IMPERSONATION_SECONDS = 900.0
 async def invite_user(call: Call) -> Response:
     """Let a person log in, who is a user from then on."""
     call.require("invite", call.key())
+    await call.refuse_body()
+    _check_address(call)
     key = Key(Kind.USER, "", name_of(call.reader.records, call.key().name))
     call.require("invite", key)
     if not call.recorded_body(key):
@@ -31,10 +34,25 @@ async def invite_user(call: Call) -> Response:
     return call.respond({"principal": str(key)}, 201, {"Location": full_form(key, call.org)})
 
 
+def _check_address(call: Call) -> None:
+    """Refuse an invitation of what is no address: nobody could ever log in with it.
+
+    Where the settings let another claim than the address name people, any name may be theirs.
+    """
+    name, settings = call.key().name, call.api.settings.api
+    oidc = settings.oidc if settings is not None else None
+    if (oidc is not None and oidc.email_claim != "email") or call.reader.records.applied.exists(call.key()):
+        return
+    local, _, domain = name.rpartition("@")
+    if not (local and domain) or len(name) > LONGEST_NAME or not NAME.fullmatch(name):
+        raise Problem(400, f"{name[:60]!r} is no e-mail address such as ann@example.com")
+
+
 async def impersonate_user(call: Call) -> Response:
     """A short session in the name of a user, without the groups that their provider names."""
     key = call.existing("impersonate")
-    session = Caller(str(key), credential=f"impersonated by {call.caller.principal}")
+    await call.refuse_body()
+    session = Caller(str(key), credential=f"{IMPERSONATED}{call.caller.principal}")
     token = call.api.store.add_session(session, IMPERSONATION_SECONDS)
     expires = iso(call.api.clock.now() + IMPERSONATION_SECONDS)
     return call.respond({"token": token, "principal": str(key), "expires": expires}, 201)

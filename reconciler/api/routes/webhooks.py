@@ -23,14 +23,13 @@ async def take_delivery(call: Call) -> Response:
     secret = await asyncio.to_thread(read_secret, file) if file is not None else b""
     if hook is None or not (secret or hook.oidc):
         raise Problem(404, f"there is no webhook for the source {name[:60]!r}")
-    call.api.authenticator.check_address(call.request)
     body = await call.raw_body()
     headers = dict(call.request.headers)
     signed = await _is_of(call, hook.oidc) if hook.oidc else is_signed(hook.forge, headers, body, secret)
     if not signed:
-        call.api.authenticator.count_failure(call.request)
-        raise unauthorized("the signature of the delivery is missing or wrong")
-    call.api.authenticator.forget_failures(call.request)
+        problem = unauthorized("the signature of the delivery is missing or wrong")
+        raise call.api.authenticator.refusal(call.request, problem, f"webhook/{name}")
+    call.api.authenticator.accept(call.request, f"webhook/{name}")
     taken = call.api.webhooks.accept(name, delivery_id(hook.forge, headers, body))
     return call.respond({"message": f"the daemon reads {name}" if taken else "delivered before"}, 202)
 
@@ -50,5 +49,5 @@ async def _is_of(call: Call, sender: SenderSettings) -> bool:
 
 OPERATIONS = (
     Operation("POST", "/webhook/{name}", take_delivery, "Take a webhook of a forge.", PUBLIC,
-              {202: "Taken.", 401: "The signature is missing or wrong."}),
+              {202: "Taken.", 401: "The signature is missing or wrong."}, credential=True),
 )  # fmt: skip

@@ -52,6 +52,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.doctor.check import fine, problem
     from reconciler.doctor.host import check_host
     from reconciler.doctor.host_engine import check_workloads
+    from reconciler.doctor.open_files import check_open_files
     from reconciler.doctor.permissions import check_rights, daemon_user
     from reconciler.doctor.records import check_records
     from reconciler.doctor.repositories import check_sources
@@ -68,13 +69,14 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")
     clock, who, daemon = SystemClock(), daemon_user(settings), holder(settings.state)
     yield from check_rights(settings, settings_file, who)
+    yield from check_open_files(settings.state)
     yield from check_host(settings)
     yield from check_workloads(settings, who, daemon.pid if daemon else None)
     yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(daemon or ""), clock.now())
-    yield from check_audit(settings.state, clock)
+    yield from check_audit(settings, clock)
 
 
 def _count(count: int, verdict: Verdict) -> str:

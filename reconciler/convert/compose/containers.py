@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.convert.compose.nodes import CONTROL
 from reconciler.convert.compose.ports import Port
+from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body
@@ -55,7 +55,7 @@ def words(part: Field) -> list[str]:
     if isinstance(part.value, list):
         return part.texts()
     try:
-        return shlex.split(part.text())
+        return split_words(part.text())
     except ValueError:
         part.add_note("convert-malformed", f"a quote in `{part.at[-1]}` does not end")
         return []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from reconciler.convert.compose.interpolation import InterpolationError, interpolate
 from reconciler.errors import ParseError
@@ -12,7 +13,7 @@ from reconciler.errors import ParseError
 _LINE = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_][-.A-Za-z0-9_]*)[ \t]*(?:(?P<sign>[=:])[ \t]*|$)")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
-_COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "$": "$$"}
 
@@ -41,11 +42,12 @@ def parse_env_file(raw: bytes, environ: Mapping[str, str], *, plain: bool = Fals
     except UnicodeDecodeError:
         raise EnvFileError("it is not text in UTF-8") from None
     found: dict[str, str] = {}
+    known = ChainMap(cast("dict[str, str]", environ), found)
     for entry in _entries(text, plain=plain):
         if entry.value is None:
             found |= {entry.name: environ[entry.name]} if entry.name in environ else {}
         else:
-            found[entry.name] = _expanded(entry.value, {**found, **environ}) if entry.expands else entry.value
+            found[entry.name] = _expanded(entry.value, known) if entry.expands else entry.value
     return found
 
 

@@ -220,17 +220,33 @@ LEFT_OUT = {
 """Form of a field without a counterpart → what to do instead. The value decides about fields in two tables."""
 
 KNOWN = CARRIED.keys() | SAME_HERE.keys() | LEFT_OUT.keys()
+
+
+def _fields_below() -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The names of fields, by the steps to the field that has them. The tables' own names have no dots."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for field in KNOWN:
+        steps = tuple(field.split("."))
+        for end in range(len(steps)):
+            found.setdefault(steps[:end], set()).add(steps[end])
+    return {steps: tuple(sorted(names)) for steps, names in found.items()}
+
+
+_FIELDS_BELOW = _fields_below()
+_SAME_HERE = {tuple(field.split(".")): values for field, values in SAME_HERE.items()}
+_LEFT_OUT = {tuple(field.split(".")): instead for field, instead in LEFT_OUT.items()}
 _EXTENSION = "x-"
 _NAMING = ("depends_on", "networks")
 """Fields of a service with the names of resources."""
 
 
-def form(at: Pointer) -> str:
-    """``services.*.ports.target`` for the path of a value: without the numbers of lists and the names of resources."""
+def steps_of(at: Pointer) -> tuple[str, ...]:
+    """``("services", "*", "ports", "target")`` for the path of a value: without the numbers of lists and the names of
+    resources. The tables write it with dots, which names of fields do not have, but keys of other people do."""
     steps = ["*" if depth == 1 and at[0] in SECTIONS else str(step) for depth, step in enumerate(at)]
     if len(at) > 3 and at[2] in _NAMING:
         steps[3] = "*"
-    return ".".join(step for step, part in zip(steps, at, strict=True) if isinstance(part, str))
+    return tuple(step for step, part in zip(steps, at, strict=True) if isinstance(part, str))
 
 
 def note_unused_fields(root: Field) -> None:
@@ -254,7 +270,7 @@ def _left(part: Field) -> Iterator[Field]:
 
 
 def _is_same_here(part: Field) -> bool:
-    accepted = SAME_HERE.get(form(part.at), ())
+    accepted = _SAME_HERE.get(steps_of(part.at), ())
     if ANY in accepted:
         return True
     if bool in map(type, accepted) and isinstance(part.value, str):
@@ -263,24 +279,23 @@ def _is_same_here(part: Field) -> bool:
 
 
 def _note(part: Field) -> None:
-    name, here = part.at[-1], form(part.at)
+    name, here = part.at[-1], steps_of(part.at)
     if str(name).startswith(_EXTENSION):
         part.add_note("compose-extension", f"`{name}` has no meaning by itself; aliases of it do", on_key=True)
-    elif here.startswith("networks") or here == "services.*.networks":
+    elif part.at[0] == "networks" or here == ("services", "*", "networks"):
         part.add_note("compose-network", f"`{name}` has no counterpart", _NETWORK, on_key=True)
     elif isinstance(name, int):
         part.add_note("convert-left-out", f"an entry of `{_field(part.at)}` has no counterpart and is left out")
     else:
-        instead = LEFT_OUT.get(here) or _suggested(here)
+        instead = _LEFT_OUT.get(here) or _suggested(here)
         part.add_note("convert-left-out", f"`{name}` has no counterpart and is left out", instead, on_key=True)
 
 
-def _suggested(here: str) -> str:
-    """The field beside ``here`` whose name is meant."""
-    above, _, name = here.rpartition(".")
-    depth = here.count(".")
-    beside = {each.split(".")[depth] for each in KNOWN if each.startswith(f"{above}.") or not above}
-    near = closest(name, sorted(beside)) if here not in KNOWN else None
+def _suggested(steps: tuple[str, ...]) -> str:
+    """The field beside the one at ``steps`` whose name is meant."""
+    *above, name = steps
+    beside = _FIELDS_BELOW.get(tuple(above), ())
+    near = closest(name, beside) if name not in beside else None
     return f"did you mean `{near}`?" if near else ""
 
 

@@ -49,17 +49,18 @@ class _Interpolation:
         """The text from here to its end, or inside of braces to the closing one."""
         if depth > MOST_NESTED:
             raise InterpolationError(f"variables are nested more than {MOST_NESTED} deep")
-        parts = []
+        parts, length = [], 0
         while self._at < len(self._text):
             character = self._text[self._at]
             if depth and character == "}":
                 break
             self._at += 1
             parts.append(self._variable(depth) if character == "$" else character)
-        found = "".join(parts)
-        if len(found) > MOST_CHARACTERS:
-            raise InterpolationError(f"the text becomes longer than {MOST_CHARACTERS} characters")
-        return found
+            # Counted before they are joined: a thousand long variables are more than the machine's memory.
+            length += len(parts[-1])
+            if length > MOST_CHARACTERS:
+                raise InterpolationError(f"the text becomes longer than {MOST_CHARACTERS} characters")
+        return "".join(parts)
 
     def _variable(self, depth: int) -> str:
         """What follows a dollar sign."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Draft
-from reconciler.convert.mounts import Mount, refused
+from reconciler.convert.drafts import Body, Draft
+from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import Names, fitting
 from reconciler.convert.quantities import gigabytes
 from reconciler.model.key import Kind
@@ -45,19 +45,21 @@ class Volumes:
         self._gvc = gvc
         self._names = names
         self._files = files
-        self._sets: dict[str, str] = {}
+        self._by_name: dict[str, Draft] = {}
+        self._sets: dict[str | tuple[str, str], str] = {}
         self._users: dict[str, str] = {}
 
     def mounts(self, name: str, service: Field, *, is_job: bool) -> Mounted:
         """The mounts of the service ``name`` that the platform supports, with notes on the others."""
-        found = Mounted([], set())
+        found, paths = Mounted([], set()), MountPaths()
         wanted = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
         for part, mount, secret in wanted:
-            if trouble := refused(mount.path, found.mounts):
+            if trouble := paths.refusal(mount.path):
                 part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
             elif len(found.mounts) == _MOST:
                 part.add_note("convert-mount", f"a workload has at most {_MOST} mounts; this one is left out")
             else:
+                paths.add(mount)
                 found.mounts.append(mount)
                 found.secrets.update({secret} - {""})
         return found
@@ -125,12 +127,12 @@ class Volumes:
             return found
         source.add_note("convert-shared-volume", f"{user} has the volume {volume}; {name} gets one of its own",
                         "copy the data that both need, or let one service serve it to the other")  # fmt: skip
-        own = f"{volume}\0{name}"
+        own = (volume, name)
         if own not in self._sets:
             self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
-            drafts = [each for each in self.drafts if each.name == found]
-            self.drafts += [Draft(each.kind, each.gvc, self._sets[own], {**each.body, "name": self._sets[own]})
-                            for each in drafts]  # fmt: skip
+            if found in self._by_name:
+                origin = self._by_name[found]
+                self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]})
         return self._sets[own]
 
     def _add(self, name: str, part: Field) -> str:
@@ -145,8 +147,12 @@ class Volumes:
         spec = {"initialCapacity": _capacity(name, part), "performanceClass": "general-purpose-ssd"}
         tags = part["labels"].mapping()
         body = {"kind": "volumeset", "name": found, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
-        self.drafts.append(Draft(Kind.VOLUMESET, self._gvc, found, body))
+        self._add_draft(found, body)
         return found
+
+    def _add_draft(self, name: str, body: Body) -> None:
+        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body)
+        self.drafts.append(self._by_name[name])
 
     def _in_memory(self, service: Field) -> Iterator[_Wanted]:
         for part in service["tmpfs"].items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.compose.interpolation import InterpolationError, interpolate
 from reconciler.convert.compose.reading import ComposeDocument
 from reconciler.convert.notes import ConversionNote
@@ -26,6 +27,10 @@ class Origin(NamedTuple):
     def note(self, rule: str, message: str, suggestion: str = "") -> ConversionNote:
         """A note about this place."""
         return ConversionNote(rule, self.path, self.position, self.at, message, suggestion, on_key=True)
+
+    def noted(self, notes: list[ConversionNote]) -> Callable[[str, str, str], None]:
+        """What adds a note about this place to ``notes``."""
+        return lambda *words: notes.append(self.note(*words))
 
 
 class Node(NamedTuple):
@@ -49,9 +54,10 @@ class Node(NamedTuple):
 class Interpolation:
     """The variables of a project, and the notes about those that its files use."""
 
-    def __init__(self, environ: Mapping[str, str], notes: list[ConversionNote]) -> None:
+    def __init__(self, environ: Mapping[str, str], notes: list[ConversionNote], budget: Budget) -> None:
         self.environ = environ
         self.notes = notes
+        self.budget = budget
         self._unset: set[str] = set()
 
     def nodes(self, document: ComposeDocument, base: str) -> Node:
@@ -60,12 +66,14 @@ class Interpolation:
 
     def with_environ(self, environ: Mapping[str, str]) -> Interpolation:
         """The same with other variables."""
-        other = Interpolation(environ, self.notes)
+        other = Interpolation(environ, self.notes, self.budget)
         other._unset = self._unset
         return other
 
     def _node(self, value: Any, origin: Origin, directives: Mapping[Pointer, str]) -> Node:
-        if isinstance(value, dict):
+        if not self.budget.allows(1, 0, origin.noted(self.notes)):
+            value = None
+        elif isinstance(value, dict):
             value = {
                 key: self._node(member, origin._replace(at=(*origin.at, key)), directives)
                 for key, member in value.items()
@@ -88,6 +96,8 @@ class Interpolation:
         if CONTROL.search(found.text):
             self.notes.append(origin.note("compose-variable", "the value of a variable has a control character"))
             return ""
+        if not self.budget.allows(0, len(found.text), origin.noted(self.notes)):
+            return ""
         for name in found.unset:
             if name not in self._unset:
                 self._unset.add(name)
@@ -104,6 +114,19 @@ def plain(node: Node) -> Any:
     if isinstance(node.value, list):
         return [plain(item) for item in node.value]
     return node.value
+
+
+def size_of(node: Node) -> tuple[int, int]:
+    """How many values ``node`` has, itself included, and how many characters their texts."""
+    values, characters = 0, 0
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        values += 1
+        if isinstance(each.value, str):
+            characters += len(each.value)
+        waiting += each.fields.values() or each.items
+    return values, characters
 
 
 def origins(node: Node) -> dict[Pointer, Origin]:

@@ -7,23 +7,36 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.merging import SECTIONS, declared_twice, merged, without_directives
-from reconciler.convert.compose.nodes import Interpolation, Node, Origin, origins, plain
-from reconciler.convert.compose.reading import read_compose
+from reconciler.convert.compose.nodes import Interpolation, Node, Origin, origins, plain, size_of
+from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.notes import ConversionNote
 from reconciler.errors import ReconcilerError
 from reconciler.model.finding import Finding, Pointer
 
 MOST_FILES = 100
-"""The most compose files of a project, with those that are included and extended."""
+"""The most compose files of a project, with those that are included and extended, each as often as it is read."""
+MOST_DOCUMENTS = 20
+"""The most documents of a compose file."""
 MOST_EXTENDED = 20
 """The longest chain of services that extend one another."""
 
 
 class UnreadableFileError(ReconcilerError):
     """A file that a compose file names cannot be read; the message is the reason, such as `it is a directory`."""
+
+    rule = "compose-file"
+    suggestion = ""
+
+
+class OutsideFileError(UnreadableFileError):
+    """A file is outside of the directory of the project, so it is not read."""
+
+    rule = "compose-outside"
+    suggestion = "move it into that directory, or read it with --allow-outside if you trust the project"
 
 
 FileReader = Callable[[str], bytes]
@@ -46,21 +59,34 @@ class Project(NamedTuple):
     contents: dict[str, bytes]
     notes: list[ConversionNote]
     faults: list[Finding]
+    budget: Budget
 
 
-def load(paths: Sequence[str], environ: Mapping[str, str], profiles: Collection[str], read_file: FileReader) -> Project:
+class _Chain(NamedTuple):
+    """The file of a service, and the services that extend it, as pairs of file and name."""
+
+    path: str
+    above: tuple[tuple[str, str], ...]
+
+
+def load(
+    paths: Sequence[str], environ: Mapping[str, str], profiles: Collection[str], read_file: FileReader,
+    budget: Budget | None = None,
+) -> Project:  # fmt: skip
     """The project of the files ``paths``, of which later ones override earlier ones.
 
     Relative paths begin at the directory of the first one. Raises UnreadableFileError if one of ``paths`` cannot be
-    read; whatever is wrong in them, and in what they name, is a note or fault.
+    read; whatever is wrong in them, and in what they name, is a note or fault. What does not fit into ``budget``, by
+    default the usual one, is left out with a note.
     """
-    loader = _Loader(read_file)
-    whole = without_directives(loader.files(paths, posixpath.dirname(paths[0]), Interpolation(environ, loader.notes)))
+    loader = _Loader(read_file, budget or Budget())
+    variables = Interpolation(environ, loader.notes, loader.budget)
+    whole = without_directives(loader.files(paths, posixpath.dirname(paths[0]), variables))
     active, inactive = _by_profile(whole, profiles, loader.notes)
     name = whole.fields.get("name")
     return Project(
         str(name.value) if name and isinstance(name.value, str) else "", plain(active), origins(active), inactive,
-        environ, read_file, loader.contents, loader.notes, loader.faults)  # fmt: skip
+        environ, read_file, loader.contents, loader.notes, [*loader.faults], loader.budget)  # fmt: skip
 
 
 def joined(base: str, path: str) -> str:
@@ -71,12 +97,13 @@ def joined(base: str, path: str) -> str:
 def _by_profile(project: Node, profiles: Collection[str], notes: list[ConversionNote]) -> tuple[Node, frozenset[str]]:
     """``project`` without the services that no active profile has, and the names of these."""
     services, inactive = dict(project.fields.get("services", project).fields), set()
+    active = {*profiles}
     if "services" not in project.fields:
         return project, frozenset()
     for name, each in list(services.items()):
         wanted = each.fields.get("profiles")
         names = [item.value for item in wanted.items if isinstance(item.value, str)] if wanted else []
-        if names and "*" not in profiles and not {*names} & {*profiles}:
+        if names and "*" not in active and active.isdisjoint(names):
             inactive.add(name)
             del services[name]
             notes.append(each.origin.note("compose-profile", f"the service {name} is left out: no profile of it is on",
@@ -88,12 +115,16 @@ def _by_profile(project: Node, profiles: Collection[str], notes: list[Conversion
 class _Loader:
     """Reads files once, and what they include and extend."""
 
-    def __init__(self, read_file: FileReader) -> None:
+    def __init__(self, read_file: FileReader, budget: Budget) -> None:
         self.notes: list[ConversionNote] = []
-        self.faults: list[Finding] = []
+        self.faults: dict[Finding, None] = {}
         self.contents: dict[str, bytes] = {}
+        self.budget = budget
         self._read_file = read_file
+        self._loads = 0
+        self._parsed: dict[str, list[ComposeDocument]] = {}
         self._including: list[str] = []
+        self._extendable: dict[tuple[str, Interpolation], Mapping[str, Node]] = {}
 
     def files(self, paths: Sequence[str], base: str, variables: Interpolation) -> Node:
         """The files ``paths`` merged, with what they include. Raises UnreadableFileError."""
@@ -105,14 +136,30 @@ class _Loader:
         return found
 
     def _documents(self, path: str, base: str, variables: Interpolation) -> list[Node]:
-        if path not in self.contents:
-            if len(self.contents) == MOST_FILES:
-                raise UnreadableFileError(f"the project has more than {MOST_FILES} files")
-            self.contents[path] = self._read_file(path)
-        found, faults = read_compose(path, self.contents[path])
-        self.faults += [each for each in faults if each not in self.faults]
-        documents = [long_form(variables.nodes(each, base), self.notes) for each in found]
+        documents = self._nodes(path, base, variables)
         return [self._with_extended(each, path, variables) for each in documents]
+
+    def _nodes(self, path: str, base: str, variables: Interpolation) -> list[Node]:
+        """The documents of a file in the long form. Raises UnreadableFileError."""
+        self._check_count()
+        if path not in self.contents:
+            self.contents[path] = self._read_file(path)
+        self._loads += 1
+        if path not in self._parsed:
+            self._parsed[path], faults = read_compose(path, self.contents[path])
+            self.faults |= dict.fromkeys(faults)
+        found = self._parsed[path]
+        if len(found) > MOST_DOCUMENTS:
+            origin = Origin(path, found[MOST_DOCUMENTS].position, (), base)
+            self.notes.append(
+                origin.note("convert-malformed", f"a compose file has at most {MOST_DOCUMENTS} documents")
+            )
+        return [long_form(variables.nodes(each, base), self.notes) for each in found[:MOST_DOCUMENTS]]
+
+    def _check_count(self) -> None:
+        """Raise UnreadableFileError if no further file is read."""
+        if self._loads == MOST_FILES:
+            raise UnreadableFileError(f"the project has more than {MOST_FILES} files")
 
     def _with_included(self, project: Node, entry: Node, variables: Interpolation) -> Node:
         """``project`` with the files of an entry of ``include``, which must not have its resources again."""
@@ -125,9 +172,10 @@ class _Loader:
         base = joined(entry.origin.base, directories[0]) if directories else posixpath.dirname(paths[0])
         self._including += paths
         try:
+            self._check_count()
             included = self.files(paths, base, self._own_variables(entry, base, variables))
         except UnreadableFileError as error:
-            self.notes.append(entry.origin.note("compose-file", f"the included file cannot be read: {error}"))
+            self._note_unreadable(entry, "the included file", error)
             return project
         finally:
             del self._including[-len(paths) :]
@@ -144,11 +192,12 @@ class _Loader:
         named = _texts(entry.fields.get("env_file"))
         for path in [joined(entry.origin.base, each) for each in named] or [joined(base, ".env")]:
             try:
-                environ = {**parse_env_file(self._read_file(path), environ), **environ}
+                raw = self._read_file(path)
+                if self.budget.allows(0, len(raw), entry.origin.noted(self.notes)):
+                    environ = {**parse_env_file(raw, environ), **environ}
             except (UnreadableFileError, EnvFileError) as error:
-                if named:
-                    message = f"the env file of the included project cannot be read: {error}"
-                    self.notes.append(entry.origin.note("compose-file", message))
+                if named or isinstance(error, OutsideFileError):
+                    self._note_unreadable(entry, "the env file of the included project", error)
         return variables.with_environ(environ)
 
     def _with_extended(self, project: Node, path: str, variables: Interpolation) -> Node:
@@ -156,12 +205,10 @@ class _Loader:
         if "services" not in project.fields:
             return project
         section = project.fields["services"]
-        services = {name: self._extended(name, section.fields, (path,), variables) for name in section.fields}
+        services = {name: self._extended(name, section.fields, _Chain(path, ()), variables) for name in section.fields}
         return project._replace(value={**project.fields, "services": section._replace(value=services)})
 
-    def _extended(
-        self, name: str, services: Mapping[str, Node], chain: tuple[str, ...], variables: Interpolation
-    ) -> Node:
+    def _extended(self, name: str, services: Mapping[str, Node], chain: _Chain, variables: Interpolation) -> Node:
         """The service ``name`` on top of the one that it extends; ``chain`` is its file, and what extends it."""
         service = services[name]
         extends = service.fields.get("extends")
@@ -172,17 +219,19 @@ class _Loader:
         return merged(base, own, ("services", name)) if base else own
 
     def _base(
-        self, extends: Node, name: str, services: Mapping[str, Node], chain: tuple[str, ...], variables: Interpolation
+        self, extends: Node, name: str, services: Mapping[str, Node], chain: _Chain, variables: Interpolation
     ) -> Node | None:
         wanted = next(iter(_texts(extends.fields.get("service"))), name)
         files = _texts(extends.fields.get("file"))
-        path = joined(extends.origin.base, files[0]) if files else chain[0]
-        link = f"{path}\0{wanted}"
-        if link in chain or len(chain) > MOST_EXTENDED:
-            reason = "extends itself" if link in chain else f"has more than {MOST_EXTENDED} services above it"
+        path = joined(extends.origin.base, files[0]) if files else chain.path
+        link = (path, wanted)
+        if link in chain.above or len(chain.above) == MOST_EXTENDED:
+            reason = "extends itself" if link in chain.above else f"has more than {MOST_EXTENDED} services above it"
             self.notes.append(extends.origin.note("convert-malformed", f"the service {name} {reason}"))
             return None
-        if path != chain[0]:
+        if self.budget.is_spent:
+            return None
+        if path != chain.path:
             services = self._services_of(path, extends, variables)
         if wanted not in services:
             if not files or services:
@@ -190,20 +239,25 @@ class _Loader:
                     extends.origin.note("convert-malformed", "there is no service of this name to extend")
                 )
             return None
-        return self._extended(wanted, services, (path, *chain[1:], link), variables)
+        base = self._extended(wanted, services, _Chain(path, (*chain.above, link)), variables)
+        return base if self.budget.allows(*size_of(base), extends.origin.noted(self.notes)) else None
 
     def _services_of(self, path: str, extends: Node, variables: Interpolation) -> Mapping[str, Node]:
         """The services of a file, before they are extended; empty with a note if it cannot be read."""
-        try:
-            if path not in self.contents:
-                self.contents[path] = self._read_file(path)
-        except UnreadableFileError as error:
-            self.notes.append(extends.origin.note("compose-file", f"the extended file cannot be read: {error}"))
-            return {}
-        found, faults = read_compose(path, self.contents[path])
-        self.faults += [each for each in faults if each not in self.faults]
-        nodes = [long_form(variables.nodes(each, posixpath.dirname(path)), self.notes) for each in found]
-        return {name: each for node in nodes for name, each in node.fields.get("services", node).fields.items()}
+        if (path, variables) not in self._extendable:
+            try:
+                nodes = self._nodes(path, posixpath.dirname(path), variables)
+            except UnreadableFileError as error:
+                self._note_unreadable(extends, "the extended file", error)
+                return {}
+            self._extendable[path, variables] = {
+                name: each for node in nodes for name, each in node.fields.get("services", node).fields.items()
+            }
+        return self._extendable[path, variables]
+
+    def _note_unreadable(self, node: Node, file: str, error: UnreadableFileError | EnvFileError) -> None:
+        kind = error if isinstance(error, UnreadableFileError) else UnreadableFileError
+        self.notes.append(node.origin.note(kind.rule, f"{file} cannot be read: {error}", kind.suggestion))
 
 
 def _texts(node: Node | None) -> list[str]:

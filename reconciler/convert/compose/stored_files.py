@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.nodes import CONTROL
-from reconciler.convert.compose.project import Project, UnreadableFileError, joined
+from reconciler.convert.compose.project import OutsideFileError, Project, UnreadableFileError, joined
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.names import Names, fitting
@@ -34,6 +34,9 @@ class StoredVariables(NamedTuple):
 
     secret: str
     keys: tuple[str, ...]
+
+
+_NO_VARIABLES = StoredVariables("", ())
 
 
 class StoredFiles:
@@ -69,7 +72,9 @@ class StoredFiles:
         path = joined(self.base(entry["path"]), entry["path"].required())
         if (path, plain) not in self._variables:
             self._variables[path, plain] = self._read_variables(path, plain, entry)
-        return self._variables[path, plain]
+        found = self._variables[path, plain]
+        fits = self._project.budget.allows(len(found.keys), sum(map(len, found.keys)), entry.add_note)
+        return found if fits else _NO_VARIABLES
 
     def note_unused(self) -> None:
         """Note the secrets and configs that no service uses."""
@@ -108,20 +113,29 @@ class StoredFiles:
 
     def _content(self, part: Field) -> bytes | None:
         """The content of a secret or config; None with a note where there is none."""
-        if part["file"]:
-            try:
-                return self._project.read_file(joined(self.base(part["file"]), part["file"].required()))
-            except UnreadableFileError as error:
-                part["file"].add_note("compose-file", f"the file cannot be read: {error}")
-        elif part["environment"]:
-            variable = part["environment"].required()
-            if variable in self._project.environ:
-                return self._project.environ[variable].encode("utf-8", "surrogateescape")
-            part["environment"].add_note("compose-file", "the variable with the value is not set")
-        elif part["content"]:
+        for field, read in (("file", self._of_file), ("environment", self._of_variable)):
+            if part[field]:
+                content = read(part[field])
+                if content is None or not self._project.budget.allows(1, len(content), part[field].add_note):
+                    return None
+                return content
+        if part["content"]:
             return part["content"].text().encode("utf-8", "surrogatepass")
-        else:
-            part.add_note("convert-malformed", f"`{part.at[-1]}` has none of file, environment, content and external")
+        part.add_note("convert-malformed", f"`{part.at[-1]}` has none of file, environment, content and external")
+        return None
+
+    def _of_file(self, part: Field) -> bytes | None:
+        try:
+            return self._project.read_file(joined(self.base(part), part.required()))
+        except UnreadableFileError as error:
+            part.add_note(error.rule, f"the file cannot be read: {error}", error.suggestion)
+        return None
+
+    def _of_variable(self, part: Field) -> bytes | None:
+        variable = part.required()
+        if variable in self._project.environ:
+            return self._project.environ[variable].encode("utf-8", "surrogateescape")
+        part.add_note("compose-file", "the variable with the value is not set")
         return None
 
     def _read_mounted(self, path: str, source: Field) -> StoredFile | None:
@@ -130,11 +144,16 @@ class StoredFiles:
             return None
         try:
             content = self._project.read_file(path)
+        except OutsideFileError as error:
+            source.add_note(error.rule, f"the source of this mount cannot be read: {error}", error.suggestion)
+            return None
         except UnreadableFileError as error:
             self._note_mount(source, f"is left out: {error}")
             return None
         if len(content) > MOST_BYTES:
             self._note_mount(source, f"is left out: it is larger than {MOST_BYTES >> 10} KiB")
+            return None
+        if not self._project.budget.allows(1, len(content), source.add_note):
             return None
         source.add_note("compose-copied", "the file becomes a secret: later changes of it have no effect",
                         "convert and apply again after a change")  # fmt: skip
@@ -146,21 +165,23 @@ class StoredFiles:
                         "put the files into the image, or into a volume")  # fmt: skip
 
     def _read_variables(self, path: str, plain: bool, entry: Field) -> StoredVariables:
-        nothing = StoredVariables("", ())
         try:
             found = parse_env_file(self._project.read_file(path), self._project.environ, plain=plain)
+        except OutsideFileError as error:
+            entry.add_note(error.rule, f"the env file cannot be read: {error}", error.suggestion)
+            return _NO_VARIABLES
         except (UnreadableFileError, EnvFileError) as error:
             required = entry["required"]
             rule = "convert-missing" if required and not required.flag() else "compose-file"
             entry.add_note(rule, f"the env file cannot be read: {error}")
-            return nothing
+            return _NO_VARIABLES
         texts = {name: text for name, text in found.items() if not CONTROL.search(text)}
         if len(texts) < len(found):
             names = ", ".join(sorted(found.keys() - texts.keys()))
             entry.add_note("convert-left-out", f"variables with control characters are left out: {names}")
         if not texts:
             entry.add_note("convert-left-out", "the env file has no variables")
-            return nothing
+            return _NO_VARIABLES
         stem = posixpath.basename(path).strip(".")
         folder = posixpath.basename(posixpath.dirname(path))
         name = self._names.take(Kind.SECRET, "", (fitting(stem), fitting(f"{folder}-{stem}")))

@@ -8,7 +8,7 @@ from math import ceil
 
 from reconciler.convert.tracked_value import TrackedValue
 
-_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|µs|ms|s|m|h|d|w))+")
+_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|µs|ms|s|m|h|d|w)){1,20}")
 _PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h|d|w)")
 _SECONDS = {
     "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "ms": Fraction(1, 1000),

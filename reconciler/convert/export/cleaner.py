@@ -24,7 +24,7 @@ class ExportCleaner:
         self._kind = kind
         self._gvc = gvc
         self._dialect = dialect
-        self._broken: tuple[Pointer, ...] = ()
+        self._broken: set[Pointer] = set()
         self.unknown: list[Pointer] = []
 
     def manifest(self, value: Body) -> Body:
@@ -35,7 +35,12 @@ class ExportCleaner:
         check = checker(str(self._kind))
         breaches = [] if check.valid(value) else check.breaches(value)
         self.unknown = [each.path for each in breaches if each.keyword == "additionalProperties"]
-        self._broken = tuple(each.path for each in breaches if each.keyword != "additionalProperties")
+        self._broken = {
+            each.path[:end]
+            for each in breaches
+            if each.keyword != "additionalProperties"
+            for end in range(len(each.path) + 1)
+        }
         tidy: Body = self._tidy(shape_of(str(self._kind)), value, ())
         if self._kind is Kind.WORKLOAD:
             self._containers(tidy)
@@ -64,7 +69,7 @@ class ExportCleaner:
 
     def _is_broken(self, at: Pointer) -> bool:
         """Whether anything at or below ``at`` violates the schema, so that defaults are unknown."""
-        return any(each[: len(at)] == at for each in self._broken)
+        return at in self._broken
 
     def _is_default(self, shape: FieldSchema, name: str, tidy: Any) -> bool:
         """Whether omitting the field ``name`` of ``shape`` means the same as its translated value ``tidy``."""

@@ -55,11 +55,11 @@ def note_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
 
 def _address(service: Item, deployed: Deployed) -> Address:
     """The address behind ``service``, without ports that the workload does not have."""
-    ports = {}
-    for port in ports_of(service):
-        numbers = [each.number for each in deployed.ports if port.target in (each.number, each.name)]
-        if numbers:
-            ports[port.number] = numbers[0]
+    behind: dict[int | str, int] = {}
+    for each in deployed.ports:
+        behind.setdefault(each.number, each.number)
+        behind.setdefault(each.name, each.number)
+    ports = {port.number: behind[port.target] for port in ports_of(service) if port.target in behind}
     return Address(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
 
 

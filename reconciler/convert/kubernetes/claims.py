@@ -33,7 +33,7 @@ class Claims:
         self._names = names
         self._namespaces = namespaces
         self._sets: dict[tuple[str, str], Draft] = {}
-        self._users: dict[str, str] = {}
+        self._users: dict[tuple[str, str], str] = {}
         templates = _templates(bundle)
         for item in bundle.of("PersistentVolumeClaim"):
             beginning, _, index = item.name.rpartition("-")
@@ -54,7 +54,7 @@ class Claims:
             return fitting(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
             claim.add_note("convert-shared-volume", f"each replica of {user} now has its own volume")
-        gvc_and_name = f"{volumeset.gvc}/{volumeset.name}"
+        gvc_and_name = (volumeset.gvc, volumeset.name)
         if self._users.setdefault(gvc_and_name, str(user)) == str(user):
             return volumeset.name
         own = self._names.take(Kind.VOLUMESET, volumeset.gvc, (f"{volumeset.name}-{user.name}",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.drafts import Converted, in_order
 from reconciler.convert.kubernetes.addresses import note_addresses
 from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
@@ -40,15 +41,16 @@ INSTEAD = {
 _ONLY_INFORM = ("PersistentVolume", "StorageClass")
 
 
-def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Converted:
+def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "", budget: Budget | None = None) -> Converted:
     """Manifests for the Kubernetes resources in ``sources``, all in the GVC ``gvc`` or each in that of its namespace.
 
-    ``protocol``, if set, applies to all ports. The notes name everything that is not converted, and malformed
+    ``protocol``, if set, applies to all ports. What does not fit into ``budget``, by default the usual one, is left
+    out. The notes name everything that is not converted, and malformed
     resources, whose conversion is a guess.
     """
     bundle = Bundle(sources)
     _set_aside(bundle)
-    scene = ConversionContext.of(bundle, gvc, protocol)
+    scene = ConversionContext.of(bundle, gvc, protocol, budget or Budget())
     deployed = [workload(item, scene) for item in bundle.of(*WORKLOADS)]
     domains = list(Domains(bundle, scene.secrets, deployed).drafts())
     scene.services.finish()

@@ -45,6 +45,11 @@ class Readings:
         self.names.add(secret.name)
         return secret
 
+    def keys(self, secret: ConvertedSecret, user: TrackedValue) -> tuple[str, ...]:
+        """The keys of a secret for ``user``, which has them all; none, with a note, where they become too many."""
+        characters = sum(map(len, secret.keys))
+        return secret.keys if self._secrets.budget.allows(len(secret.keys), characters, user.add_note) else ()
+
     def key(self, secret: ConvertedSecret, key: TrackedValue) -> str:
         """The URI of one key of a secret, with a note where the secret does not have it."""
         name = key.required()
@@ -122,5 +127,5 @@ def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) ->
     if not secret.keys:
         source.add_note("convert-left-out", f"the variables in {secret.name} are not known",
                    f"write them one by one: {SECRET_URI}{secret.name}.KEY")  # fmt: skip
-    for key in secret.keys:
+    for key in readings.keys(secret, source):
         yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")

@@ -19,6 +19,8 @@ _FULL_NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0
 _REWRITE = "nginx.ingress.kubernetes.io/rewrite-target"
 _REGEX = re.compile(r"[()\[\]{}|*+^$\\?]")
 """Characters that occur in regular expressions but not in paths."""
+_MOST_NAMES = 10
+"""The most workloads that a message names."""
 _AS_REGEX = "nginx.ingress.kubernetes.io/use-regex"
 
 
@@ -38,7 +40,11 @@ class Domains:
     def __init__(self, bundle: Bundle, secrets: Secrets, deployed: Sequence[Deployed]) -> None:
         self._bundle = bundle
         self._secrets = secrets
-        self._deployed = deployed
+        self._serving: dict[tuple[str, str], list[Deployed]] = {}
+        for each in deployed:
+            for service in each.services if each.ports else ():
+                self._serving.setdefault((service.namespace, service.name), []).append(each)
+        self._ports: dict[tuple[str, str], dict[int | str, int]] = {}
         self._hosts: dict[str, _Host] = {}
         for item in bundle.of("Ingress"):
             self._add(item)
@@ -89,8 +95,7 @@ class Domains:
             )
             return None
         service = self._bundle.find("Service", item.namespace, backend.name)
-        serving = [each for each in self._deployed if service is not None and service in each.services]
-        serving = [each for each in serving if each.ports]
+        serving = self._serving.get((item.namespace, backend.name), [])
         if service is None or not serving:
             path["backend"].ignored()
             backend.part.add_note(
@@ -98,9 +103,10 @@ class Domains:
             )
             return None
         if len(serving) > 1:
-            names = ", ".join(each.name for each in serving)
-            backend.part.add_note("convert-changed", f"{service} selects {names}; only the first gets requests")
-        port = _port(service, backend, serving[0])
+            names = ", ".join(each.name for each in serving[:_MOST_NAMES])
+            more = f" and {len(serving) - _MOST_NAMES} more" if len(serving) > _MOST_NAMES else ""
+            backend.part.add_note("convert-changed", f"{service} selects {names}{more}; only the first gets requests")
+        port = self._port(service, backend, serving[0])
         link = f"//gvc/{serving[0].gvc}/workload/{serving[0].name}"
         return serving[0], {"workloadLink": link, **match, **({"port": port} if port else {})}
 
@@ -119,21 +125,39 @@ class Domains:
                 "convert-left-out", f"{name} already has a route for {path[1]}; the second one is left out"
             )
 
+    def _port(self, service: Item, backend: Backend, deployed: Deployed) -> int:
+        """The port of the container behind a port of ``service``; 0 where it is unknown."""
+        key = (service.namespace, service.name)
+        if key not in self._ports:
+            self._ports[key] = _numbers(service, deployed)
+        if backend.port in self._ports[key]:
+            return self._ports[key][backend.port]
+        backend.part.add_note("convert-missing", f"{service} has no port {backend.port}")
+        return 0
+
     def _certify(self, item: Item, rules: Sequence[TrackedValue]) -> None:
-        for tls in item.spec["tls"].items():
+        # Later ones win, and one that names no hosts is for all: a number says which was later.
+        last: tuple[int, str] = (-1, "")
+        named_by: dict[str, tuple[int, str]] = {}
+        for number, tls in enumerate(item.spec["tls"].items()):
             named = tls["secretName"]
             secret = self._secrets.find("Secret", item.namespace, named.text())
-            hosts = tls["hosts"].texts() or [rule["host"].text() for rule in rules]
+            hosts = [host.removeprefix("*.") for host in tls["hosts"].texts()]
             if secret is None or not secret.certificate:
                 (named or tls).add_note(
                     "convert-missing",
                     f"{named.text() or 'no Secret'} with tls.crt and tls.key is not "
                     "among the files, so the platform makes the certificate",
                 )
-                continue
-            for host in hosts:
-                if host.removeprefix("*.") in self._hosts:
-                    self._hosts[host.removeprefix("*.")].certificate = secret.certificate
+            elif hosts:
+                named_by |= dict.fromkeys(hosts, (number, secret.certificate))
+            else:
+                last = (number, secret.certificate)
+        for host in (rule["host"].text().removeprefix("*.") for rule in rules if last[1]):
+            named_by[host] = max(named_by.get(host, last), last)
+        for host, (_, certificate) in named_by.items():
+            if host in self._hosts:
+                self._hosts[host].certificate = certificate
 
 
 def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
@@ -160,10 +184,14 @@ def _match(item: Item, path: TrackedValue) -> Body:
     return {"prefix": text}
 
 
-def _port(service: Item, backend: Backend, deployed: Deployed) -> int:
-    """The port of the container behind a port of ``service``; 0 where it is unknown."""
+def _numbers(service: Item, deployed: Deployed) -> dict[int | str, int]:
+    """Number or name of a port of ``service`` → the port of the container behind it; 0 stands for the first one."""
+    behind: dict[int | str, int] = {}
+    for each in deployed.ports:
+        behind.setdefault(each.number, each.number)
+        behind.setdefault(each.name, each.number)
+    found: dict[int | str, int] = {}
     for port in ports_of(service):
-        if backend.port in (port.number, port.name, 0):
-            return next((each.number for each in deployed.ports if port.target in (each.number, each.name)), 0)
-    backend.part.add_note("convert-missing", f"{service} has no port {backend.port}")
-    return 0
+        for word in (port.number, port.name, 0):
+            found.setdefault(word, behind.get(port.target, 0))
+    return found

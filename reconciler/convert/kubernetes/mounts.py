@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.mounts import Mount, refused
+from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.finding import Pointer
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
 
 _MODE = 420
@@ -26,6 +27,7 @@ class Volumes:
         self._volumes = {part["name"].required(): part for part in pod["volumes"].items()}
         self._used: set[str] = set()
         self._claimed: dict[str, str] = {}
+        self._chosen: dict[Pointer, dict[str, list[TrackedValue]]] = {}
         self._templates: dict[str, str] = {}
         for template in user.spec["volumeClaimTemplates"].items() if user.kind == "StatefulSet" else ():
             name, volumeset = claims.of_template(user, template)
@@ -49,10 +51,12 @@ class Volumes:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         accepted: list[Mount] = []
+        paths = MountPaths()
         for part, mount in wanted:
-            if trouble := refused(mount.path, accepted):
+            if trouble := paths.refusal(mount.path):
                 part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
+                paths.add(mount)
                 accepted.append(mount)
         return accepted
 
@@ -122,16 +126,24 @@ class Volumes:
         part["readOnly"].flag()
         if secret.type == "docker":
             named.add_note("convert-changed", f"a docker secret is mounted as a single file, ___{SPELLING}___.secret")
-        items, sub = source["items"].items(), part["subPath"].text().strip("/")
-        if not items and not sub:
-            yield Mount(f"{SECRET_URI}{secret.name}", at)
-            return
-        chosen = [(item["key"], item["path"].required().strip("/")) for item in items] or [(part["subPath"], sub)]
-        for item in items:
-            _mode(item["mode"])
-        for key, path in chosen:
-            if not sub or path == sub:
-                yield Mount(self._readings.key(secret, key), at if sub else f"{at.rstrip('/')}/{path}")
+        items, sub = self._items(source), part["subPath"].text().strip("/")
+        if not items:
+            yield Mount(self._readings.key(secret, part["subPath"]) if sub else f"{SECRET_URI}{secret.name}", at)
+        elif sub:
+            yield from (Mount(self._readings.key(secret, key), at) for key in items.get(sub, ()))
+        else:
+            for path, keys in items.items():
+                yield from (Mount(self._readings.key(secret, key), f"{at.rstrip('/')}/{path}") for key in keys)
+
+    def _items(self, source: TrackedValue) -> dict[str, list[TrackedValue]]:
+        """Path → the keys of the ``items`` of a volume, read once: many mounts may choose one each."""
+        if source.at not in self._chosen:
+            chosen: dict[str, list[TrackedValue]] = {}
+            for item in source["items"].items():
+                chosen.setdefault(item["path"].required().strip("/"), []).append(item["key"])
+                _mode(item["mode"])
+            self._chosen[source.at] = chosen
+        return self._chosen[source.at]
 
     def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         _mode(source["defaultMode"])
@@ -151,8 +163,10 @@ class Volumes:
     def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
         """Each key as its own mount, since other files are in the same directory."""
         secret = self._readings.secret(kind, source["name"], source["optional"])
-        if secret is not None:
-            yield from (Mount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}") for key in secret.keys)
+        if secret is None:
+            return
+        for key in self._readings.keys(secret, source):
+            yield Mount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}")
 
 
 _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[Mount]]] = {

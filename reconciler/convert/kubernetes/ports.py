@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
@@ -34,6 +34,7 @@ class Ports:
             if port.protocol and not _word(port.protocol):
                 message = f"the protocol {port.protocol} is not known; it is chosen as where none is named"
                 port.part["appProtocol"].add_note("convert-changed", message, "see --protocol")
+        self._targeted = _by_target(self._served)
         declared = {number for container in containers for number in _numbers(container)}
         self._granted = [
             (port.part["targetPort"], port.target)
@@ -52,7 +53,7 @@ class Ports:
                 part.add_note("convert-left-out", f"port {number} is already declared")
             elif is_usable(part, number):
                 self._taken.add(number)
-                protocol = self._protocol or _protocol(container, number, name, self._served)
+                protocol = self._protocol or _protocol(container, number, name, self._targeted)
                 ports.append(Port(number, name, protocol))
         return ports
 
@@ -91,9 +92,21 @@ def _numbers(container: TrackedValue) -> Iterator[int]:
             yield number
 
 
-def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
+_Targeted = Mapping[int | str, Sequence[tuple[int, ServicePort]]]
+"""Number or name of a port of containers → the ports of Services that lead there, with their places among all."""
+
+
+def _by_target(served: Sequence[ServicePort]) -> _Targeted:
+    found: dict[int | str, list[tuple[int, ServicePort]]] = {}
+    for place, port in enumerate(served):
+        found.setdefault(port.target, []).append((place, port))
+    return found
+
+
+def _protocol(container: TrackedValue, number: int, name: str, by_target: _Targeted) -> str:
     """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
-    targeted = [port for port in served if port.target in (number, name)]
+    leading = dict([*by_target.get(number, ()), *by_target.get(name, ())])
+    targeted = [leading[place] for place in sorted(leading)]
     declared = (_word(port.protocol) for port in targeted)
     named = (
         PROTOCOLS_BY_WORD.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted))

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
 from reconciler.convert.names import Names
@@ -32,8 +33,9 @@ class ConvertedSecret(NamedTuple):
 class Secrets:
     """The secrets for a bundle's Secrets and ConfigMaps."""
 
-    def __init__(self, bundle: Bundle, names: Names) -> None:
+    def __init__(self, bundle: Bundle, names: Names, budget: Budget) -> None:
         self.drafts: list[Draft] = []
+        self.budget = budget
         self._converted: dict[tuple[str, str, str], ConvertedSecret] = {}
         self._names = names
         self._served = {(item.namespace, name) for item in bundle.of("Ingress") for name in _served(item.root.value)}

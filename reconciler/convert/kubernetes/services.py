@@ -30,7 +30,7 @@ class Services:
         self._entered = {
             (item.namespace, backend.name) for item in bundle.of("Ingress") for backend in backends_of(item)
         }
-        self._selected: set[str] = set()
+        self._selected: set[tuple[str, str]] = set()
         self._selectors: dict[tuple[str, str, str], list[tuple[dict[str, str], Item]]] = {}
         for service in bundle.of("Service"):
             selector = service.spec["selector"].mapping()
@@ -41,7 +41,7 @@ class Services:
         """The Services that select replicas with ``labels`` in the namespace of ``item``."""
         near = (self._selectors.get((item.namespace, name, value), ()) for name, value in labels.items())
         found = [service for each in near for selector, service in each if selector.items() <= labels.items()]
-        self._selected.update(f"{service.namespace}/{service.name}" for service in found)
+        self._selected.update((service.namespace, service.name) for service in found)
         return found
 
     def inbound(self, service: Item) -> list[str]:
@@ -66,7 +66,7 @@ class Services:
                 kind.add_note("convert-left-out", "a Service of type ExternalName has no counterpart",
                          "use the host's own name, and list it in outboundAllowHostname")  # fmt: skip
                 spec["externalName"].text()
-            elif f"{service.namespace}/{service.name}" not in self._selected:
+            elif (service.namespace, service.name) not in self._selected:
                 service.root["metadata"]["name"].add_note(
                     "convert-missing", f"{service} selects no workload of these files"
                 )

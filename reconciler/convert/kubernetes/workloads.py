@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.identities import identity_for
 from reconciler.convert.kubernetes.autoscaling import Scalers
@@ -59,10 +60,10 @@ class ConversionContext(msgspec.Struct, frozen=True):
     drafts: list[Draft] = []
 
     @classmethod
-    def of(cls, bundle: Bundle, gvc: str, protocol: str) -> ConversionContext:
+    def of(cls, bundle: Bundle, gvc: str, protocol: str, budget: Budget) -> ConversionContext:
         """The context of ``bundle``, with secrets and volume sets converted."""
         names, namespaces = Names(), Namespaces(gvc)
-        secrets = Secrets(bundle, names)
+        secrets = Secrets(bundle, names, budget)
         claims = Claims(bundle, names, namespaces)
         services, scalers, pulls = Services(bundle), Scalers(bundle), PullSecrets(bundle, secrets)
         return cls(bundle, names, namespaces, secrets, claims, services, scalers, pulls, protocol)

@@ -15,7 +15,7 @@ from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.volumes import data_in_words, read_volumes
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Failure, Record
-from reconciler.planning.plan import Step
+from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
@@ -114,7 +114,7 @@ class Recorder:
         batch = _RecordBatch()
         now = self._clock.now()
         for job, outcome in ended:
-            if outcome.reason is not Reason.PREEMPTED:
+            if outcome.reason is not Reason.PREEMPTED and not _still_waits(job, outcome):
                 batch.pending.setdefault(job.source, []).append(str(job.step.key))
             if outcome.result is Result.APPLIED:
                 self._add_applied(batch, job, outcome, now)
@@ -169,6 +169,12 @@ class Recorder:
         records.events.append_many(batch.events)
         for source, keys in batch.pending.items():
             records.status_queue.add_many(source, sorted(set(keys)))
+
+
+def _still_waits(job: StepRun, outcome: Outcome) -> bool:
+    """Whether a delete waits, and changes nothing: a new reason for that is recorded with the run, as news."""
+    waits = outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.seen is None
+    return waits and job.step.action is Action.DELETE
 
 
 def record_of(job: StepRun, seen: Observation, now: float) -> Record:

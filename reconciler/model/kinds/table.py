@@ -128,7 +128,7 @@ TABLE: Mapping[Kind, KindTraits] = {
     ),
     Kind.GVC: KindTraits(_PLAIN, view="Gvc", rank=5),
     Kind.WORKLOAD: KindTraits(
-        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS),
+        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS, readLogs="view"),
         view="Workload",
         in_gvc=True,
         placed=True,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
+from reconciler.errors import UsageError
+from reconciler.platform_cli.durations import future_time
 from reconciler.platform_cli.output import at
 from reconciler.platform_cli.session import Session
+
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 def add_key(session: Session, kind: str, ref: str, description: str | None, expires: str | None) -> None:
     """Add a key to a service account, and print it: no other answer has its text."""
-    body = {name: value for name, value in (("description", description), ("expires", expires)) if value}
+    ends = future_time(expires, "--expires") if expires else ""
+    body = {name: value for name, value in (("description", description), ("expires", ends)) if value}
     # Repeating the request would add a second key.
     answer = session.client.request("POST", f"{session.path(kind, ref)}/-key", body=body).body
     if session.output.is_text:
@@ -37,5 +44,7 @@ def remove_key(session: Session, kind: str, ref: str, key: str) -> None:
 
 def invite(session: Session, kind: str, email: str) -> None:
     """Let the person with an address log in."""
+    if not _ADDRESS.fullmatch(email):
+        raise UsageError(f"--email {email}: write an address such as ann@example.com")
     session.client.request("POST", f"{session.path(kind, email)}/-invite", body={})
     session.output.line(f"{email} may log in: platform login")

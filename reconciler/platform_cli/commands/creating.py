@@ -11,6 +11,7 @@ from reconciler.platform_cli.commands.resources import create, query_spec, tags_
 from reconciler.platform_cli.documents import read_text
 from reconciler.platform_cli.patches import pairs, whole_number
 from reconciler.platform_cli.session import Session
+from reconciler.platform_cli.table.kinds import KINDS
 
 _HOW = {
     "aws": "1. In IAM, create a role that the account of the platform may assume, with the external id of the org.\n"
@@ -50,7 +51,7 @@ def create_domain(session: Session, kind: str, **values: Any) -> None:
 
 def create_group(session: Session, kind: str, query_kind: str, **values: Any) -> None:
     """Create a group, with a query for its members."""
-    conditions = _conditions(values)
+    conditions = _conditions(session, values)
     member_query = {"memberQuery": {"kind": query_kind, "spec": conditions}} if conditions["terms"] else {}
     create(session, kind, {**envelope(values), **member_query})
 
@@ -58,7 +59,7 @@ def create_group(session: Session, kind: str, query_kind: str, **values: Any) ->
 def create_gvc(session: Session, kind: str, location: tuple[str, ...], env: tuple[str, ...], **values: Any) -> None:
     """Create a GVC at locations, or at those that a query finds."""
     placement: dict[str, Any] = {"locationLinks": [f"//location/{each}" for each in location]}
-    conditions = _conditions(values)
+    conditions = _conditions(session, values)
     if conditions["terms"]:
         placement["locationQuery"] = {"kind": "location", "spec": conditions}
     variables = [{"name": key, "value": value} for key, value in pairs(env, "--env").items()]
@@ -66,9 +67,9 @@ def create_gvc(session: Session, kind: str, location: tuple[str, ...], env: tupl
     create(session, kind, {**envelope(values), "spec": spec})
 
 
-def _conditions(values: Mapping[str, Any]) -> dict[str, Any]:
+def _conditions(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
     names = ("query_match", "query_property", "query_tag", "query_rel")
-    return query_spec(*(values[name] for name in names))
+    return query_spec(session.org, *(values[name] for name in names))
 
 
 def create_policy(
@@ -77,7 +78,8 @@ def create_policy(
     """Create a policy for all resources of a kind, or for some; bindings are added to it."""
     if bool(all_) == bool(resource):
         raise UsageError("name what the policy is for: --all, or --resource REF")
-    links = [each if "/" in each else f"//{target_kind}/{each}" for each in resource]
+    known = target_kind in KINDS
+    links = [session.find(each, target_kind).link if known else f"//{target_kind}/{each}" for each in resource]
     target: dict[str, Any] = {"targetLinks": links} if links else {"target": "all"}
     create(session, kind, {**envelope(values), "targetKind": target_kind, **target, "bindings": []})
 

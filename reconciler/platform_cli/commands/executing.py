@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from reconciler.platform_cli.output import error_text
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import RemoteSession, open_session
 from reconciler.platform_cli.session import Session
-from reconciler.printable import printable_lines
 from reconciler.terminal.relay import Open, has_terminal, run_program
 from reconciler.terminal.session import LOST, TerminalSize
 
@@ -45,7 +45,7 @@ def _run(opening: Open, *, on_terminal: bool, with_input: bool) -> int:
     try:
         return run_program(opening, on_terminal=on_terminal, with_input=with_input)
     except ApiError as error:
-        click.echo(f"error: {printable_lines(str(error))}", err=True)
+        click.echo(error_text(str(error), "text"), err=True)
         return LOST
 
 

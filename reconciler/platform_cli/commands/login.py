@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.server
+import re
 import secrets
 import time
 import webbrowser
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
+from reconciler.platform_cli.client import default_socket
 from reconciler.platform_cli.commands.profile import forget
 from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.keyring import KeyringError
@@ -25,6 +27,9 @@ from reconciler.times import parse_time
 
 LOGIN_SECONDS = 300.0
 """How long a person has for the login in the browser."""
+_ADDRESSES = ("http://", "https://", "unix://")
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]*")
+"""Names of profiles that a login makes."""
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _PENDING, _SLOW_DOWN = "authorization_pending", "slow_down"
 _SLOWER = 5.0
@@ -41,11 +46,12 @@ def log_in(
     bootstrap: bool | None,
 ) -> None:
     """Log in, and store the result as a profile; with --org, --gvc and --endpoint as its defaults."""
-    name = ref or session.by_flag("profile") or DEFAULT
+    name, address = _destination(session, ref)
     if keyring and not session.keyring.is_there():
         raise UsageError("there is no keyring: it needs secret-tool (libsecret-tools) and DBUS_SESSION_BUS_ADDRESS")
     session.use_profile(name)
-    endpoint = session.setting("endpoint")
+    endpoint = address or session.setting("endpoint")
+    session.use_endpoint(endpoint)
     profile = Profile(org=session.setting("org"), gvc=session.setting("gvc"), endpoint=endpoint)
     session.use_token("")
     if bootstrap:
@@ -55,8 +61,7 @@ def log_in(
         profile = replace(profile, token=read_hidden("Token"))
     else:
         profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
-    if not profile.org:
-        profile = replace(profile, org=_org(session, profile))
+    profile = replace(profile, org=_verified_org(session, profile))
     in_file = _in_file(session, name, profile, keyring)
     session.change_profiles(lambda found: found.having(name, in_file))
     session.output.line(f"logged in; the profile {name} is stored")
@@ -76,10 +81,43 @@ def _in_file(session: Session, name: str, profile: Profile, wanted: bool | None)
         return profile
 
 
-def _org(session: Session, profile: Profile) -> str:
-    """The org of the server, as it answers to the new token."""
-    options = {"token": profile.token, "endpoint": session.setting("endpoint"), "insecure": session.by_flag("insecure")}
-    return str(Session(options).client.get("/whoami")["org"])
+def _destination(session: Session, ref: str | None) -> tuple[str, str]:
+    """The name of the profile, and the address if ``ref`` is one. Raises UsageError before anything is asked for."""
+    name = session.by_flag("profile") or DEFAULT
+    if ref and ref.startswith(_ADDRESSES):
+        return name, ref.rstrip("/")
+    name = ref or name
+    if name in session.profiles.profiles or name == DEFAULT:
+        return name, ""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is neither a profile nor an address; a name has letters, digits and -._@")
+    if not (session.by_flag("endpoint") or session.environ.get("PLATFORM_ENDPOINT") or default_socket()):
+        known = ", ".join(sorted(session.profiles.profiles)) or "none"
+        raise UsageError(
+            f"there is no profile {name!r} (there are: {known}). To make it: platform login {name} --endpoint "
+            "https://HOST:PORT"
+        )
+    return name, ""
+
+
+def _verified_org(session: Session, profile: Profile) -> str:
+    """The org of the server, which accepts the new token. Raises RefusedError if it does not, or has another org."""
+    checked = Session(
+        {"token": profile.token, "endpoint": profile.endpoint, "insecure": session.by_flag("insecure")},
+        session.environ,
+    )
+    try:
+        org = str(checked.client.get("/whoami")["org"])
+    except ApiError as error:
+        if error.status != 401:
+            raise
+        address = checked.client.endpoint.url
+        raise RefusedError(f"the server at {address} does not accept the token, so nothing is stored") from None
+    finally:
+        checked.close()
+    if profile.org not in ("", org):
+        raise RefusedError(f"the server has the org {org}, and not {profile.org}, so nothing is stored")
+    return org
 
 
 def log_out(session: Session, ref: str | None) -> None:

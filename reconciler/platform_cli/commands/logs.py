@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import unquote
 
+from reconciler.platform_cli.references import WORD
 from reconciler.platform_cli.session import Session
 
 _MOST = 10_000
@@ -16,9 +16,12 @@ _MOST = 10_000
 def show(session: Session, query: str, follow: bool | None, **options: str | None) -> None:
     """Print the newest lines that LogQL selects, and then new ones as they come if ``follow`` is set.
 
-    With an output format other than text, each line is an object in JSON.
+    A name alone is that of a workload in the GVC. With an output format other than text, each line is an object in
+    JSON.
     """
-    if not _shown(session, query, follow, options):
+    if WORD.fullmatch(query):
+        workload_logs(session, "workload", query, follow, **options)
+    elif not _shown(session, query, follow, options):
         session.output.note("no lines")
 
 
@@ -39,12 +42,5 @@ def _shown(session: Session, query: str, follow: bool | None, options: Mapping[s
         wanted["follow"] = "true"
     count = 0
     for count, each in enumerate(session.client.lines(f"/org/{session.org}/-log", wanted), 1):  # noqa: B007
-        session.output.line(_text(session, each) if session.output.is_text else json.dumps(each))
+        session.output.line(session.output.log_line(each) if session.output.is_text else json.dumps(each))
     return count
-
-
-def _text(session: Session, line: Mapping[str, Any]) -> str:
-    """Time, stream and text."""
-    stream = "/".join(str(line.get(name, "")) for name in ("gvc", "workload", "replica", "container"))
-    time = session.output.time(str(line.get("time", "")))
-    return f"{time} {stream}@{line.get('location', '')} | {line.get('line', '')}"

@@ -8,19 +8,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.input_files import read_files, shown_name
 from reconciler.model.record import Health
+from reconciler.platform_cli.advice import with_local_commands
+from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
 from reconciler.platform_cli.commands.resources import described, resource_key
 from reconciler.platform_cli.documents import Input, read_documents
 from reconciler.platform_cli.output import slim
-from reconciler.platform_cli.refusals import UNUSABLE, ApiError
+from reconciler.platform_cli.refusals import ApiError, refused_change
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
-from reconciler.printable import printable
+from reconciler.printable import printable, printable_lines
 from reconciler.reasons import ConditionType
 from reconciler.terminal.live_display import Live
 
@@ -36,92 +39,152 @@ _READY = (Health.HEALTHY, Health.RECORDED)
 
 
 class Manifest(msgspec.Struct, frozen=True, eq=False):
-    """A manifest, where it is written, and the path of its resource and of its collection."""
+    """A manifest, where it is written, and the path of its resource."""
 
     source: Input
     kind: str
     body: dict[str, Any]
     path: str
-    collection: str
 
     @property
     def title(self) -> str:
         """``KIND NAME``."""
         return f"{self.kind} {self.body['name']}"
 
+    @property
+    def key(self) -> str:
+        """``KIND/NAME``, with the GVC in between, as findings name the resource."""
+        return resource_key(self.kind, str(self.body.get("gvc") or ""), self.body["name"])
+
     def failure(self, error: ApiError) -> str:
         """A line for a change that the API refuses, and one for each finding."""
-        key = resource_key(self.kind, str(self.body.get("gvc") or ""), self.body["name"])
-        return f"error: {self.source.place}: {self.title}: {error.within(self.source, key)}"
+        return f"error: {self.source.place}: {self.title}: {error.within(self.source, self.key)}"
 
 
-def apply(session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None) -> None:
-    """Create and change the resources of the manifests; one that fails does not hold back the others."""
-    apply_documents(session, _documents(session, file, k8s=bool(k8s)), ready=bool(ready))
+def apply(
+    session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None, dry_run: bool | None,
+    digest: str | None,
+) -> None:  # fmt: skip
+    """Create and change the resources of the manifests, all in one commit or none."""
+    documents = _documents(session, file, k8s=bool(k8s))
+    if dry_run:
+        if ready:
+            raise UsageError("--dry-run changes nothing, so nothing becomes ready: leave --ready out")
+        _show_difference(session, _changed(session, documents, dry=True, digest=digest or ""))
+    else:
+        apply_documents(session, documents, ready=bool(ready), digest=digest or "")
 
 
-def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool) -> None:
+def diff(session: Session, file: tuple[str, ...], k8s: bool | None, detailed_exitcode: bool | None) -> int:
+    """Show what `apply` would change: the files, and the plan with its digest. Returns the exit code."""
+    answer = _changed(session, _documents(session, file, k8s=bool(k8s)), dry=True)
+    _show_difference(session, answer)
+    return SOMETHING_TO_DO if detailed_exitcode and answer["change"] else 0
+
+
+def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool, digest: str = "") -> None:
     """Create and change the resources of ``documents``, and wait for them if ``ready``. Raises RefusedError."""
     manifests, failed = _manifests(session, documents)
-    total = len(manifests) + failed
-    applied = {}
-    for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind)):
-        try:
-            applied[each] = _apply(session, each)
-        except ApiError as error:
-            if error.status in UNUSABLE:
-                raise
-            session.output.note(each.failure(error))
-            failed += 1
+    manifests.sort(key=lambda manifest: _rank(manifest.kind))
+    answer = _send(session, manifests, failed, digest=digest)
+    _show_actions(session, answer, manifests)
     if ready and session.reviews:
         raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
-    if ready and applied:
-        _wait_until_ready(session, applied)
-    _raise_for(failed, total)
-
-
-def _apply(session: Session, manifest: Manifest) -> str | None:
-    """Replace the resource, or create it if it does not exist.
-
-    Returns the revision that it has until the daemon applies the change; None if nothing changes.
-    """
-    try:
-        body, done = session.change("PUT", manifest.path, manifest.body).body, "changed"
-    except ApiError as error:
-        if not error.is_missing:
-            raise
-        body, done = session.change("POST", manifest.collection, manifest.body).body, "created"
-    change = (body or {}).get("change")
-    if not session.output.is_text:
-        session.output.document(body or {}, {})
-    elif change:
-        session.output.line(f"{manifest.title} {done}: {described(change)}")
-    else:
-        session.output.line(f"{manifest.title} is unchanged")
-    return str(((body or {}).get("status") or {}).get("revision", "")) if change else None
+    if ready:
+        changed = {item["link"] for item in answer["items"] if item["action"] != "unchanged"}
+        revision = ((answer["change"] or {}).get("plan") or {}).get("revision", "")
+        _wait_until_ready(session, {each: revision if each.path in changed else None for each in manifests})
 
 
 def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
-    """Delete the resources of the manifests; one that does not exist is no error."""
+    """Delete the resources of the manifests, all in one commit or none; one that does not exist is no error."""
     delete_documents(session, _documents(session, file, k8s=bool(k8s)))
 
 
 def delete_documents(session: Session, documents: Sequence[Input]) -> None:
     """Delete the resources of ``documents``. Raises RefusedError."""
     manifests, failed = _manifests(session, documents)
-    total = len(manifests) + failed
-    for each in sorted(manifests, key=lambda manifest: _rank(manifest.kind), reverse=True):
-        try:
-            change = (session.change("DELETE", each.path).body or {}).get("change")
-            session.output.line(f"{each.title} deleted" + (f": {described(change)}" if change else ""))
-        except ApiError as error:
-            if error.is_missing:
-                continue
-            if error.status in UNUSABLE:
-                raise
-            session.output.note(each.failure(error))
-            failed += 1
-    _raise_for(failed, total)
+    answer = _send(session, manifests, failed, deletes=True)
+    _show_actions(session, answer, manifests)
+
+
+def _changed(session: Session, documents: Sequence[Input], *, dry: bool, digest: str = "") -> dict[str, Any]:
+    manifests, failed = _manifests(session, documents)
+    return _send(session, manifests, failed, dry=dry, digest=digest)
+
+
+def _send(
+    session: Session, manifests: Sequence[Manifest], failed: int, *, deletes: bool = False, dry: bool = False,
+    digest: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Make one change of ``manifests``; returns the answer. If documents ``failed``, only show what else is wrong.
+
+    Raises RefusedError.
+    """
+    inverse = -1 if deletes else 1
+    ordered = sorted(manifests, key=lambda manifest: inverse * _rank(manifest.kind))
+    body = {"delete": [each.path for each in ordered]} if deletes else {"items": [each.body for each in ordered]}
+    query = {"dryRun": "true"} if dry or failed else {}
+    query |= {"digest": digest} if digest else {}
+    answer: dict[str, Any] = {}
+    try:
+        if manifests:
+            answer = session.change("POST", f"/org/{quote(session.org, safe='')}/-apply", body, **query).body or {}
+    except ApiError as error:
+        if not error.findings:
+            raise
+        faulty = _note_findings(session, error, manifests)
+        raise RefusedError(_refusal(failed + faulty)) from None
+    if failed:
+        raise RefusedError(_refusal(failed))
+    return answer
+
+
+def _note_findings(session: Session, error: ApiError, manifests: Sequence[Manifest]) -> int:
+    """Show the findings of a refused change at their manifests; returns how many of these there are."""
+    by_key = {each.key: each for each in manifests}
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for finding in error.findings:
+        grouped.setdefault(str(finding.get("key") or ""), []).append(finding)
+    for key, findings in grouped.items():
+        refused = refused_change(findings, error.status)
+        session.output.note(by_key[key].failure(refused) if key in by_key else f"error: {refused}")
+    return len(grouped)
+
+
+def _refusal(failed: int) -> str:
+    return f"{failed} document{'s' if failed > 1 else ''} failed; nothing was changed"
+
+
+def _show_actions(session: Session, answer: Mapping[str, Any], manifests: Sequence[Manifest]) -> None:
+    """Print what becomes of each resource, and the commit."""
+    if not session.output.is_text:
+        session.output.value(answer)
+        return
+    titles = {each.path: each.title for each in manifests}
+    for item in answer.get("items", ()):
+        action = {"updated": "changed", "unchanged": "is unchanged"}.get(item["action"], item["action"])
+        if action != "missing":
+            session.output.line(f"{titles.get(item['link'], item['link'])} {action}")
+    if answer.get("change"):
+        session.output.line(described(answer["change"]))
+
+
+def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
+    """Print the difference of the files, and the plan."""
+    change = answer.get("change")
+    if not session.output.is_text:
+        session.output.value(answer)
+    elif not change:
+        session.output.line("nothing would change")
+    else:
+        plan = change["plan"]
+        session.output.text(printable_lines(change["diff"]))
+        for step in plan["steps"]:
+            place = f" at {step['location']}" if step["location"] else ""
+            waits = ", and waits for an approval" if step["hold"] else ""
+            session.output.line(f"{step['action']} {step['key']}{place}{waits}")
+        session.output.line(f"plan {plan['digest']} (to apply no other: --digest {plan['digest']})")
 
 
 def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
@@ -213,14 +276,14 @@ def _manifest(session: Session, document: Input) -> Manifest:
         near = closest(kind, KINDS)
         raise RefusedError(f"there is no kind {kind!r}" + (f"; did you mean {near!r}?" if near else ""))
     if not KINDS[kind].in_gvc:
-        return Manifest(document, kind, body, session.path(kind, name), session.path(kind))
+        return Manifest(document, kind, body, session.path(kind, name))
     gvc = body.get("gvc")
     if gvc and session.by_flag("gvc") and gvc != session.by_flag("gvc"):
         raise UsageError(
             f"{document.place}: the {kind} {name} is in the GVC {gvc}, and --gvc is {session.by_flag('gvc')}"
         )
     place = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
-    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}", place)
+    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}")
 
 
 def _rank(kind: str) -> int:
@@ -279,10 +342,4 @@ def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     message = next(
         (each.get("message") for each in status.get("conditions", ()) if each["type"] == ConditionType.READY), ""
     )
-    return f"{status.get('health') or Health.UNKNOWN}: {message}"
-
-
-def _raise_for(failed: int, total: int) -> None:
-    if failed:
-        others = "; the others were carried out" if failed < total else ""
-        raise RefusedError(f"{failed} document{'s' if failed > 1 else ''} failed{others}")
+    return with_local_commands(f"{status.get('health') or Health.UNKNOWN}: {message}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.commands.resources import patch_with, read
 from reconciler.platform_cli.session import Session
 
@@ -34,14 +34,12 @@ def _user(session: Session, email: str) -> str:
         (each for page in session.client.items(f"/org/{session.org}/user/-query", 1, query) for each in page), None
     )
     if found is None:
-        raise UsageError(f"no user has the address {email}; first: platform user invite --email {email}")
+        raise RefusedError(f"no user has the address {email}; first: platform user invite --email {email}")
     return f"/org/{session.org}/user/{found['name']}"
 
 
 def _change_members(session: Session, kind: str, ref: str, link: str, *, added: bool) -> None:
-    present = _full(session, read(session, kind, ref).get("memberLinks", ()))
-    rest = [each for each in present if each != link]
-    patch_with(session, kind, ref, {"memberLinks": [*rest, link] if added else rest})
+    patch_with(session, kind, ref, {f"${'add' if added else 'remove'}/memberLinks": [link]})
 
 
 def _full(session: Session, links: Iterable[str]) -> list[str]:
@@ -63,13 +61,9 @@ def _change_locations(
     session: Session, kind: str, ref: tuple[str, ...], location: tuple[str, ...], *, added: bool
 ) -> None:
     links = [each if "/" in each else f"/org/{session.org}/location/{each}" for each in location]
+    change = {f"${'add' if added else 'remove'}/locationLinks": links}
     for each in ref:
-        spec = read(session, kind, each).get("spec") or {}
-        present = _full(session, (spec.get("staticPlacement") or {}).get("locationLinks", ()))
-        rest = [link for link in present if link not in links]
-        patch_with(
-            session, kind, each, {"spec": {"staticPlacement": {"locationLinks": [*rest, *links] if added else rest}}}
-        )
+        patch_with(session, kind, each, {"spec": {"staticPlacement": change}})
 
 
 def delete_all_workloads(session: Session, kind: str, ref: str) -> None:

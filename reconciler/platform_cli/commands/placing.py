@@ -1,4 +1,4 @@
-"""Workloads and volume sets at their locations: deployments, replicas, executions, volumes, and commands on them."""
+"""Workloads and volume sets at their locations: deployments, replicas, volumes, and commands on them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.errors import RefusedError, UsageError
-from reconciler.input_files import shown_name
+from reconciler.errors import RefusedError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
+from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.resources import patch_with, read
-from reconciler.platform_cli.documents import read_value
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import Columns, advice, at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
 from reconciler.times import age, iso
@@ -21,50 +20,38 @@ _POLL_SECONDS = 0.2
 _ENDED = ("completed", "failed", "cancelled")
 
 
+def _measured(value: float | None, unit: str, size: int = 1) -> str:
+    """``value`` in units of ``size``; "-" if it was not measured."""
+    return "-" if value is None else f"{round(value / size)}{unit}"
+
+
+REPLICA_COLUMNS: Columns = {
+    "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
+    "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
+    "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
+    "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": advice("message"),
+}  # fmt: skip
+"""What is shown of replicas."""
+
+
 def get_deployments(session: Session, kind: str, ref: str) -> None:
     """Show the deployments of a workload, one for each location."""
     columns = {
         "LOCATION": at("name"), "READY": at("status.ready"), "VERSION": at("status.expectedDeploymentVersion"),
-        "ENDPOINT": at("status.endpoint"), "MESSAGE": at("status.message"),
+        "ENDPOINT": at("status.endpoint"), "MESSAGE": advice("status.message"),
     }  # fmt: skip
-    session.output.documents([_deployments(session, kind, ref)], columns, "deployment")
+    session.output.documents([read_deployments(session, kind, ref)], columns, "deployment")
 
 
 def get_replicas(session: Session, kind: str, ref: str, location: str | None) -> None:
     """Show the replicas of a workload, with what they use."""
     query = {"location": location} if location else {}
     found = session.client.get(f"{session.path(kind, ref)}/-replica", **query)["items"]
-    columns = {
-        "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
-        "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
-        "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
-        "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": at("message"),
-    }  # fmt: skip
-    session.output.documents([found], columns, "replica")
+    session.output.documents([found], REPLICA_COLUMNS, "replica")
 
 
-def _measured(value: float | None, unit: str, size: int = 1) -> str:
-    """``value`` in units of ``size``; "-" if it was not measured."""
-    return "-" if value is None else f"{round(value / size)}{unit}"
-
-
-def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
-    """Show the executions of a cron workload, oldest first."""
-    found = [
-        {"location": each["name"], **execution}
-        for each in _deployments(session, kind, ref)
-        if location in (None, each["name"])
-        for execution in each["status"].get("jobExecutions", ())
-    ]
-    columns = {
-        "LOCATION": at("location"), "NAME": at("name"), "STATUS": at("status"),
-        "STARTED": lambda item: session.output.time(str(item.get("startTime") or "")),
-        "COMPLETED": lambda item: session.output.time(str(item.get("completionTime") or "")),
-    }  # fmt: skip
-    session.output.documents([found], columns, "execution")
-
-
-def _deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+def read_deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    """The deployments of a workload. Raises ApiError."""
     found: list[dict[str, Any]] = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
     return found
 
@@ -90,17 +77,6 @@ def _suspend(session: Session, kind: str, ref: str, *, suspended: bool) -> None:
 def force_redeployment(session: Session, kind: str, ref: str) -> None:
     """Replace all replicas, although nothing else changes."""
     patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: iso(time.time())}})
-
-
-def start_cron(session: Session, kind: str, ref: str, location: str | None, file: str | None, wait: bool) -> None:
-    """Run a cron workload now, at one location or at all."""
-    spec: dict[str, Any] = {"location": location} if location else {}
-    if file:
-        overrides = read_value(file)
-        if not isinstance(overrides, list):
-            raise UsageError(f"{shown_name(file)} must hold a list of overrides of containers")
-        spec["containerOverrides"] = overrides
-    _run(session, kind, ref, "runCronWorkload", spec, wait)
 
 
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
@@ -168,26 +144,33 @@ def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str,
 
 def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
     """Request a command, and wait for its end. Raises RefusedError if it fails."""
-    place = f"{session.path(kind, ref)}/-command"
+    run_command(session, session.path(kind, ref), type_, spec, WAIT_SECONDS if wait else 0.0)
+
+
+def run_command(session: Session, path: str, type_: str, spec: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """Request a command of the resource at ``path``, and wait for its end up to so many ``seconds``, 0: not at all.
+
+    Returns a command for each location. Raises RefusedError if one fails, or takes longer.
+    """
+    place = f"{path}/-command"
     # Repeating the request could request it twice.
     answer = session.client.request("POST", place, body={"type": type_, "spec": spec}).body
-    commands = answer.get("items", [answer])
-    deadline = time.monotonic() + WAIT_SECONDS
-    while wait and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
+    commands: list[dict[str, Any]] = answer.get("items", [answer])
+    deadline = time.monotonic() + seconds
+    while seconds and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
         if time.monotonic() > deadline:
-            raise RefusedError(
-                f"{len(open_)} commands are not done after {WAIT_SECONDS:.0f} s: platform rest get {place}"
-            )
+            raise RefusedError(f"{len(open_)} commands are not done after {seconds:.0f} s: platform rest get {place}")
         time.sleep(_POLL_SECONDS)
         commands = [session.client.get(f"{place}/{each['id']}") for each in commands]
     ends = {each["id"]: (each["lifecycleStage"], _messages(each)) for each in commands}
     if session.output.is_text:
         for name, (stage, text) in ends.items():
-            session.output.line(f"{name} {type_} {stage}{text}")
+            session.output.line(with_local_commands(f"{name} {type_} {stage}{text}"))
     else:
         session.output.value(answer if len(commands) != 1 else commands[0])
     if failed := [f"{name}{text}" for name, (stage, text) in ends.items() if stage in ("failed", "cancelled")]:
         raise RefusedError(f"not completed: {', '.join(failed)}")
+    return commands
 
 
 def _messages(command: Mapping[str, Any]) -> str:

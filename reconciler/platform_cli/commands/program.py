@@ -8,9 +8,10 @@ from typing import Any
 
 from click.shell_completion import get_completion_class
 
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, program
 from reconciler.platform_cli.documents import read_value
+from reconciler.platform_cli.output import at
 from reconciler.platform_cli.session import Session
 
 SHELLS = {
@@ -54,6 +55,16 @@ def whoami(session: Session) -> None:
     """Show the principal of this credential, and its groups."""
     found: dict[str, Any] = session.client.get("/whoami")
     session.output.value(found)
+
+
+def get_accounts(session: Session, ref: tuple[str, ...]) -> None:
+    """List the one account that a daemon has: its org."""
+    org: dict[str, Any] = session.client.get(session.path("org"))
+    if others := [each for each in ref if each != org["name"]]:
+        raise RefusedError(f"there is no account {others[0]!r}; this daemon serves the org {org['name']}")
+    account = {**org, "kind": "account"}
+    columns = {"NAME": at("name"), "DESCRIPTION": at("description")}
+    session.output.documents([[account]], columns, "account")
 
 
 def _completion_script(shell: str) -> str:

@@ -6,14 +6,14 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.input_files import read_files
 from reconciler.platform_cli.documents import read_documents, read_object
-from reconciler.platform_cli.output import Columns, at, slim
+from reconciler.platform_cli.output import Columns, advice, at, slim
 from reconciler.platform_cli.patches import assigned, merge_patch, pairs
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
@@ -42,9 +42,32 @@ def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
     if len(ref) == 1:
         session.output.document(read(session, kind, ref[0]), columns)
     elif ref:
-        session.output.documents([[read(session, kind, each)] for each in ref], columns, kind)
+        _get_several(session, kind, ref, columns)
     else:
         show_list(session, kind)
+
+
+def _get_several(session: Session, kind: str, refs: tuple[str, ...], columns: Columns) -> None:
+    """Print those of ``refs`` that exist. Raises ApiError for the last one that does not."""
+    found, errors = [], []
+    for each in refs:
+        try:
+            found.append(read(session, kind, each))
+        except ApiError as error:
+            if error.status in UNUSABLE:
+                raise
+            errors.append(error)
+    if found:
+        session.output.documents([found], columns, kind)
+    _raise_last(session, errors)
+
+
+def _raise_last(session: Session, errors: Sequence[ApiError]) -> None:
+    """Show all ``errors`` but the last one, which is raised. Raises ApiError."""
+    for shown in errors[:-1]:
+        session.output.error(str(shown), shown.status)
+    if errors:
+        raise errors[-1]
 
 
 def show_list(session: Session, kind: str, query: Mapping[str, Any] | None = None) -> None:
@@ -68,17 +91,22 @@ def query(
     session: Session, kind: str, match: str, property_: tuple[str, ...], tag: tuple[str, ...], rel: tuple[str, ...]
 ) -> None:
     """List the resources of ``kind`` that a query finds."""
-    show_list(session, kind, {"kind": kind, "spec": query_spec(match, property_, tag, rel)})
+    show_list(session, kind, {"kind": kind, "spec": query_spec(session.org, match, property_, tag, rel)})
 
 
 def query_spec(
-    match: str, properties: tuple[str, ...], tags: tuple[str, ...], relations: tuple[str, ...]
+    org: str, match: str, properties: tuple[str, ...], tags: tuple[str, ...], relations: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The conditions of a query; a property, tag or relation without a value only has to exist."""
+    """The conditions of a query; a property, tag or relation without a value only has to exist.
+
+    The links of documents are full, so that of a relation becomes one.
+    """
     terms = []
     for subject, texts in (("property", properties), ("tag", tags), ("rel", relations)):
         for text in texts:
             name, equals, value = text.partition("=")
+            if subject == "rel" and value.startswith("//"):
+                value = f"/org/{org}/{value[2:]}"
             terms.append({subject: name, "op": "=", "value": value} if equals else {subject: name, "op": "exists"})
     return {"match": match, "terms": terms}
 
@@ -90,7 +118,8 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     from reconciler.documents.writer import written
 
     editor = _editor(session)
-    before = slim(read(session, kind, ref))
+    answer = session.client.request("GET", session.path(kind, ref))
+    before = slim(answer.body)
     descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
     text = written(before)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -101,7 +130,7 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
         if after == before:
             session.output.note("nothing was changed")
         elif replace:
-            put(session, kind, ref, after)
+            put(session, kind, ref, after, seen=answer.headers.get("etag", ""))
         else:
             patch_with(session, kind, ref, merge_patch(before, after))
     except ReconcilerError as error:
@@ -181,7 +210,12 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
-    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError."""
+    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError.
+
+    With ``force``, what waits for an approval is approved where this caller may.
+    """
+    if force:
+        session.use_approval()
     query = {"force": "true"} if force else {}
     errors = []
     for each in ref:
@@ -192,10 +226,7 @@ def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = Fals
                 raise
             # The server names its parameter, which is an option here.
             errors.append(ApiError(str(error).replace("?force=true", "--force"), error.status))
-    for shown in errors[:-1]:
-        session.output.note(f"error: {shown}")
-    if errors:
-        raise errors[-1]
+    _raise_last(session, errors)
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:
@@ -203,7 +234,7 @@ def eventlog(session: Session, kind: str, ref: str) -> None:
     answer = session.client.get(f"{session.path(kind, ref)}/-eventlog", last=str(session.max or 1000))
     columns = {
         "TIME": lambda item: session.output.time(str(item.get("at", ""))), "TYPE": at("type"), "REASON": at("reason"),
-        "MESSAGE": at("message"),
+        "MESSAGE": advice("message"),
     }  # fmt: skip
     session.output.documents([answer["items"]], columns, "event")
 
@@ -254,9 +285,10 @@ def create(session: Session, kind: str, manifest: dict[str, Any], *, show: bool 
     return dict(body)
 
 
-def put(session: Session, kind: str, ref: str, manifest: dict[str, Any]) -> None:
-    """Replace a resource, and print it. Raises ApiError."""
-    _report(session, kind, session.change("PUT", session.path(kind, ref), manifest).body or {}, "replaced")
+def put(session: Session, kind: str, ref: str, manifest: dict[str, Any], *, seen: str = "") -> None:
+    """Replace a resource, as it was with the ETag ``seen``, and print it. Raises ApiError."""
+    answer = session.change("PUT", session.path(kind, ref), manifest, seen=seen)
+    _report(session, kind, answer.body or {}, "replaced")
 
 
 def patch_with(session: Session, kind: str, ref: str, change: Any) -> None:

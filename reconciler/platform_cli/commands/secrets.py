@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from reconciler.errors import UsageError
+from reconciler.input_files import STDIN
 from reconciler.platform_cli.commands.creating import envelope
-from reconciler.platform_cli.commands.resources import create
-from reconciler.platform_cli.documents import read_object, read_text
+from reconciler.platform_cli.commands.resources import create, patch_with
+from reconciler.platform_cli.documents import read_hidden, read_object, read_text
 from reconciler.platform_cli.patches import pairs
+from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
+
+_BYTES = "for bytes: platform secret create-opaque --encoding base64"
 
 
 def reveal(session: Session, kind: str, ref: str) -> None:
     """Print a secret with its data."""
     answer = session.client.get(f"{session.path(kind, ref)}/-reveal")
     session.output.value(answer["data"] if session.output.is_text else answer)
+
+
+def set_value(session: Session, kind: str, ref: str, key: str, value: str | None, file: str | None) -> None:
+    """Set one value of a secret; a secret that does not exist becomes a dictionary."""
+    if value not in (None, STDIN):
+        raise UsageError("a value in a command line is seen by others: write - for standard input, or --file FILE")
+    if value and file:
+        raise UsageError("write either - for standard input, or --file FILE")
+    text = read_text(file, _BYTES) if file else _typed_value()
+    if not text:
+        raise UsageError("the value is empty; to remove it: platform secret unset")
+    try:
+        patch_with(session, kind, ref, {"data": {key: text}})
+    except ApiError as error:
+        if not error.is_missing:
+            raise
+        name = session.find(ref, kind).name
+        create(session, kind, {**envelope({"name": name}), "type": "dictionary", "data": {key: text}})
+
+
+def unset_value(session: Session, kind: str, ref: str, key: str) -> None:
+    """Remove one value of a secret."""
+    patch_with(session, kind, ref, {"data": {key: None}})
+
+
+def _typed_value() -> str:
+    """Standard input without its last line break; on a terminal one line, which is not shown."""
+    return read_hidden("Value") if sys.stdin.isatty() else read_text(STDIN, _BYTES).removesuffix("\n")
 
 
 def create_opaque(session: Session, kind: str, file: str, encoding: str, **common: Any) -> None:

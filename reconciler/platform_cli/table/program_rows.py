@@ -22,6 +22,8 @@ _COMPOSE = (
            "Else compose.yaml or docker-compose.yml here.", "FILE", multiple=True),
     Option("--env-file", "A file with variables, in place of .env.", "FILE", multiple=True),
     Option("--compose-profile", "A profile of the project that is on; '*' is all.", "NAME", multiple=True),
+    Option("--allow-outside", "Read files outside of the project's directory too: what it names becomes public to all "
+           "who read the manifests.", flag=True),
 )  # fmt: skip
 _LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
@@ -30,7 +32,8 @@ _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters th
 WORD_ALIASES = {"stack": ("compose",)}
 """First word of commands that belong to no kind → its other names."""
 WORD_TITLES = {
-    "account": "Accounts", "cron": "Cron workloads: their executions", "helm": "Helm charts",
+    "account": "Accounts", "cron": "Cron workloads: their executions",
+    "env": "Variables of containers", "helm": "Helm charts",
     "misc": "Completion for the Tab key", "mk8s": "Kubernetes clusters",
     "profile": "Profiles: defaults and logins of this command", "rest": "Single requests to the API",
     "snapshot": "Snapshots of volumes", "stack": "Compose projects", "task": "Tasks",
@@ -39,15 +42,21 @@ WORD_TITLES = {
 """Words with commands below them, but for kinds → what they are about."""
 
 PROGRAM_ROWS = (
-    Row(("account", "get"), "List accounts.", instead="a daemon serves one org: `platform org get`"),
+    Row(("account", "get"), "List accounts: a daemon serves one org.", "program:get_accounts", "[ref...]"),
     Row(("apply",), "Create and change resources from manifests.", "manifests:apply",
-        options=(_FILES, _K8S, Option("--ready", "Wait until everything is ready.", flag=True))),
+        options=(_FILES, _K8S, Option("--ready", "Wait until everything is ready.", flag=True),
+                 Option("--dry-run", "Change nothing; show what `diff` does.", flag=True),
+                 Option("--digest", "Change nothing if the plan has another digest than the one that `diff` showed.",
+                        "DIGEST"))),
     Row(("cp",), "Copy files from and to containers.", instead="through a command: platform workload exec REF --stdin "
         "-- sh -c 'cat > PATH' < FILE"),
     Row(("convert",), "Convert Kubernetes manifests.", "manifests:convert",
         options=(_FILES,
                  Option("--protocol", "The protocol of all ports.", choices=("http", "http2", "grpc", "tcp")))),
     Row(("delete",), "Delete the resources of manifests.", "manifests:delete", options=(_FILES, _K8S)),
+    Row(("diff",), "Show what `apply` would change: the files, and the plan.", "manifests:diff",
+        options=(_FILES, _K8S,
+                 Option("--detailed-exitcode", "Exit with 3 if something would change.", flag=True))),
     *(Row(("helm", each), text, instead=_CHART) for each, text in (("install", "Install a chart."),
                                                                   ("upgrade", "Upgrade a release."))),
     Row(("helm", "uninstall"), "Uninstall a release.",
@@ -56,8 +65,8 @@ PROGRAM_ROWS = (
         "KEY` lists them"),
     Row(("login",), "Log in, and make a profile.", "login:log_in", "[ref]", _LOGIN),
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
-    Row(("logs",), "Show logs that LogQL selects, such as '{gvc=\"shop\"} |= \"error\"', or a key such as gvc/shop.",
-        "logs:show", "<query>", LOGS),
+    Row(("logs",), "Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
+        "'{gvc=\"shop\"} |= \"error\"'.", "logs:show", "<query>", LOGS),
     Row(("misc", "install-completion"), "Install completion for the Tab key.", "program:install_completion",
         options=(Option("--shell", "The shell; else that of $SHELL.", choices=("bash", "zsh", "fish")),
                  Option("--print", "Print the script instead.", flag=True))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.platform_cli.table.operator_rows import SCALE
 from reconciler.platform_cli.table.row import Option, Row
 
 MATCH = ("all", "any", "none")
@@ -83,7 +84,11 @@ _PRINCIPALS = (
                                   ("serviceaccount", "a service account", "NAME"), ("identity", "an identity",
                                       "LINK"))),
 )  # fmt: skip
-_NO_AGENTS = "no agent runs here: the daemon reaches its locations itself (docs/install.md)"
+_BOOTSTRAP = Option(
+    "--bootstrap-file", "What `agent create` printed, or a request to -bootstrap; - is standard input.", "FILE",
+    required=True,
+)  # fmt: skip
+_AGENT_IMAGE = Option("--image", "The image of the agent; none is published, so it is yours.", "IMAGE")
 _ENTRY = Option(
     "--entry", "A value; @FILE reads a file, and @- standard input, where no other user sees it.", "KEY=VALUE",
     required=True, multiple=True,
@@ -96,12 +101,20 @@ def _value(name: str, text: str, required: bool = True) -> Option:
     return Option(names, f"A file with {text}; - is standard input.", "FILE", required=required)
 
 
+_OF_CONTAINER = Option("--container", "The container, if there are several.", "NAME")
+
 _OWN: dict[str, tuple[Row, ...]] = {
     "agent": (
         Row(("create",), "Create an agent, and print its bootstrap file.", "creating:create_agent", options=CREATE),
         Row(("info",), "Show what an agent reports.", "resources:show_report", "<ref>"),
-        Row(("manifest",), "Print a manifest that runs an agent.", instead=_NO_AGENTS),
-        Row(("up",), "Run an agent in Docker.", instead=_NO_AGENTS),
+        Row(("manifest",), "Print the Kubernetes manifests that run an agent.", "agents:print_manifest",
+            options=(_BOOTSTRAP, Option("-n/--namespace", "The namespace.", "NAME", required=True), _AGENT_IMAGE,
+                     Option("--cluster", "The name of the cluster, which the agent gets in CLUSTER.", "NAME"),
+                     Option("--replicas", "How many agents run.", "NUMBER", default="1"),
+                     Option("--create-namespace", "Print the namespace too.", flag=True, default=True))),
+        Row(("up",), "Run an agent in a container of this machine, with Docker or Podman.", "agents:run_agent",
+            options=(_BOOTSTRAP, Option("-b/--background", "Return when it is started.", flag=True), _AGENT_IMAGE,
+                     Option("--net", "The network of the container.", "NAME", default="bridge"))),
     ),
     "auditctx": (Row(("create",), "Create an audit context.", "creating:create_plain", options=CREATE),),
     "cloudaccount": (
@@ -154,6 +167,11 @@ _OWN: dict[str, tuple[Row, ...]] = {
     ),
     "secret": (
         Row(("reveal",), "Show a secret with its data.", "secrets:reveal", "<ref>"),
+        Row(("set",), "Set a value of a secret, from standard input or a file; a dictionary is created if it is new.",
+            "secrets:set_value", "<ref> <key> [value]",
+            (Option("-f/--file", "A file with the value; else - or nothing: standard input, without its last line "
+                    "break.", "FILE"),)),
+        Row(("unset",), "Remove a value of a secret.", "secrets:unset_value", "<ref> <key>"),
         Row(("create-opaque",), "Create a secret of bytes.", "secrets:create_opaque",
             options=(*CREATE, _value("file", "the value"), _ENCODING)),
         Row(("create-dictionary",), "Create a secret of several values.", "secrets:create_dictionary",
@@ -180,7 +198,7 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("create",), "Create a service account.", "creating:create_plain", options=CREATE),
         Row(("add-key",), "Add a key, and print it this once.", "accounts:add_key", "<ref>",
             (Option("--description/--desc", "What it is for.", "TEXT"),
-             Option("--expires", "When it ends, such as 2027-01-31T12:00:00Z.", "TIME"))),
+             Option("--expires", "When it ends: 2027-01-31T12:00:00Z, or how long it lasts: 24h.", "TIME"))),
         Row(("get-keys",), "List the keys.", "accounts:get_keys", "<ref>"),
         Row(("remove-key",), "Revoke a key.", "accounts:remove_key", "<ref>",
             (Option("--key", "The id of the key.", "ID", required=True),)),
@@ -227,21 +245,34 @@ _OWN: dict[str, tuple[Row, ...]] = {
         Row(("start",), "End a suspension.", "placing:start", "<ref>"),
         Row(("stop",), "Suspend a workload.", "placing:stop", "<ref>"),
         Row(("logs",), "Show the logs of a workload.", "logs:workload_logs", "<ref>", LOGS),
-        Row(("force-redeployment",), "Replace all replicas.", "placing:force_redeployment", "<ref>"),
+        Row(("force-redeployment",), "Replace all replicas.", "placing:force_redeployment", "<ref>",
+            aliases=("restart",)),
+        Row(("scale",), "Set how many replicas a workload has at each location.", "variables:scale",
+            "<ref> [replicas]", SCALE),
+        Row(("env", "set"), "Set variables of a container; the others stay.", "variables:set_variables",
+            "<ref> <variable...>", (_OF_CONTAINER,)),
+        Row(("env", "unset"), "Remove variables of a container.", "variables:unset_variables", "<ref> <name...>",
+            (_OF_CONTAINER,)),
+        Row(("env", "list"), "List the variables of a workload, as its manifest has them.",
+            "variables:list_variables", "<ref>", (_OF_CONTAINER,), aliases=("get",)),
         Row(("exec",), "Run a command in a container, and exit with its code; 125 if that is unknown.",
             "executing:run_command", "<ref> <command...>",
             (*_CONTAINER, Option("-i/--stdin", "Pass standard input on; else only that of a terminal.", flag=True),
              Option("-t/--tty", "Give the command a terminal; else if this one is on one.", flag=True))),
         Row(("connect",), "Open a shell in a container.", "executing:open_shell", "<ref>",
             (*_CONTAINER, Option("-s/--shell", "The shell; else bash where there is one, or sh.", "PROGRAM"))),
-        Row(("cron", "start"), "Run a cron workload now.", "placing:start_cron", "<ref>",
+        Row(("cron", "start"), "Run a cron workload now.", "executions:start_cron", "<ref>",
             (LOCATION, Option("-f/--file", "Overrides of its containers, a list; - is standard input.", "FILE"),
-                _WAIT)),
-        Row(("cron", "get"), "Show the executions of a cron workload.", "placing:get_executions", "<ref>", (LOCATION,)),
+             Option("--wait", "Wait for the end of the run: exit with 1 if it fails. Else for its start.", flag=True),
+             Option("--timeout", "How long to wait for the end of the run.", "TIME", default="1h"))),
+        Row(("cron", "get"), "Show the executions of a cron workload.", "executions:get_executions", "<ref>",
+            (LOCATION,)),
     ),
 }  # fmt: skip
 
-_FORCE = Option("--force", "Delete volume sets with it.", flag=True)
+_FORCE = Option(
+    "--force", "Delete volume sets with it, and approve what waits, if nothing else waits with it.", flag=True
+)
 
 
 def kind_rows(kind: str) -> Iterator[Row]:

@@ -29,7 +29,8 @@ _TRAILER = "Reconciler-Commits"
 _COUNT = re.compile(rf"^{_TRAILER}: (\d{{1,9}})$", re.MULTILINE)
 _TRIES = 40
 _PAUSE = 0.05
-_GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+"""What libgit2 raises for a repository that is damaged, or not accessible."""
 
 
 class StatusBranch:
@@ -55,7 +56,7 @@ class StatusBranch:
             raise SourceError(f"{name!r} cannot be the name of a branch; change status.branch in the settings")
         try:
             self._git = open_git(path)
-        except _GIT_FAULTS as fault:
+        except GIT_FAULTS as fault:
             raise SourceError(f"status cannot be written, no Git repository at {path}: {fault}") from None
         self._packs = OwnPacks(self.gitdir)
         self._pack_directory = PackDirectory(self.gitdir)
@@ -74,16 +75,16 @@ class StatusBranch:
         tip = self.tip()
         try:
             return self._git[tip].peel(pygit2.Tree) if tip else None
-        except _GIT_FAULTS as fault:
+        except GIT_FAULTS as fault:
             raise self._broken(fault) from None
 
     def commit(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> str:
         """Commit ``changes`` (content by path, None to delete) on top of the current tip; returns the new tip's id.
 
-        ``message`` is one line, ``at`` the time in seconds since the epoch. Status files of the directories ``divided``
-        are moved into buckets before; other files stay. If the files are already
-        as wanted, there is no commit. If another writer was faster, the commit is based on theirs. Raises SourceError
-        if the branch is checked out, damaged or not writable.
+        ``message`` is one line, and may be followed by trailers, one a line; ``at`` is the time in seconds since the
+        epoch. Status files of the directories ``divided`` are moved into buckets before; other files stay. If the files
+        are already as wanted, there is no commit. If another writer was faster, the commit is based on theirs. Raises
+        SourceError if the branch is checked out, damaged or not writable.
         """
         self._refuse_checked_out()
         self._reopen()
@@ -91,7 +92,7 @@ class StatusBranch:
             tip = self.tip()
             try:
                 new = self._commit_on(tip, changes, message, at, divided)
-            except _GIT_FAULTS as fault:
+            except GIT_FAULTS as fault:
                 raise self._broken(fault) from None
             if new == tip or self._moved(tip, new):
                 self._newest = new
@@ -125,7 +126,7 @@ class StatusBranch:
                     self._git.references.create(self.ref, commit, force=True)
                 elif self.tip():
                     self._git.references.delete(self.ref)
-        except _GIT_FAULTS as fault:
+        except GIT_FAULTS as fault:
             raise self._broken(fault) from None
 
     def read(self, path: str) -> bytes | None:
@@ -133,7 +134,7 @@ class StatusBranch:
         tip = self.tip()
         try:
             found = self._git[tip].peel(pygit2.Tree)[lookup_name(path)] if tip else None
-        except _GIT_FAULTS:
+        except GIT_FAULTS:
             return None
         return found.data if isinstance(found, pygit2.Blob) else None
 
@@ -142,7 +143,7 @@ class StatusBranch:
             return str(self._git.lookup_reference(lookup_name(ref)).resolve().target)
         except KeyError:
             return ""
-        except _GIT_FAULTS as fault:
+        except GIT_FAULTS as fault:
             raise self._broken(fault) from None
 
     def _reopen(self) -> None:
@@ -150,7 +151,7 @@ class StatusBranch:
         if self._pack_directory.changed():
             try:
                 self._git = open_git(self.gitdir)
-            except _GIT_FAULTS as fault:
+            except GIT_FAULTS as fault:
                 raise self._broken(fault) from None
 
     def _commit_on(self, tip: str, changes: Changes, message: str, at: int, divided: Sequence[str]) -> str:
@@ -170,7 +171,8 @@ class StatusBranch:
             # A repository of others never loses these commits: without a pack, each would leave its files for ever.
             self._ended.append(tip)
         self._packing_due |= number % EVERY == 0
-        text = f"{message} [skip ci]\n\n{_TRAILER}: {number}\n"
+        subject, *trailers = message.splitlines()
+        text = "\n".join((f"{subject} [skip ci]", "", *trailers, f"{_TRAILER}: {number}", ""))
         who = f"reconciler <reconciler@localhost> {at} +0000"
         parents = "".join(f"parent {parent}\n" for parent in parent_ids)
         commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
@@ -201,7 +203,7 @@ class StatusBranch:
                 if str(reference.target) != old:
                     return False
                 reference.set_target(new)
-            except _GIT_FAULTS:
+            except GIT_FAULTS:
                 return False
             return True
 
@@ -215,7 +217,7 @@ class StatusBranch:
                 if self.tip():
                     return False
                 transaction.set_target(self.ref, new)
-        except _GIT_FAULTS as fault:
+        except GIT_FAULTS as fault:
             if self.tip() or (self.gitdir / f"{self.ref}.lock").exists():
                 return False
             raise self._broken(f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault) from None
@@ -271,6 +273,6 @@ def prepare_bare(path: Path) -> Path:
         try:
             make_directory(path)
             pygit2.init_repository(str(path), bare=True, mode=0o700)
-        except (*_GIT_FAULTS, OSError) as fault:
+        except (*GIT_FAULTS, OSError) as fault:
             raise SourceError(f"a repository for status cannot be made at {path}: {fault}") from None
     return path

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from reconciler.convert.budget import Budget
 from reconciler.convert.compose.project import Project, UnreadableFileError, load
 
 
 def project(
     files: Mapping[str, str | bytes], *paths: str, environ: Mapping[str, str] | None = None,
-    profiles: Collection[str] = (),
+    profiles: Collection[str] = (), budget: Budget | None = None,
 ) -> Project:  # fmt: skip
     """The project of ``paths``, else of all ``files`` in their order."""
 
@@ -19,7 +20,7 @@ def project(
         content = files[path]
         return content if isinstance(content, bytes) else content.encode()
 
-    return load(paths or [*files], environ or {}, profiles, read_file)
+    return load(paths or [*files], environ or {}, profiles, read_file, budget)
 
 
 def remarks(found: Project) -> list[str]:

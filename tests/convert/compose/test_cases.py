@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.convert.compose.convert import convert
-from reconciler.convert.compose.fields import CARRIED, KNOWN, LEFT_OUT, SAME_HERE, form
+from reconciler.convert.compose.fields import CARRIED, KNOWN, LEFT_OUT, SAME_HERE, steps_of
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.reading import read_compose
 from reconciler.convert.drafts import Converted
@@ -32,6 +32,12 @@ from reconciler.review.folder import check_folder
 from tests.convert.compose.kit import project
 from tests.convert.compose.test_project import ANYTHING
 from tests.support.cases import CASES
+
+
+def form(at: Pointer) -> str:
+    """As the tables write it."""
+    return ".".join(steps_of(at))
+
 
 FILES = sorted((CASES / "compose").glob("*.yaml"))
 LEAST = 30
@@ -255,6 +261,28 @@ def test_no_types_make_a_conversion_fail(value: Any) -> None:
 @pytest.mark.parametrize(("field", "value"), [*product(_SERVICE_FIELDS, ODD)])
 def test_no_type_of_a_field_makes_a_conversion_fail(field: str, value: Any) -> None:
     convert(project({"compose.yaml": yaml.safe_dump({"services": {"web": {"image": "a", field: value}}})}))
+
+
+_SIGNS = st.text("ab./~[]\"'x-*", max_size=5) | st.sampled_from([".common", "x.y", "services.a", "deploy.mode", ""])
+_ODD_KEYS: st.SearchStrategy[Any] = st.recursive(
+    st.just("text"), lambda inner: st.dictionaries(_SIGNS, inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3), st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3))
+def test_no_sign_in_a_key_makes_a_conversion_fail(whole: dict[str, Any], service: dict[str, Any]) -> None:
+    value = {"services": {"web": {"image": "a", **service}, **{key: {"image": "b"} for key in service}}, **whole}
+    found = project({"compose.yaml": yaml.safe_dump(value)})
+    result = convert(found)
+    assert read(stream(draft.body for draft in result.drafts).encode()).faults == []
+    findings(result.remarks, found.contents)
+
+
+def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
+    found = project({"compose.yaml": "services: {web: {image: a, deploy.mode: replicated}}\n.common: &c {a: b}"})
+    remarks = [each.message for each in convert(found).remarks]
+    assert "`deploy.mode` has no counterpart and is left out" in remarks
+    assert "`.common` has no counterpart and is left out" in remarks
 
 
 def test_fields_that_are_carried_over_are_not_left_out_whatever_they_are() -> None:

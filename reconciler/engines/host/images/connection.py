@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 import msgspec
 
+from reconciler.addresses import is_internal
 from reconciler.clock import Clock
+from reconciler.engines.host.images.pinned_transport import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.protocol import ImageError
+from reconciler.logs import log
 from reconciler.printable import printable
+from reconciler.reasons import Reason
 
 SECONDS = 30.0
 """Seconds in which a registry must answer a request completely."""
@@ -26,6 +32,7 @@ LONGEST_WAIT = 3600.0
 """The longest wait in seconds that a registry can ask for."""
 
 _MAX_REDIRECTS = 3
+_PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WORDS = 300
 _PLAIN = re.compile("wrong.version.number|record.layer|packet.length", re.IGNORECASE)
@@ -78,7 +85,8 @@ class _Faults(msgspec.Struct, frozen=True):
 class Connection:
     """Sends requests over https, and over http to the hosts in ``insecure``.
 
-    It uses the proxies of the environment and the certificates that this host trusts. ``transport`` is for tests.
+    Only these and the hosts in ``named`` may have an address that is internal. It uses the proxies of the environment
+    and the certificates that this host trusts. ``transport`` replaces the network in tests.
     """
 
     def __init__(
@@ -87,16 +95,22 @@ class Connection:
         clock: Clock,
         seconds: float = SECONDS,
         transport: httpx2.AsyncBaseTransport | None = None,
+        named: Collection[str] = (),
     ) -> None:
         self._insecure = frozenset(insecure)
+        self._named = self._insecure | frozenset(named)
         self._clock = clock
         self._seconds = seconds
         self._transport = transport
-        self._client: httpx2.AsyncClient | None = None
+        self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     def url(self, host: str, path: str) -> str:
         """The URL of ``path`` at the registry ``host``."""
         return f"{'http' if host in self._insecure else 'https'}://{host}{path}"
+
+    def is_named(self, host: str) -> bool:
+        """Whether the settings name ``host``."""
+        return host in self._named
 
     def is_safe(self, url: str) -> bool:
         """Whether ``url`` uses https, or its host may be reached over http."""
@@ -122,11 +136,27 @@ class Connection:
             url = target
         raise ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
 
+    async def check(self, host: str) -> None:
+        """Raise ImageError if the registry ``host`` has an internal address, and no setting names it."""
+        async with asyncio.timeout(self._seconds):
+            await self._addresses(self.url(host, "/"))
+
     async def close(self) -> None:
         """Close all connections."""
-        client, self._client = self._client, None
-        if client is not None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
             await client.aclose()
+
+    def unreachable(self, host: str, cause: str) -> ImageError:
+        """The error for a host that does not answer as a registry does.
+
+        Whoever writes manifests learns nothing of what else is there: only the log has the cause, and the error where
+        the settings name the host.
+        """
+        if host in self._named:
+            return ImageError(f"{host} cannot be asked: {cause}")
+        log().warning("registry_unreachable", host=host, cause=cause)
+        return ImageError(f"{host} cannot be reached as a registry; the log of the daemon has the cause")
 
     def refusal(self, answer: Answer) -> ImageError:
         """The error for an answer that is no success, in the words of the registry."""
@@ -151,18 +181,18 @@ class Connection:
             async with asyncio.timeout(self._seconds):
                 return await self._read(request, host)
         except (TimeoutError, httpx2.TimeoutException):
-            raise ImageError(f"{host} does not answer within {self._seconds:g} s") from None
+            if host in self._named:
+                raise ImageError(f"{host} does not answer within {self._seconds:g} s") from None
+            raise self.unreachable(host, f"it does not answer within {self._seconds:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            raise ImageError(f"{host} cannot be asked: {_cause(error)}") from None
+            raise self.unreachable(host, _cause(error)) from None
 
     async def _read(self, request: Request, host: str) -> Answer:
-        if self._client is None:
-            timeout = httpx2.Timeout(self._seconds, connect=CONNECT_SECONDS)
-            headers = {"User-Agent": "reconciler"}
-            self._client = httpx2.AsyncClient(timeout=timeout, headers=headers, transport=self._transport)
         # Compression is refused: a small answer could grow without bound.
         headers = {**request.headers, "Accept-Encoding": "identity"}
-        asked = self._client.stream(request.method, request.url, headers=headers, data=request.form)
+        extensions = {ADDRESSES: await self._addresses(request.url)}
+        client = self._client(request.url)
+        asked = client.stream(request.method, request.url, headers=headers, data=request.form, extensions=extensions)
         body = bytearray()
         async with asked as response:
             async for chunk in response.aiter_raw():
@@ -171,6 +201,39 @@ class Connection:
                     raise ImageError(f"{host} answers with more than {request.limit} bytes")
             names = {name.lower(): value for name, value in response.headers.items()}
             return Answer(host, response.status_code, names, bytes(body))
+
+    def _client(self, url: str) -> httpx2.AsyncClient:
+        """The client that uses the proxies of the environment, or the one that connects by itself."""
+        proxied = self._transport is None and _has_proxy(url)
+        client = self._clients.get(proxied)
+        if client is None:
+            timeout = httpx2.Timeout(self._seconds, connect=CONNECT_SECONDS)
+            transport = None if proxied else self._transport or PinnedTransport()
+            client = httpx2.AsyncClient(timeout=timeout, headers={"User-Agent": "reconciler"}, transport=transport)
+            self._clients[proxied] = client
+        return client
+
+    async def _addresses(self, url: str) -> tuple[str, ...]:
+        """The addresses to connect to; () where the settings name the host. Raises ImageError if one is internal."""
+        parts = urlsplit(url)
+        if self._transport is not None or parts.netloc in self._named:
+            return ()
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                parts.hostname, parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM
+            )
+        except (OSError, UnicodeError) as error:
+            if _has_proxy(url):
+                return ()  # Only the proxy knows the name.
+            raise self.unreachable(parts.netloc, getattr(error, "strerror", "") or "no such host") from None
+        addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+        if any(map(is_internal, addresses)):
+            raise ImageError(
+                f"{parts.netloc} is not asked: it is an address of this host, of its link or of its cloud. If a "
+                "registry is there, the operator names it in `images.allowed`",
+                reason=Reason.IMAGE_NOT_ALLOWED,
+            )
+        return addresses
 
 
 def registry_words(body: bytes) -> str:
@@ -183,6 +246,12 @@ def registry_words(body: bytes) -> str:
     words = several or [found.details or found.error_description or found.message or found.error]
     text = "; ".join(each for each in words if isinstance(each, str))
     return printable(" ".join(text.split()))[:_WORDS]
+
+
+def _has_proxy(url: str) -> bool:
+    """Whether the environment has a proxy for ``url``."""
+    parts, proxies = urlsplit(url), getproxies()
+    return any(name in proxies for name in (parts.scheme, "all")) and not proxy_bypass(parts.netloc)
 
 
 def _status(status: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +27,17 @@ from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
 from reconciler.engines.host.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
+from reconciler.model.image_names import exact_hosts, is_allowed
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
+
+UNREACHED = re.compile(
+    r"dial tcp|lookup .*: |connection (refused|reset)|no route to host|unreachable|timeout|tls: |x509: |\bEOF\b"
+    r"|server gave HTTP response|malformed HTTP",
+    re.IGNORECASE,
+)
+"""Errors of the store about the way to a registry; those of the registry itself are words of its own."""
 
 
 class WorkloadImages(msgspec.Struct, frozen=True):
@@ -82,6 +92,7 @@ class ImageService:
         self._digests = DigestStore(context.root / "images" / "digests")
         attempts = Attempts(context.clock, context.rng)
         client = registry or _registry(context)
+        self._registry = client
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
         self._keychain = Keychain(context.secrets, context.settings.credentials)
         pulled = PulledImages(pulled_path(context.root))
@@ -95,11 +106,12 @@ class ImageService:
         The digests of a version are resolved once. With ``follow``, the last observed digests of its tags replace those
         of the version when all images are here.
 
-        Raises EngineError: InvalidImageName, ImagePullFailed, ImagePlatformMismatch, those of secrets and of the disk.
+        Raises EngineError: InvalidImageName, ImageNotAllowed, ImagePullFailed, ImagePlatformMismatch, those of secrets
+        and of the disk.
         After a failure an early call raises the same error again and asks no registry; ``wait`` of the error is how
         many seconds that lasts.
         """
-        references = {name: self._parse(text) for name, text in wanted.containers.items()}
+        references = {name: self._permit(text) for name, text in wanted.containers.items()}
         found = await self._resolve(wanted, references, follow)
         pins = {name: msgspec.structs.replace(each.pin, pulled=True) for name, each in found.items()}
         with self._using({pin.pinned for pin in pins.values()}):
@@ -156,6 +168,14 @@ class ImageService:
     def _parse(self, text: str) -> ImageReference:
         return parse_reference(text, self._context.org, self._context.settings.registry)
 
+    def _permit(self, text: str) -> ImageReference:
+        """The image that ``text`` names. Raises ImageError if ``images.allowed`` has no pattern for it."""
+        reference = self._parse(text)
+        if reference.is_local or is_allowed(reference.name, self._context.settings.patterns):
+            return reference
+        message = f"the image {reference} is not allowed: no pattern of `images.allowed` in the settings fits it"
+        raise ImageError(message, reason=Reason.IMAGE_NOT_ALLOWED, retry=False)
+
     async def _resolve(
         self, wanted: WorkloadImages, references: Mapping[str, ImageReference], follow: bool
     ) -> dict[str, _Resolved]:
@@ -196,8 +216,12 @@ class ImageService:
             raise missing_here(pinned)
         login = self._keychain.find(reference, wanted.pull_secrets)
         try:
+            # The store resolves the name by itself, and asks whatever it gets.
+            await self._registry.check(pinned)
             await self._puller.pull(pinned, login, self._resolver.check_platform if found.is_index else None)
         except ImageError as error:
+            if not error.missing and UNREACHED.search(str(error)):
+                raise self._registry.conceal(pinned, error) from None
             if error.missing and not found.pin.pulled and not reference.digest:
                 # The tag moved and its former digest was deleted, before anything with that digest ever ran.
                 self._digests.unpin(wanted.key, wanted.version, name, found.pin)
@@ -261,7 +285,9 @@ def _registry(context: ImageContext) -> RegistryClient:
     # Its HTTP client takes long to import, and most processes never use a registry.
     from reconciler.engines.host.images.registry import Registry
 
-    return Registry(context.settings.insecure, context.clock)
+    settings = context.settings
+    named = exact_hosts((*settings.allowed, *filter(None, (settings.registry,))))
+    return Registry(settings.insecure, context.clock, named=named)
 
 
 def _raise_first(results: Iterable[object]) -> None:

@@ -20,7 +20,6 @@ from reconciler.engines.host.images.manifests import (
     parse_index,
 )
 from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
-from reconciler.reasons import Reason
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_HEAD = frozenset({405, 501})
@@ -28,6 +27,8 @@ _NO_HEAD = frozenset({405, 501})
 
 class Registry:
     """Sends requests about images; ``insecure`` lists the hosts that are reached over http.
+
+    Only these and the hosts in ``named`` may have an address that is internal.
 
     A failed request raises ImageError, which names the image and has the message of the registry.
     """
@@ -38,8 +39,9 @@ class Registry:
         clock: Clock,
         seconds: float = SECONDS,
         transport: httpx2.AsyncBaseTransport | None = None,
+        named: Collection[str] = (),
     ) -> None:
-        self._connection = Connection(insecure, clock, seconds, transport)
+        self._connection = Connection(insecure, clock, seconds, transport, named)
         self._authorization = Authorization(self._connection, clock)
         self._clock = clock
         self._without_head: set[str] = set()
@@ -71,6 +73,22 @@ class Registry:
             return parse_index(answer.body)
         except ImageError as error:
             raise _of(reference, error) from None
+
+    async def check(self, reference: ImageReference) -> None:
+        """Raise ImageError if the registry of ``reference`` may not be asked, before somebody else asks it."""
+        try:
+            await self._connection.check(reference.host)
+        except ImageError as error:
+            raise _of(reference, error) from None
+        except TimeoutError:
+            raise _of(reference, self._connection.unreachable(reference.host, "its name is not resolved")) from None
+
+    def conceal(self, reference: ImageReference, error: ImageError) -> ImageError:
+        """The error of a store that could not reach the registry, without its cause unless settings name the host."""
+        if self._connection.is_named(reference.host):
+            return error
+        told = _of(reference, self._connection.unreachable(reference.host, str(error)))
+        return ImageError(str(told), reason=error.reason, retry=error.retry, wait=error.wait)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -106,5 +124,4 @@ def _digest_of(reference: ImageReference, answer: Answer) -> str:
 
 def _of(reference: ImageReference, error: ImageError) -> ImageError:
     """``error`` with the image in its message."""
-    reason = Reason.IMAGE_PULL_FAILED
-    return ImageError(f"the image {reference}: {error}", reason=reason, wait=error.wait, missing=error.missing)
+    return ImageError(f"the image {reference}: {error}", reason=error.reason, wait=error.wait, missing=error.missing)

@@ -32,6 +32,12 @@ class RegistryClient(Protocol):
     async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
         """The platforms of an index."""
 
+    async def check(self, reference: ImageReference) -> None:
+        """Raise unless the registry of the image may be asked."""
+
+    def conceal(self, reference: ImageReference, error: ImageError) -> ImageError:
+        """The error of a store that could not reach the registry, as users may see it."""
+
     async def close(self) -> None:
         """Close all connections."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,6 +26,18 @@ from reconciler.settings import CloudAccountSettings
 
 ReadBody = Callable[[Key], bytes | None]
 """The body of a recorded resource in normal form; None if it is not recorded."""
+
+
+_GOOGLE_FIELDS = (
+    "type",
+    "project_id",
+    "private_key_id",
+    "private_key",
+    "client_email",
+    "client_id",
+    "token_uri",
+)
+_GOOGLE_HOSTS = frozenset({"oauth2.googleapis.com", "accounts.google.com", "www.googleapis.com"})
 
 
 class CloudAccess(msgspec.Struct, frozen=True):
@@ -111,9 +124,23 @@ def _s3(key: Key, secret: SecretValue, _: str) -> tuple[dict[str, str], str]:
     return {"type": "s3", "provider": "Other", "env_auth": "false", **keys}, ""
 
 
-def _gs(_: Key, secret: SecretValue, __: str) -> tuple[dict[str, str], str]:
+def _gs(key: Key, secret: SecretValue, _: str) -> tuple[dict[str, str], str]:
     options = {"type": "google cloud storage", "bucket_policy_only": "true"}
-    return {**options, "service_account_credentials": str(secret.content)}, ""
+    # Go reads names in any case, and rclone logs in wherever the key says: only what is needed gets there.
+    written = {name.lower(): text for name, text in _fields(key, secret).items()}
+    used = {name: written[name] for name in _GOOGLE_FIELDS if name in written}
+    if not _is_of_google(used.get("token_uri", "")):
+        raise unusable(f"{key} has a token_uri that is no address of Google")
+    return {**options, "service_account_credentials": msgspec.json.encode(used).decode()}, ""
+
+
+def _is_of_google(uri: object) -> bool:
+    """Whether ``uri`` is an address of Google's token service; "" stands for the usual one."""
+    try:
+        parts = urlsplit(uri) if isinstance(uri, str) else urlsplit("/")
+        return uri == "" or (parts.scheme == "https" and parts.netloc in _GOOGLE_HOSTS)
+    except ValueError:
+        return False
 
 
 def _azureblob(key: Key, secret: SecretValue, place: str) -> tuple[dict[str, str], str]:

@@ -211,7 +211,7 @@ def _query(key: str, world: RuleContext) -> _Query:
     def read() -> _Query:
         body: dict[str, Any] = world.bodies.typed(key, dict) or {}
         query: dict[str, Any] = body.get("targetQuery", {})
-        return _Query(term_count(query), selector(query))
+        return _Query(term_count(query), selector(query, world.bodies.org))
 
     return world.memoized(("policy query", key), read)
 

@@ -32,7 +32,8 @@ def played(story: Story, fake: FakeRegistry | None = None, seconds: float = 5.0,
 
     async def whole() -> None:
         async with fake or FakeRegistry() as registry:
-            client = Registry((registry.host,) if insecure else (), FakeClock(), seconds)
+            named = (registry.host,)
+            client = Registry(named if insecure else (), FakeClock(), seconds, named=named)
             registry.push("team/app", "1", manifest())
             try:
                 await story(registry, client, ImageReference(registry.host, "team/app", "1"))

@@ -264,7 +264,7 @@ FAILURES = [
     refused(429, "TOOMANYREQUESTS", "slow down", Retry_After="60"),
     refused(500, "UNKNOWN", "broken"),
 ]
-WORDS = ["attempts failed", "who are you", "not you", "no such tag", "slow down", "slow down", "broken"]
+WORDS = ["cannot be reached as a registry", "who are you", "not you", "no such tag", "slow down", "slow down", "broken"]
 
 
 @pytest.mark.parametrize(("reply", "words"), list(zip(FAILURES, WORDS, strict=True)))

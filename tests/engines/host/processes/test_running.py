@@ -125,6 +125,19 @@ def commands(root: Path) -> list[str]:
     return [each.rstrip(b"\0").replace(b"\0", b" ").decode() for each in found]
 
 
+def test_no_program_writes_its_memory_with_its_secrets_to_a_file(tmp_path: Path) -> None:
+    script = "awk '/Max core/ {print $5, $6}' /proc/self/limits"
+
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(shell(f"{script}; echo end; exec sleep 1000"))
+            await host.wrote("end")
+            assert host.output() == "0 0\nend\n"
+            assert (await host.runtime.exec(place(), ["sh", "-c", script], 10)).output == "0 0\n"
+
+    asyncio.run(story())
+
+
 @both_ways
 def test_no_program_gains_rights_and_processes_are_limited(tmp_path: Path, limited: bool) -> None:
     script = "awk '/NoNewPrivs/ {print $2}' /proc/self/status; awk '/Max processes/ {print $3, $4}' /proc/self/limits"

@@ -133,6 +133,22 @@ def test_a_secret_without_fitting_keys_is_an_error(secret: dict[str, Any], messa
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["token_uri", "Token_URI"])
+@pytest.mark.parametrize("uri", ["http://169.254.169.254/", "https://oauth2.googleapis.com@127.0.0.1/", "https://[", 5])
+def test_a_key_of_google_leads_to_no_other_address(name: str, uri: object) -> None:
+    secret = {"type": "gcp", "data": json.dumps({"type": "service_account", name: uri})}
+    with pytest.raises(EngineError, match="has a token_uri that is no address of Google"):
+        mounts("gs://films", secrets={**SECRETS, "google-keys": secret})
+
+
+def test_a_key_of_google_has_only_what_a_login_needs() -> None:
+    usual = {"type": "service_account", "private_key": "x", "token_uri": "https://oauth2.googleapis.com/token"}
+    more = {"auth_uri": "http://127.0.0.1/", "credential_source": {"file": "/etc/shadow"}}
+    secret = {"type": "gcp", "data": json.dumps(usual | more)}
+    [google] = mounts("gs://films", secrets={**SECRETS, "google-keys": secret})
+    assert json.loads(google.options["service_account_credentials"]) == usual
+
+
 def test_an_sdk_secret_that_is_no_json_object_is_an_error() -> None:
     for data in ("no json", "[]"):
         with pytest.raises(EngineError, match="is no JSON object"):

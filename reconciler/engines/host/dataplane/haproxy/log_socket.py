@@ -1,59 +1,127 @@
-"""The socket for lines of HAProxy: when a request begins to wait, and for each request whose latency is measured."""
+"""The socket for lines of HAProxy, which believes no other process.
+
+A workload may run as any user, also as that of HAProxy. So the kernel names the sender of each line, and only the
+process of HAProxy and its workers count.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.dataplane.haproxy.config import SELF, decode_key, decode_name
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES
+from reconciler.engines.host.dataplane.haproxy.discovery import MasterProcess
+from reconciler.engines.host.dataplane.haproxy.log_lines import LogLine, parse_line
 from reconciler.engines.host.dataplane.protocol import LatencyListener
+from reconciler.engines.host.runtimes import procfs
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.peers import name_senders, receive
 from reconciler.reasons import Reason
 
 LONGEST = 2048
 BUFFER = 1 << 20
 """Bytes of lines that may wait; HAProxy drops further ones, it never waits."""
-_TIMES_END = 7
-"""The method, the id and the path are the words from here on."""
-_NO_ID = "-"
 AT_ONCE = 500
 """Lines that are read before the event loop does other work."""
+MOST_SENDERS = 256
+"""Processes of HAProxy that are remembered: each reload brings one."""
+
+
+class Senders:
+    """Who may send lines: the users ``users``, and of their processes only the master and its workers."""
+
+    def __init__(self, users: Container[int], find_master: Callable[[], int | None]) -> None:
+        self._users = users
+        self._find_master = find_master
+        self._proven: dict[int, MasterProcess] = {}
+
+    def admit(self, pid: int, user: int) -> bool:
+        """Whether the process ``pid`` of ``user`` is HAProxy."""
+        if pid <= 0 or user not in self._users:
+            return False
+        proven = self._proven.get(pid)
+        if proven is not None and proven.alive:
+            return True
+        self._forget(pid)
+        return self._prove(pid)
+
+    def close(self) -> None:
+        """Forget all processes."""
+        for pid in list(self._proven):
+            self._forget(pid)
+
+    def _prove(self, pid: int) -> bool:
+        try:
+            process = MasterProcess(pid)
+        except ProcessLookupError:
+            return False
+        if not self._is_haproxy(process):
+            process.close()
+            return False
+        while len(self._proven) >= MOST_SENDERS:
+            self._forget(next(iter(self._proven)))
+        self._proven[pid] = process
+        return True
+
+    def _is_haproxy(self, process: MasterProcess) -> bool:
+        found = procfs.find_process(process.pid)
+        if found is None:
+            # /proc hides a HAProxy of its own unit, which has a capability that the daemon lacks: the user decides.
+            return process.alive
+        return self._find_master() in (process.pid, found.parent)
+
+    def _forget(self, pid: int) -> None:
+        if (process := self._proven.pop(pid, None)) is not None:
+            process.close()
 
 
 class LogSocket:
     """Reads lines at ``path``, a short path.
 
-    ``on_hold`` is called with the workload of a request that waits, ``on_error`` with the workload of a request that
-    HAProxy answered itself, and a line about it.
+    ``is_served`` returns whether a workload is served here; lines about others count for nothing. ``on_hold`` is called
+    with the workload of a request that waits, ``on_error`` with the workload of a request that HAProxy answered itself,
+    and a line about it.
     """
 
-    def __init__(self, on_hold: Callable[[Key], None], on_error: Callable[[Key, str], None]) -> None:
+    def __init__(
+        self, is_served: Callable[[Key], bool], on_hold: Callable[[Key], None], on_error: Callable[[Key, str], None]
+    ) -> None:
+        self._is_served = is_served
         self._on_hold = on_hold
         self._on_error = on_error
         self._listeners: list[LatencyListener] = []
         self._socket: socket.socket | None = None
+        self._senders = Senders((), lambda: None)
 
     def listen(self, listener: LatencyListener) -> None:
         """Call ``listener`` for each request that a replica answered."""
         self._listeners.append(listener)
 
-    def open(self, path: str, *, shared: bool) -> None:
-        """Listen at ``path``; ``shared``: HAProxy runs as another user. Raises EngineError."""
+    def open(self, path: str, user: int | None, find_master: Callable[[], int | None]) -> None:
+        """Listen at ``path``. ``user`` is that of HAProxy, None for the daemon's; ``find_master`` returns its process.
+
+        Raises EngineError.
+        """
+        own = os.geteuid()
         found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             Path(path).unlink(missing_ok=True)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+            name_senders(found)
+            # Before bind, so that the file never exists with wider rights.
+            os.fchmod(found.fileno(), 0o600)
             found.bind(path)
-            Path(path).chmod(0o666 if shared else 0o600)
+            if user is not None:
+                os.chown(path, user, -1, follow_symlinks=False)
         except OSError as error:
             found.close()
             message = f"the log socket of HAProxy cannot be opened: {error.strerror}"
             raise EngineError(message, reason=Reason.PROXY_FAILED) from None
+        self._senders = Senders((own,) if user is None else (own, user), find_master)
         self._socket = found
         asyncio.get_running_loop().add_reader(found.fileno(), self._read, found)
 
@@ -63,26 +131,21 @@ class LogSocket:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+            self._senders.close()
 
     def _read(self, found: socket.socket) -> None:
         with suppress(BlockingIOError):
             for _ in range(AT_ONCE):
-                self._take(found.recv(LONGEST).decode(errors="replace").split())
+                line, sender = receive(found, LONGEST)
+                if sender is None or not self._senders.admit(sender.pid, sender.uid):
+                    continue
+                if (told := parse_line(line)) is not None and self._is_served(told.key):
+                    self._take(told)
 
-    def _take(self, words: list[str]) -> None:
-        with suppress(ValueError, IndexError):
-            if words[0] == "hold":
-                self._on_hold(decode_key(words[1]))
-                return
-            if words[0] != "request":
-                return
-            method, *name, path = words[_TIMES_END:]
-            if name != [_NO_ID] and int(words[3]) in MESSAGES and not words[1].startswith("_"):
-                text = f"{words[3]} {method} {path}: {MESSAGES[int(words[3])]} (request {' '.join(name)})"
-                self._on_error(decode_key(words[1]), text)
-            if words[2] not in (SELF, "<NOSRV>"):
-                times = [int(each) for each in words[4:_TIMES_END]]
-                # -1 stands for a phase that the request did not reach.
-                if min(times) >= 0:
-                    for listener in self._listeners:
-                        listener(decode_key(words[1]), decode_name(words[2]), float(sum(times)))
+    def _take(self, told: LogLine) -> None:
+        if told.waits:
+            self._on_hold(told.key)
+        if told.error:
+            self._on_error(told.key, told.error)
+        for listener in self._listeners if told.replica else ():
+            listener(told.key, told.replica, told.milliseconds)

@@ -67,6 +67,11 @@ class Master:
         return self._found is not None and self._found.alive
 
     @property
+    def pid(self) -> int | None:
+        """The number of the process; None if none is known."""
+        return self._found.pid if self._found is not None else None
+
+    @property
     def has_socket(self) -> bool:
         """Whether its socket is there."""
         return (self._directory / MASTER_SOCKET).exists()

@@ -59,7 +59,7 @@ class HaproxyDataPlane:
         self._master = Master(directory, self._on_end, ProxyUnit(setup.location, setup.root))
         self._proxy = LiveProxy(self._master, context.clock)
         self._outside = RouteServer(self._master, context.ingress, context.routes)
-        self._log = LogSocket(self._on_hold, context.log)
+        self._log = LogSocket(self._wanted.services.__contains__, self._on_hold, context.log)
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._updated: set[Key] = set()
@@ -267,7 +267,8 @@ class HaproxyDataPlane:
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
         options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version)
         self._proxy.open(options, self._context.ports.spare)
-        self._log.open(self._master.socket_path(LOG_SOCKET), shared=user is not None)
+        log_user = user[0] if user is not None else None
+        self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
         self._wanted.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:
             live = LiveCertificates(self._directory, self._master, self._clock)

@@ -35,14 +35,17 @@ _NO_HEALTH_CHECK = {"Test": ["NONE"]}
 
 
 class Ulimits(msgspec.Struct, frozen=True):
-    """The limits of open files and of processes of a user; soft and hard are equal."""
+    """The limits of open files and of processes of a user; soft and hard are equal. There are no core files.
+
+    The image of a program has its secrets.
+    """
 
     files: int
     processes: int
 
     def body(self) -> list[dict[str, Any]]:
         """As Podman takes them; it adds a high limit of its own for one that is missing."""
-        pairs = (("nofile", self.files), ("nproc", self.processes))
+        pairs = (("nofile", self.files), ("nproc", self.processes), ("core", 0))
         return [{"type": kind, "soft": number, "hard": number} for kind, number in pairs]
 
 

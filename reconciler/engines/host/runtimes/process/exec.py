@@ -25,9 +25,13 @@ from reconciler.reasons import Reason
 MAX_OUTPUT_BYTES = 4096
 """The number of bytes of output that are returned: the last ones."""
 _GATE = (
-    'IFS= read -r most && { ulimit -p "$most" || ulimit -u "$most"; } 2>/dev/null; [ "$most" ] && exec "$@" </dev/null'
+    'ulimit -c 0; IFS= read -r most && { ulimit -p "$most" || ulimit -u "$most"; } 2>/dev/null; '
+    '[ "$most" ] && exec "$@" </dev/null'
 )
-"""Waits for the limit of processes, which dash sets by -p and bash by -u, and executes the program; ends at EOF."""
+"""Forbids core files, waits for the limit of processes, which dash sets by -p and bash by -u, and executes the program.
+
+It ends at EOF.
+"""
 _BLOCK = 1 << 16
 _REST = 0.2
 """Seconds to wait for more output after the program has ended, since other processes may have it open."""

@@ -31,6 +31,8 @@ def main(report: int, words: list[str]) -> None:
         os.setgid(int(group))
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # The image of a program has its secrets; nobody may raise this limit again.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     resource.setrlimit(resource.RLIMIT_NPROC, (int(processes), int(processes)))
     # A program would inherit what Python ignores (SIGPIPE, SIGXFSZ) and what the daemon was started with.

@@ -123,7 +123,7 @@ async def get(address: str, *headers: str, host: str = "web") -> Answer:
 class Plane:
     """A data plane that runs below ``path``, with what it reported. HAProxy outlives it.
 
-    ``root`` has the files of systemd.
+    ``root`` has the files of systemd, ``user`` is that of HAProxy.
     """
 
     def __init__(
@@ -134,6 +134,7 @@ class Plane:
         routes: Callable[[], RouteTable] = RouteTable,
         root: Path = Path("/"),
         certificates: CertificateStore | None = None,
+        user: tuple[int, int] | None = None,
     ) -> None:
         self.events: list[EngineEvent] = []
         self.woken: list[Key] = []
@@ -145,7 +146,7 @@ class Plane:
         ports = ServicePorts(path / "ports.json", HostSettings())
         calls = self.events.append, self.woken.append, self._change
         context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log, certificates)
-        self.dataplane = HaproxyDataPlane(self.directory, Setup("here", root=root), context)
+        self.dataplane = HaproxyDataPlane(self.directory, Setup("here", user, root), context)
 
     def _log(self, key: Key, line: str) -> None:
         self.lines.append((key, line))

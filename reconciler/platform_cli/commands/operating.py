@@ -1,0 +1,221 @@
+"""What operators do from anywhere: approve, plan, suspend, resume, roll back, and see what the daemon does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.errors import UsageError
+from reconciler.platform_cli.advice import with_local_commands
+from reconciler.platform_cli.client import TEXT
+from reconciler.platform_cli.commands.placing import REPLICA_COLUMNS
+from reconciler.platform_cli.durations import future_time, parse_length
+from reconciler.platform_cli.output import at
+from reconciler.platform_cli.patches import whole_number
+from reconciler.platform_cli.references import SOURCE
+from reconciler.platform_cli.session import Session
+
+_MARKDOWN, _YAML = "text/markdown", "application/yaml"
+_CHANGES, _ERRORS = "plan-changes", "plan-errors"
+"""Headers of a plan."""
+SOMETHING_TO_DO = 3
+"""Exit code of --detailed-exitcode where a plan has steps."""
+
+
+def approve(session: Session, digest: str) -> None:
+    """Approve the steps of a plan that wait."""
+    _request(session, f"/org/{session.org}/-approve", {"digest": digest})
+
+
+def plan(session: Session, source: str | None, revision: str | None, digest: str | None, **how: Any) -> int:
+    """Show what a run would change: of a source, of all, or the plan with a digest. Returns the exit code."""
+    if digest and (source or revision):
+        raise UsageError("--digest names a plan by itself: leave the source and --revision out")
+    query = {"revision": revision} if revision else {}
+    if digest:
+        paths = [f"/org/{session.org}/-plan/{digest}"]
+    else:
+        paths = [f"{session.path_of_target(each)}/-plan" for each in ([source] if source else _sources(session))]
+    counts = _show_plans(session, paths, query, how["format_"])
+    if any(errors for _, errors in counts):
+        return 1
+    return SOMETHING_TO_DO if how["detailed_exitcode"] and any(changes for changes, _ in counts) else 0
+
+
+def _show_plans(session: Session, paths: list[str], query: Mapping[str, str], form: str) -> list[tuple[int, int]]:
+    """Print plans; returns how many steps each has, and how many errors its revision."""
+    if session.output.is_text:
+        texts = [session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query) for path in paths]
+        session.output.text("\n".join(with_local_commands(each.text) for each in texts))
+        headers = [each.headers for each in texts]
+    else:
+        answers = [session.client.request("GET", path, query=query) for path in paths]
+        bodies = [each.body for each in answers]
+        session.output.value(bodies if len(bodies) > 1 else bodies[0])
+        headers = [each.headers for each in answers]
+    return [(int(each.get(_CHANGES, "0")), int(each.get(_ERRORS, "0"))) for each in headers]
+
+
+def _sources(session: Session) -> list[str]:
+    return [each["name"] for each in session.client.get(f"/org/{session.org}/{SOURCE}")["items"]]
+
+
+def suspend(session: Session, target: str, reason: str | None, until: str | None) -> None:
+    """Suspend a source or a resource."""
+    body = {"reason": reason or "", "until": future_time(until, "--until") if until else ""}
+    _request(session, f"{session.path_of_target(target)}/-suspend", body)
+
+
+def resume(session: Session, target: str) -> None:
+    """End a suspension, or a rollback."""
+    _request(session, f"{session.path_of_target(target)}/-resume")
+
+
+def roll_back(
+    session: Session, source: str, revision: str | None, previous: bool, force: bool, reason: str | None
+) -> None:
+    """Roll a source back."""
+    if bool(previous) == bool(revision):
+        raise UsageError("name either a revision or --previous")
+    body = {"revision": revision or "", "reason": reason or "", "force": bool(force)}
+    _request(session, f"{session.path_of_target(source)}/-rollback", body)
+
+
+def retry(session: Session, target: str) -> None:
+    """Retry the failed steps of a resource."""
+    _request(session, f"{session.find(target, 'workload').path}/-retry")
+
+
+def sync(session: Session, source: str) -> None:
+    """Make the daemon fetch and run a source."""
+    _request(session, f"{session.path_of_target(source)}/-sync")
+
+
+def hold(session: Session, target: str, for_: str | None, reason: str | None, release: bool) -> None:
+    """Make new requests to a workload wait, or release them."""
+    if bool(release) == bool(for_):
+        raise UsageError("write either --for TIME or --release")
+    path = f"{session.find(target, 'workload').path}/-hold"
+    if for_:
+        _request(session, path, {"seconds": parse_length(for_, "--for"), "reason": reason or ""})
+    else:
+        _request(session, path, method="DELETE")
+
+
+def _request(session: Session, path: str, body: Mapping[str, Any] | None = None, method: str = "POST") -> None:
+    """Send a request of an operator, and print what was recorded."""
+    answer = session.client.request(method, path, body=body or {} if method == "POST" else None).body
+    if session.output.is_text:
+        session.output.line(with_local_commands(str(answer["message"])))
+    else:
+        session.output.value(answer)
+
+
+def show_status(session: Session, kind: str | None, name: str | None) -> None:
+    """Show the recorded resources with their status; sources that need attention are on stderr."""
+    path = f"/org/{session.org}/-status"
+    query = {"kind": kind or "", "gvc": session.by_flag("gvc"), "name": name or ""}
+    query = {word: value for word, value in query.items() if value}
+    if not session.output.is_text:
+        form = session.output.format
+        found = session.client.text(path, "application/json" if form.startswith("json") else _YAML, **query)
+        session.output.text(found.text)
+        return
+    table = session.client.text(path, **query).text
+    session.output.text(table)
+    if not table:
+        session.output.note("nothing is recorded")
+    if sources := session.client.text(f"/org/{session.org}/{SOURCE}").text:
+        session.output.note(sources.removesuffix("\n"))
+
+
+def describe(session: Session, target: str) -> None:
+    """Show all that is known about a resource or a source, as text."""
+    found = session.client.text(f"/org/{session.org}/-describe", key=_key(session, target))
+    session.output.text(with_local_commands(found.text))
+
+
+def _key(session: Session, target: str) -> str:
+    """``source/NAME``, or the key of a resource."""
+    return target if target.startswith(f"{SOURCE}/") else session.find(target, "workload").key
+
+
+def show_events(session: Session, target: str | None, follow: bool | None, last: str) -> None:
+    """Show past events, and then new ones as they come if ``follow``; one object a line unless as text."""
+    query = {"last": str(whole_number(last, "--last"))} | ({"follow": "true"} if follow else {})
+    query |= {"key": _key(session, target)} if target else {}
+    for each in session.client.lines(f"/org/{session.org}/-events", query):
+        session.output.line(_event(session, each) if session.output.is_text else json.dumps(each))
+
+
+def _event(session: Session, event: Mapping[str, Any]) -> str:
+    """Time, type, reason, place and message, as `reconciler events` prints them."""
+    location = event.get("location") or ""
+    place = f"{event.get('key') or '-'}{'@' if location else ''}{location}"
+    message = with_local_commands(str(event.get("message", "")))
+    time = session.output.time(str(event.get("time", "")))
+    return f"{time} {event.get('type', ''):<7} {event.get('reason', ''):<16} {place}: {message}"
+
+
+def show_history(session: Session, source: str | None, last: str) -> None:
+    """Show past runs, newest first."""
+    query = {"last": str(whole_number(last, "--last"))} | ({"source": source} if source else {})
+    columns = {
+        "STARTED": lambda item: session.output.time(str(item.get("started") or "")), "SOURCE": at("source"),
+        "COMMIT": lambda item: str(item["revision"]).rpartition(":")[2][:12],
+        "OUTCOME": lambda item: item["outcome"] or "unfinished", "TOOK": _length,
+        "CHANGES": _changes,
+        "AUTHOR": at("author"), "SUBJECT": at("subject"), "DIGEST": lambda item: str(item["digest"] or "")[:12],
+    }  # fmt: skip
+    session.output.documents([session.client.get(f"/org/{session.org}/-runs", **query)["items"]], columns, "run")
+
+
+def _changes(run: Mapping[str, Any]) -> str:
+    """What a run did, or why it failed."""
+    counts = ", ".join(f"{count} {word}" for word, count in run["counts"].items())
+    return counts or with_local_commands(str(run["message"] or ""))
+
+
+def _length(run: Mapping[str, Any]) -> str:
+    """How long a run took; "-" while it runs."""
+    return "-" if run["seconds"] is None else f"{run['seconds']:.1f} s"
+
+
+def show_top(session: Session) -> None:
+    """Show the replicas on the host of the daemon."""
+    gvc = session.by_flag("gvc")
+    replicas = session.client.get(f"/org/{session.org}/-top", **({"gvc": gvc} if gvc else {}))["items"]
+    if not replicas and session.output.is_text:
+        session.output.note("no replicas run there")
+        return
+    session.output.documents([replicas], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
+
+
+def show_drift(session: Session, target: str | None) -> None:
+    """Show what differs at its location, as the last check of the daemon found it."""
+    answer = session.client.get(f"/org/{session.org}/-drift")
+    key = _key(session, target) if target else ""
+    rows = [each for each in answer["items"] if key in ("", each["key"])]
+    if not rows and session.output.is_text:
+        session.output.note("nothing was checked yet" if answer["checked"] is None else "nothing differs")
+        return
+    columns = {
+        "KEY": at("key"), "LOCATION": at("location"), "WHAT": at("what"),
+        "SINCE": lambda item: session.output.time(str(item.get("since") or "")),
+        "FIELDS": lambda item: [each["path"] for each in item.get("changes") or ()],
+    }  # fmt: skip
+    session.output.documents([rows], columns, "drift")
+
+
+def show_snapshots(session: Session, target: str | None, deleted: bool | None) -> None:
+    """Show snapshots of volumes; final ones with ``deleted``."""
+    query = {"key": session.find(target, "volumeset").key} if target else {}
+    query |= {"deleted": "true"} if deleted else {}
+    columns = {
+        "KEY": at("key"), "LOCATION": at("location"), "VOLUME": at("volumeIndex"), "NAME": at("name"),
+        "CREATED": lambda item: session.output.time(str(item.get("created") or "")), "GB": at("size"),
+        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "TAGS": at("tags"),
+    }  # fmt: skip
+    session.output.documents([session.client.get(f"/org/{session.org}/-snapshot", **query)["items"]], columns,
+                             "snapshot")  # fmt: skip

@@ -1,0 +1,214 @@
+"""Several resources as one change: one check, one plan, one commit, one review; all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import FILES
+from tests.api.test_references import account
+from tests.support.api import ORG, ApiSite, api_site
+from tests.support.git import GitRepo
+from tests.support.sandbox import workload
+
+APPLY = f"{ORG}/-apply"
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    """The specification of a small workload."""
+    return {"type": "standard", "containers": [{"name": "main", "image": "//image/a:1"}], **more}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ApiSite]:
+    """A site of its own, whose Git is written."""
+    with api_site(tmp_path, FILES) as made:
+        yield made
+
+
+def send(site: ApiSite, body: Any, query: str = "", **headers: str) -> tuple[int, Any]:
+    """Status and body of a change by a superuser."""
+    answer = site.client().request("POST", f"{APPLY}{query}", json=body, headers=headers)
+    return answer.status_code, answer.json()
+
+
+def history(site: ApiSite) -> list[str]:
+    """Subjects of the branch, newest first."""
+    return site.repo.git("log", "--format=%s", "main").splitlines()
+
+
+def app(name: str = "newapp") -> list[dict[str, Any]]:
+    """A GVC, an identity and a workload that uses it."""
+    return [
+        {"kind": "workload", "name": "web", "gvc": name,
+         "spec": spec(identityLink=f"//gvc/{name}/identity/web")},
+        {"kind": "identity", "name": "web", "gvc": name},
+        {"kind": "gvc", "name": name, "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}},
+    ]  # fmt: skip
+
+
+def actions(answer: Any) -> dict[str, str]:
+    """What became of each resource."""
+    return {each["link"].removeprefix(f"{ORG}/"): each["action"] for each in answer["items"]}
+
+
+def test_what_depends_on_each_other_is_one_commit_with_one_plan(site: ApiSite) -> None:
+    body = {"items": app(), "delete": ["//gvc/shop/workload/api", "//gvc/shop/workload/none"]}
+    code, shown = send(site, body, "?dryRun=true")
+    assert (code, shown["change"]["commit"], len(history(site))) == (200, None, 1)
+    code, answer = send(site, body, f"?digest={shown['change']['plan']['digest']}")
+    assert code == 200, answer
+    assert actions(answer) == {
+        "gvc/newapp/workload/web": "created",
+        "gvc/newapp/identity/web": "created",
+        "gvc/newapp": "created",
+        "gvc/shop/workload/api": "deleted",
+        "gvc/shop/workload/none": "missing",
+    }
+    assert actions(shown) == actions(answer)
+    assert history(site)[0] == "Apply workload/shop/api and 3 more"
+    assert len(history(site)) == 2
+    entries = site.client().get(f"{ORG}/-audit?limit=100")["items"]
+    assert [each["target"] for each in entries if each["message"]] == [APPLY]
+    assert "workload/newapp/web created" in entries[-1]["message"]
+    assert answer["change"]["plan"]["steps"] == shown["change"]["plan"]["steps"]
+    assert (shown["change"]["diff"], shown["change"]["files"]) == (answer["change"]["diff"], answer["change"]["files"])
+    # The daemon does what was shown.
+    plan = site.client().get(f"{ORG}/source/main/-plan")
+    assert plan["digest"] == answer["change"]["plan"]["digest"] == shown["change"]["plan"]["digest"]
+    assert site.run("apply").returncode == 0
+    assert site.client().get(f"{ORG}/gvc/newapp/workload/web")["name"] == "web"
+    for name in ("web", "none"):
+        events = site.client().get(f"{ORG}/gvc/newapp/workload/{name}/-eventlog")["items"] if name == "web" else []
+        assert len([each for each in events if each["reason"] == "ChangeCommitted"]) == (name == "web")
+
+
+def test_one_fault_holds_back_all_and_names_its_field(site: ApiSite) -> None:
+    items = app()
+    items[0]["spec"]["containers"][0]["memory"] = "3 apples"
+    code, answer = send(site, {"items": items})
+    assert (code, len(history(site))) == (400, 1)
+    assert [each["field"] for each in answer["details"]] == ["/spec/containers/0/memory"]
+
+
+def test_what_is_as_wanted_stays_and_is_no_commit(site: ApiSite) -> None:
+    document = site.client().get(f"{ORG}/gvc/shop/workload/web")
+    code, answer = send(site, {"items": [document]})
+    assert (code, answer["change"], actions(answer)) == (200, None, {"gvc/shop/workload/web": "unchanged"})
+    changed = {**document, "description": "The page"}
+    api = site.client().get(f"{ORG}/gvc/shop/workload/api")
+    code, answer = send(site, {"items": [api, changed]})
+    assert actions(answer) == {"gvc/shop/workload/api": "unchanged", "gvc/shop/workload/web": "updated"}
+    assert answer["change"]["files"] == ["shop/web.yaml"]
+    # A declaration replaces what others wrote, also what is not applied yet.
+    assert send(site, {"items": [document]})[1]["items"][0]["action"] == "updated"
+    assert send(site, {"items": [app()[2]]})[1]["items"][0]["action"] == "created"
+    again = {**app()[2], "description": "new"}
+    assert send(site, {"items": [again]})[0] == 200
+    assert site.repo.git("show", "main:gvc/newapp.yaml").count("kind: gvc") == 1
+    assert send(site, {"delete": ["//workload/x"]})[0] == 400
+    assert send(site, {"delete": ["//gvc/shop/workload/none"]})[1]["change"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "1 to 1000"),
+        ({"items": [{"kind": "thing", "name": "a"}]}, "items[0] has no kind"),
+        ({"items": [{"kind": "workload", "name": "a"}]}, "items[0]: a workload names its `gvc`"),
+        ({"items": [{"kind": "gvc"}]}, "with a name"),
+        ({"items": [{"kind": "group", "name": "ops"}] * 2}, "group/ops is in this change 2 times"),
+        ({"items": [{"kind": "group", "name": "../x"}]}, "the name '../x' is wrong"),
+        ({"delete": ["group ops"]}, "is not a link"),
+        ({"delete": ["//group/superusers"]}, "is built in"),
+        ({"items": [], "more": 1}, "more"),
+        ({"items": [{"kind": "org", "name": "other"}]}, "has the org acme alone"),
+    ],
+)
+def test_a_wrong_body_is_refused(site: ApiSite, body: Any, words: str) -> None:
+    code, answer = send(site, body)
+    assert (code, words in answer["message"]) == (400, True), answer
+    assert len(history(site)) == 1
+
+
+def test_each_resource_needs_its_permission(tmp_path: Path) -> None:
+    accounts = account("author", "workload", "create", "edit", "view") + account("builder", "gvc", "create")
+    for kind, permission in (("identity", "create"), ("workload", "create"), ("location", "use")):
+        bound = f"{{permissions: [{permission}], principalLinks: [//serviceaccount/builder]}}"
+        accounts += f"---\nkind: policy\nname: {kind}s\ntargetKind: {kind}\ntarget: all\nbindings: [{bound}]\n"
+    files = {**FILES, "accounts.yaml": accounts.removeprefix("---\n")}
+    with api_site(tmp_path, files) as site:
+
+        def ask(name: str, body: Any) -> tuple[int, Any]:
+            key = site.api.store.add_key(name, "", "test", None)[1]
+            answer = site.client(None).request("POST", APPLY, json=body, headers={"Authorization": key})
+            return answer.status_code, answer.json()
+
+        code, answer = ask("author", {"items": app()})
+        assert (code, "no permission `create` on identity/newapp/web" in answer["message"]) == (403, True)
+        code, answer = ask("author", {"delete": ["//gvc/shop/workload/web"]})
+        assert (code, "no permission `delete`" in answer["message"]) == (403, True)
+        assert len(history(site)) == 1
+        # What the same change creates may be referred to: its author knows all of it.
+        code, answer = ask("builder", {"items": app()})
+        assert code == 200, answer
+        thief = {"kind": "workload", "name": "x", "gvc": "newapp", "spec": spec(identityLink="//identity/web")}
+        assert site.run("apply").returncode == 0
+        code, answer = ask("builder", {"items": [thief]})
+        assert (code, "`use` on identity/newapp/web" in answer["message"]) == (403, True)
+
+
+def test_a_review_has_one_branch(tmp_path: Path) -> None:
+    with api_site(tmp_path, FILES, api={"writes": "branch"}) as site:
+        code, answer = send(site, {"items": app()}, **{"Idempotency-Key": "once"})
+        assert code == 200, answer
+        branch = answer["change"]["branch"]
+        branches = site.repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads/reconciler/change-*").split()
+        assert branches == [branch]
+        assert send(site, {"items": app()}, **{"Idempotency-Key": "once"})[1] == answer
+        site.repo.git("update-ref", "refs/heads/main", branch)
+        plan = site.client().get(f"{ORG}/source/main/-plan")
+        assert plan["digest"] == answer["change"]["plan"]["digest"]
+
+
+def test_a_change_with_another_plan_than_the_one_shown_is_refused(site: ApiSite) -> None:
+    digest = send(site, {"items": app()}, "?dryRun=true")[1]["change"]["plan"]["digest"]
+    site.repo.commit({"shop/more.yaml": workload("more")})
+    code, answer = send(site, {"items": app()}, f"?digest={digest}")
+    assert (code, f"and not {digest}" in answer["message"]) == (409, True)
+
+
+def test_a_change_is_for_one_source(tmp_path: Path) -> None:
+    GitRepo.create(tmp_path / "other.git", {"group.yaml": "kind: group\nname: others\n"})
+    sources = [{"name": name, "url": str(tmp_path / f"{name}.git"), "branch": "main"} for name in ("main", "other")]
+    with api_site(tmp_path, FILES, sources=sources) as site:
+        groups = [{"kind": "group", "name": name, "description": "x"} for name in ("others", "web")]
+        code, answer = send(site, {"items": groups})
+        assert (code, "group/others in other" in answer["message"]) == (400, True)
+        assert send(site, {"items": app()})[0] == 400
+        assert send(site, {"items": app()}, "?source=other")[0] == 200
+        member = {"kind": "identity", "name": "more", "gvc": "shop"}
+        code, answer = send(site, {"items": [member]})
+        assert (code, answer["change"]["files"]) == (200, ["shop/identity/more.yaml"])
+
+
+def test_a_gvc_goes_with_its_members_in_the_same_change(site: ApiSite) -> None:
+    code, answer = send(site, {"items": app(), "delete": ["//gvc/shop"]})
+    assert code == 200, answer
+    assert "shop/web.yaml" in answer["change"]["files"]
+    assert actions(answer)["gvc/shop"] == "deleted"
+    files = site.repo.git("ls-tree", "-r", "--name-only", "main").split()
+    assert not [each for each in files if each.startswith("shop/")]
+    moved = {"kind": "identity", "name": "late", "gvc": "shop"}
+    assert send(site, {"items": [moved], "delete": ["//gvc/shop"]})[0] == 400
+
+
+def test_secrets_are_not_shown_and_other_files_are(site: ApiSite) -> None:
+    secret = {"kind": "secret", "name": "new", "type": "dictionary", "data": {"a": "planted-value"}}
+    code, answer = send(site, {"items": [secret, *app()]})
+    assert code == 200, answer
+    assert "planted-value" not in str(answer)
+    assert "+kind: identity" in answer["change"]["diff"]

@@ -1,0 +1,1 @@
+"""Inputs that others write, by size; each is read as the program reads it."""
