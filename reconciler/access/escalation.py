@@ -1,8 +1,8 @@
 """The decision on escalation: nobody grants permissions that they do not have themselves.
 
-A change grants by a policy, by a member of a group, or by a tag that the query of a policy or group asks for. Whoever
-has `manage` on every policy (or group) may grant anything, as `escalate` and `bind` in Kubernetes let them
-(docs/platform/fields.md#policy). Everything here is pure.
+A change grants by a policy, by a member of a group, by a tag that the query of a policy or group asks for, or by the
+address with which a person logs in as a user. Whoever has `manage` on every policy (or group) may grant anything, as
+`escalate` and `bind` in Kubernetes let them (docs/platform/fields.md#policy). Everything here is pure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EscalationCheck:
         elif key.kind is Kind.GROUP:
             found = self._by_group(key, was, wanted)
         elif key.kind is Kind.USER:
-            found = self._by_membership(was, wanted)
+            found = self._by_membership(was, wanted) or self._by_address(key, was, wanted)
         return self._by_selection(key, was, wanted) if found is None and was else found
 
     def _by_policy(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
@@ -72,6 +72,15 @@ class EscalationCheck:
                 if found is not None:
                     return found
         return None
+
+    def _by_address(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+        """What the person with a new address gets, who logs in as this user from then on."""
+        address = str(wanted.get("email") or "").lower()
+        if not was or address in ("", str(was.get("email") or "").lower(), key.name.lower()):
+            return None
+        if self._access.may(self._caller, "impersonate", key, lambda: was):
+            return None
+        return MissingGrant("impersonate", str(key))
 
     def _by_joining(self, group: Key) -> MissingGrant | None:
         """What a new member of ``group`` gets."""

@@ -162,24 +162,36 @@ def _bounds(part: str) -> tuple[int, int]:
 
 
 def _edited(body: str, was: Wanted, wanted: Wanted) -> str:
+    edited = _edited_in_style(body, was, wanted, blocks=True)
+    expected = _plain_value(body)
+    if isinstance(expected, dict):
+        _merge(expected, was, wanted)
+        # A block that is folded, or before a comment, keeps not every space and line of another text.
+        if _plain_value(edited) != expected:
+            return _edited_in_style(body, was, wanted, blocks=False)
+    return edited
+
+
+def _edited_in_style(body: str, was: Wanted, wanted: Wanted, *, blocks: bool) -> str:
+    """``body`` with the change; without ``blocks``, each new text of several lines is in double quotes."""
     style = _style(body)
     document = style.load(body)
     if not isinstance(document, CommentedMap):
         raise ValueError("the document is no mapping")
     unchanged = _dumped(style, document)
-    _merge(document, was, _quoted(wanted))
+    _merge(document, was, _quoted(wanted, blocks=blocks))
     edited = _dumped(style, document)
     merged = _on_original(body, unchanged, edited)
     return merged if _plain_value(merged) == _plain_value(edited) else edited
 
 
-def _quoted(value: Any) -> Any:
+def _quoted(value: Any, *, blocks: bool) -> Any:
     """``value`` with quotes for each text that some reader of YAML takes for something else, such as ``on``."""
     if isinstance(value, Mapping):
-        return {_quoted(name): _quoted(member) for name, member in value.items()}
+        return {_quoted(name, blocks=blocks): _quoted(member, blocks=blocks) for name, member in value.items()}
     if isinstance(value, list):
-        return [*map(_quoted, value)]
-    if isinstance(value, str) and "\n" not in value and scalar(value) != value:
+        return [_quoted(member, blocks=blocks) for member in value]
+    if isinstance(value, str) and not (blocks and "\n" in value) and scalar(value) != value:
         return DoubleQuotedScalarString(value)
     return value
 

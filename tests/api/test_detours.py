@@ -27,6 +27,8 @@ MORE = (
     )
     + account("runs", "workload", "exec.runCronWorkload")
     + account("runs", "secret", "use")
+    + account("editors", "user", "edit")
+    + account("actors", "user", "edit", "impersonate")
     + account("idents", "identity", "edit")
     + account("orgs", "org", "edit")
     + "".join(account(f"tags-{kind}", kind, "edit") for kind in ("secret", "group", "policy", "workload"))
@@ -203,6 +205,29 @@ def test_a_query_permits_the_creation_of_what_it_selects_in_normal_form(site: Ap
     ):
         answer = ask(site, "makers", "POST", f"{SHOP}/workload", {"name": "new", "spec": spec})
         assert answer.status_code == status, answer.text
+
+
+def test_the_refusal_of_a_new_member_names_no_hidden_target_of_the_group(tmp_path: Path) -> None:
+    broad = "name: ops-reveal\ntargetKind: secret\ntarget: all"
+    narrow = accounts().replace(broad, broad.replace("target: all", "targetLinks: [//secret/aws]"))
+    assert narrow != accounts()
+    more = account("joins", "group", "edit") + account("joins", "serviceaccount", "view")
+    documents = "---\n".join(dict.fromkeys((narrow + more).split("---\n")))
+    with api_site(tmp_path, {**files(), "accounts.yaml": documents}) as site:
+        joins = {"memberLinks": ["//serviceaccount/joins"]}
+        answer = ask(site, "joins", "PATCH", f"{ORG}/group/ops", joins)
+        assert (answer.status_code, "a resource that you may not view" in answer.text) == (403, True), answer.text
+        assert "aws" not in answer.text
+
+
+def test_another_address_of_a_user_needs_the_permission_to_act_as_them(site: ApiSite) -> None:
+    ann = f"{ORG}/user/ann@example.com"
+    other = {"email": "eve@evil.example.com"}
+    answer = ask(site, "editors", "PATCH", ann, other)
+    assert (answer.status_code, "`impersonate` on user/ann@example.com" in answer.text) == (403, True), answer.text
+    assert ask(site, "editors", "PUT", ann, {"tags": {"team": "web"}} | other).status_code == 403
+    assert ask(site, "editors", "PATCH", ann, {"email": "Ann@example.com", "description": "Ann"}).status_code == 200
+    assert ask(site, "actors", "PATCH", ann, other).status_code == 200
 
 
 def test_an_invitation_grants_no_more_than_its_author_has(tmp_path: Path) -> None:

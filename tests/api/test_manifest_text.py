@@ -8,7 +8,13 @@ import pytest
 import yaml
 
 from reconciler.documents.reader import read
-from reconciler.operations.manifest_text import merge_patch, remove_document, replace_document, split_documents
+from reconciler.operations.manifest_text import (
+    merge_patch,
+    read_documents,
+    remove_document,
+    replace_document,
+    split_documents,
+)
 
 TEXT = """\
 # The web page.
@@ -173,6 +179,15 @@ def test_documents_on_one_line_and_their_marks_stay(text: str, index: int, expec
     after = replace_document(text, index, was, {**was, "tags": {"t": "1"}})
     assert after == expected
     assert len(read(after.encode()).documents) == len(read(text.encode()).documents)
+
+
+@pytest.mark.parametrize("style", ["|", ">", ">-", "|-"])
+@pytest.mark.parametrize("value", ["a\n ", "a\n\tb\n", "a\n\n \n--- ", "\n\t\n...\n", "a\n  # b\n"])
+def test_a_text_of_several_lines_is_written_as_it_is(style: str, value: str) -> None:
+    text = f"kind: group\nname: a\ntags:\n  b: {style}\n    x\n    y\n# about b\n---\nkind: group\nname: b\n"
+    was = read_documents(text)
+    wanted = {**was[0], "tags": {"b": value}}
+    assert read_documents(replace_document(text, 0, was[0], wanted)) == [wanted, was[1]]
 
 
 def test_a_merge_patch_adds_and_removes_single_items() -> None:

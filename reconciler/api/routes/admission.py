@@ -125,7 +125,10 @@ def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[
     access = call.reader.access()
     missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, was, wanted)
     if missing is not None:
-        message = f"{call.caller.principal} has no permission `{missing.permission}` on {missing.target}"
+        target = missing.target
+        if key.kind in (Kind.GROUP, Kind.USER) and "/" in target and not call.may("view", Key.parse(target)):
+            target = "a resource that you may not view"  # policies about the group name it, and the caller does not
+        message = f"{call.caller.principal} has no permission `{missing.permission}` on {target}"
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
