@@ -85,7 +85,8 @@ class ReferenceCheck:
         """The first new reference of ``key`` that the caller may not make; None if there is none.
 
         What ``was`` refers to in the same way may stay. ``written`` are the resources that the same change creates:
-        their author knows all of them. Targets in other orgs are in the settings, and no policy is about them.
+        their author knows all of them, and every caller knows itself. Targets in other orgs are in the settings, and
+        no policy is about them.
         """
         former = {(each.target, _reads_secret(was, each)) for each in _links(was)}
         redirected = {target for target, _ in wanted.uses - was.uses}
@@ -95,7 +96,7 @@ class ReferenceCheck:
             if is_former or reference.target.startswith("/"):
                 continue
             target = Key.parse(reference.target)
-            if target == key or target in written:
+            if target == key or target in written or reference.target == self._caller.principal:
                 continue
             if not may_refer(self._access, self._caller, wanted.identity, target, reads, self._read_body):
                 return RefusedReference(permission_to_refer(target.kind), str(target), reference.pointer)

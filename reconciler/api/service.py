@@ -143,6 +143,8 @@ class Api:
         self.replicas = ReplicaReader(settings)
         self._readers: list[Reader] = []
         self._change_queues: dict[str, ChangeQueue] = {}
+        self.pushed: dict[str, tuple[str, float]] = {}
+        """Source → the commit of the last push, and when it was; each is used by the thread that writes the source."""
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
         self.address_limit = RateLimit("this address", limits.address, clock.monotonic)

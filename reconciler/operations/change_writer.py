@@ -79,13 +79,23 @@ class _Attempt:
         self.first = self.last = ""
         self.conflicts = 0
 
+    def begin_anew(self) -> None:
+        """Forget the commits on which it was tried: they were older than the request."""
+        self.edits = self.request.edits
+        self.first = self.last = ""
+
 
 class ChangeWriter:
-    """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review."""
+    """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review.
+
+    ``tip`` is what the branch had a moment ago, "" if that is not known: then nothing is fetched before the first push.
+    """
 
     def __init__(
         self, settings: Settings, source: SourceSettings, records: Records, clock: Clock, *, is_review: bool
     ) -> None:
+        self.tip = ""
+        self._is_guess = False
         self._settings = settings
         self._records = records
         self._clock = clock
@@ -99,15 +109,20 @@ class ChangeWriter:
         """
         outcomes: dict[int, Outcome] = {}
         pending = {number: _Attempt(request) for number, request in enumerate(requests)}
-        size = len(pending)
+        size, most = len(pending), len(pending)
         while pending:
             together = dict(islice(pending.items(), size))
             try:
                 self._write_together(together, outcomes)
-                size *= 2
+                size, most = min(2 * size, most), most + 1
             except PushConflict as error:
-                # Fewer changes are made sooner, before others push again.
-                size = max(1, size // 2)
+                if self._is_guess:
+                    for attempt in together.values():
+                        attempt.begin_anew()
+                        attempt.conflicts += 1
+                    continue
+                # Fewer changes are made sooner, before others push again; later, more are tried one by one.
+                size = most = max(1, size // 2)
                 self._pause(together, outcomes, error)
             pending = {number: attempt for number, attempt in pending.items() if number not in outcomes}
         return [outcomes[number] for number in range(len(requests))]
@@ -138,20 +153,39 @@ class ChangeWriter:
 
     def _make_all(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> dict[int, Change]:
         """The changes of ``pending``, each on top of the one before; what ends without a push goes to ``outcomes``."""
-        parent = tip = self._writer.tip()
+        guess, self.tip = self.tip, ""
+        self._is_guess = bool(guess) and not any(
+            each.request.dry or each.request.is_repeated for each in pending.values()
+        )
+        if self._is_guess:
+            made, ended = self._make_on(pending, guess)
+            if not ended:
+                return made
+            # What ends without a push is about the newest commit.
+            self._is_guess = False
+            for attempt in pending.values():
+                attempt.begin_anew()
+        made, ended = self._make_on(pending, self._writer.tip())
+        outcomes |= ended
+        return made
+
+    def _make_on(self, pending: Mapping[int, _Attempt], tip: str) -> tuple[dict[int, Change], dict[int, Outcome]]:
+        """The changes of ``pending`` on ``tip`` to push, and what became of the others."""
+        parent = tip
         made: dict[int, Change] = {}
+        ended: dict[int, Outcome] = {}
         for number, attempt in pending.items():
             try:
                 change = self._make(attempt, tip, parent)
             except Exception as error:  # noqa: BLE001 - its own request reports it
-                outcomes[number] = error
+                ended[number] = error
                 continue
             if not isinstance(change, Change) or attempt.request.dry:
-                outcomes[number] = change
+                ended[number] = change
                 continue
             made[number] = change
             parent = tip if self._is_review else change.commit.id
-        return made
+        return made, ended
 
     def _publish_alone(self, pending: Mapping[int, _Attempt], error: ReconcilerError) -> dict[int, Outcome]:
         """Write what the source refused together one by one: it may refuse only some of them."""
@@ -267,6 +301,7 @@ class ChangeWriter:
                 self._records.outbox.discard(each)
             raise
         self._release(waiting)
+        self.tip = changes[-1].commit.id
         return dict(made)
 
     def _publish_review(self, request: ChangeRequest, change: Change) -> Change | EarlierChange | Exception:
