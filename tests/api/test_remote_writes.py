@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import statistics
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 
 from reconciler.api.commits import PUSH_SECONDS, release_events
@@ -16,6 +22,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import WaitingEvents
 from tests.api.conftest import FILES
+from tests.api.test_writers import check_accepted, push_until
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.git import HttpsServer
 from tests.support.sandbox import eventually
@@ -201,3 +208,47 @@ def test_a_review_is_one_branch_with_the_link_of_the_forge_which_may_be_gone(tmp
         code, answer = forge.send({"b": "2"})
         assert (code, "127.0.0.1" in answer["message"]) == (503, True), "a remote that is gone is named"
         assert len(forge.tips()) == 1
+
+
+def write_for(forge: Forge, seconds: float, writers: int) -> tuple[list[httpx2.Response], list[float]]:
+    """The answers to writers of one workload, each with one request at a time, and how long each took."""
+    answers, times = list[httpx2.Response](), list[float]()
+    ended = time.monotonic() + seconds
+
+    async def write(client: httpx2.AsyncClient, number: int) -> None:
+        for count in itertools.count():
+            began = time.monotonic()
+            if began > ended:
+                return
+            answers.append(await client.request("PATCH", WEB, json={"tags": {f"w{number}": str(count)}}))
+            times.append(time.monotonic() - began)
+
+    async def write_all() -> None:
+        transport = forge.site.client().transport
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=None) as client:
+            await asyncio.gather(*(write(client, number) for number in range(writers)))
+
+    asyncio.run(write_all())
+    return answers, sorted(times)
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_twenty_writers_and_a_person_share_pushes_and_lose_nothing(tmp_path: Path, seconds: int) -> None:
+    with remote_site(tmp_path) as forge:
+        forge.hook("post-receive", 'echo >> "$GIT_DIR/pushed"\n')
+        ended, notes = threading.Event(), list[str]()
+        repo, clone = forge.site.repo, tmp_path / "clone"
+        person = threading.Thread(target=lambda: notes.extend(push_until(ended, repo, clone, pause=1.0)))
+        person.start()
+        try:
+            answers, times = write_for(forge, seconds, writers=20)
+        finally:
+            ended.set()
+            person.join()
+        assert {answer.status_code for answer in answers} == {200}
+        check_accepted(repo, answers)
+        assert {*notes} <= {*repo.git("ls-tree", "-r", "--name-only", "main").split()}
+        median = statistics.median(times)
+        print(f"{len(answers)} changes, {len(notes)} pushes by a person, p50 {median:.2f} s, p99 {times[-2]:.2f} s")
+        pushes = len((repo.path / "pushed").read_text().splitlines()) - len(notes)
+        assert 3 * pushes <= len(answers)

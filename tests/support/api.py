@@ -34,13 +34,13 @@ class ApiClient:
             scope["state"] = {} if peer is None else {"peer": peer}
             await answer(scope, receive, send)
 
-        self._transport = httpx2.ASGITransport(app=app, client=(address, 123))
+        self.transport = httpx2.ASGITransport(app=app, client=(address, 123))
 
     def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
         """The response to one request."""
 
         async def ask() -> httpx2.Response:
-            async with httpx2.AsyncClient(transport=self._transport, base_url="http://api") as client:
+            async with httpx2.AsyncClient(transport=self.transport, base_url="http://api") as client:
                 return await client.request(method, path, **more)
 
         return asyncio.run(ask())
@@ -51,7 +51,7 @@ class ApiClient:
         """The responses to requests (method, path, JSON) that are made at once."""
 
         async def ask() -> list[httpx2.Response]:
-            made = httpx2.AsyncClient(transport=self._transport, base_url="http://api", headers=headers, timeout=None)
+            made = httpx2.AsyncClient(transport=self.transport, base_url="http://api", headers=headers, timeout=None)
             async with made as client:
                 asked = (client.request(method, path, json=body) for method, path, body in requests)
                 return await asyncio.gather(*asked)

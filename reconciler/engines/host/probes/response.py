@@ -36,7 +36,7 @@ class Head(NamedTuple):
         if self.status in (204, 304):
             return 0
         length = self.fields.get("content-length", "")
-        return min(int(length), BODY) if length.isascii() and length.isdigit() else BODY
+        return min(int(length), BODY) if length.isascii() and length.isdigit() and len(length) < 20 else BODY
 
 
 def parse_head(received: bytes | bytearray) -> Head | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.manifests.rules.kind.backtracking import has_nested_repeats
 from reconciler.manifests.rules.kind.patterns import fault_in
 from reconciler.manifests.rules.references import target_of
 from reconciler.manifests.rules.registry import rule
@@ -67,6 +68,19 @@ def expressions(domain: Domain) -> Iterator[Flaw]:
         fault = fault_in(text) if text else ""
         if fault:
             yield Flaw(at, f"this is no regular expression: {fault}", "write a backslash before a literal character")
+
+
+@rule("route-regex-nested", "docs/platform/fields.md#domain", Kind.DOMAIN)
+def nested_repeats(domain: Domain) -> Iterator[Flaw]:
+    """A regular expression in a route or an allowed origin repeats no group that consists of repeats.
+
+    A proxy tries each division of a text by `(a*)*`, exponentially many, for each request of anybody, and has no time
+    for the requests of others.
+    """
+    for at, text in _expressions(domain):
+        if text and not fault_in(text) and has_nested_repeats(text):
+            yield Flaw(at, "this repeats a group that consists of repeats, which takes exponential time",
+                       "leave out one of the repeats, or separate the rounds: `(/[a-z]+)*`")  # fmt: skip
 
 
 def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:

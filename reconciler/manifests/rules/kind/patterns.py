@@ -16,11 +16,11 @@ def fault_in(pattern: str) -> str:
     while at < len(pattern):
         character = pattern[at]
         if character == "[":
-            at = _end_of_class(pattern, at)
+            at = end_of_class(pattern, at)
             if not at:
                 return "a `[` is never closed"
         elif character == "\\":
-            at = _end_of_escape(pattern, at + 1)
+            at = end_of_escape(pattern, at + 1)
             if at == len(pattern):
                 return "it ends with a lone backslash"
         elif character == ")":
@@ -37,7 +37,7 @@ def fault_in(pattern: str) -> str:
     return "a `(` is never closed" if open_groups else ""
 
 
-def _end_of_escape(pattern: str, at: int) -> int:
+def end_of_escape(pattern: str, at: int) -> int:
     """The last character of the escape whose letter is ``at``; for a quotation, that of its end."""
     if not pattern.startswith("Q", at):
         return at
@@ -45,7 +45,7 @@ def _end_of_escape(pattern: str, at: int) -> int:
     return end + 1 if end > 0 else len(pattern) - 1
 
 
-def _end_of_class(pattern: str, start: int) -> int:
+def end_of_class(pattern: str, start: int) -> int:
     """The end of the class that begins at ``start``; 0 if it has none."""
     at = start + 1 + pattern.startswith("^", start + 1)
     at += pattern.startswith("]", at)

@@ -44,7 +44,15 @@ def test_what_cannot_become_a_head_is_refused_at_once(before: bytes, received: b
 
 @pytest.mark.parametrize(
     ("status", "length", "unread"),
-    [(200, "7", 7), (200, "90000000", 10_240), (200, "many", 10_240), (200, "", 10_240), (204, "", 0), (304, "7", 0)],
+    [
+        (200, "7", 7),
+        (200, "90000000", 10_240),
+        (200, "many", 10_240),
+        (200, "", 10_240),
+        (200, "9" * 5000, 10_240),
+        (204, "", 0),
+        (304, "7", 0),
+    ],
 )
 def test_no_more_of_a_body_is_read_than_servers_expect(status: int, length: str, unread: int) -> None:
     assert Head(status, {"content-length": length}, 0).unread == unread

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.runtimes import procfs
+from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from tests.engines.host.processes.kit import KEY, alive, both_ways, launch, marked, opened, place, shell
 from tests.support.waiting import until
 
@@ -246,3 +247,11 @@ def test_ends_are_noticed_without_pidfds(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "pidfd_open", missing)
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, "9" * 1_000_000, "1234", "-" + "9" * 5000, "\N{SUPERSCRIPT TWO}", "x"])
+def test_a_workload_that_writes_no_exit_code_has_none(tmp_path: Path, written: str) -> None:
+    folders = StateDirectory(tmp_path)
+    folders.of(place()).mkdir(parents=True)
+    (folders.of(place()) / "code").write_text(written)
+    assert folders.code(place()).number is None

@@ -6,6 +6,7 @@ Nothing here is synced: a power cut also ends the processes that the files descr
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ _NEVER = "never"
 """Content of the code file until the wrapper has its script; it also reserves room for the code on a full disk."""
 _BEGAN = "-"
 """The first character that the wrapper writes."""
+_EXIT_CODE, _LONGEST_CODE = re.compile(r"[0-9]{1,3}"), 64
 
 
 class StartRecord(msgspec.Struct, frozen=True):
@@ -140,11 +142,13 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """How the last start ended."""
         text = self._read_code(place).removeprefix(_BEGAN)
         number = text.removesuffix("!")
-        return Code(int(number), number != text) if number.isdigit() else Code(None)
+        # The wrapper has the user of the workload, which can write whatever it likes.
+        return Code(int(number), number != text) if _EXIT_CODE.fullmatch(number) else Code(None)
 
     def _read_code(self, place: ContainerId) -> str:
         try:
-            return (self.of(place) / _CODE).read_text(encoding="ascii").strip()
+            with (self.of(place) / _CODE).open("rb") as file:
+                return file.read(_LONGEST_CODE).decode("ascii").strip()
         except (OSError, UnicodeDecodeError):
             return ""
 
