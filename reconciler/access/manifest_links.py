@@ -41,19 +41,27 @@ def read_links(key: Key, document: Mapping[str, Any], context: ManifestContext) 
     return _links_at(key, decoded, 0, value, context)
 
 
-def read_text_links(key: Key, text: str | None, context: ManifestContext) -> ManifestLinks | None:
-    """What the manifest of ``key`` in ``text``, a whole file, refers to; None if it is not there.
+class FileLinks:
+    """What the manifests in ``text``, a whole file (None: there is none), refer to; it is read once for all of them."""
 
-    Of a faulty one, it is what can be read, without a ``body``.
-    """
-    raw = (text or "").encode()
-    found = [each for each in read(raw).documents if _declares(each.value, key)]
-    if not found:
-        return None
-    # One without a GVC can be of another one, whose directory it is in.
-    document = next((each for each in found if each.value.get("gvc") == key.gvc), found[0])
-    value = respelled(document.value, context.scheme)
-    return _links_at(key, decode(raw, context), document.index, value, context)
+    def __init__(self, text: str | None, context: ManifestContext) -> None:
+        raw = (text or "").encode()
+        self._context = context
+        self._documents = read(raw).documents
+        self._decoded = decode(raw, context)
+
+    def of(self, key: Key) -> ManifestLinks | None:
+        """What the manifest of ``key`` refers to; None if it is not there.
+
+        Of a faulty one, it is what can be read, without a ``body``.
+        """
+        found = [each for each in self._documents if _declares(each.value, key)]
+        if not found:
+            return None
+        # One without a GVC can be of another one, whose directory it is in.
+        document = next((each for each in found if each.value.get("gvc") == key.gvc), found[0])
+        value = respelled(document.value, self._context.scheme)
+        return _links_at(key, self._decoded, document.index, value, self._context)
 
 
 def _declares(document: Any, key: Key) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.access.references import ManifestLinks
 from reconciler.model.key import Key
 
 Document = Mapping[str, Any]
-Admit = Callable[[ManifestLinks, ManifestLinks], None]
-"""Refuses what the manifests before and after may not refer to and grant, by an error."""
+Admit = Callable[[ManifestLinks, ManifestLinks, Collection[Key]], None]
+"""Refuses, by an error, what a manifest may not refer to and grant: before, after, and what the same commit creates."""
 
 
 class SeenManifest(NamedTuple):

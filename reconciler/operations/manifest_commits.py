@@ -13,7 +13,7 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
-from reconciler.access.manifest_links import EMPTY, read_text_links
+from reconciler.access.manifest_links import EMPTY, FileLinks
 from reconciler.clock import Clock
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
 from reconciler.manifests.decoder import decode
@@ -196,13 +196,18 @@ class SourceWriter:
         whose manifest cannot be read as a whole afterwards: the check has to find errors in them.
         """
         unread = []
-        for edit in edits:
-            if edit.admit is None or edit.wanted is None:
+        written = [edit for edit in edits if edit.wanted is not None]
+        dialect = self._line.dialect
+        old = {path: FileLinks(before.get(path), dialect) for path in {edit.path for edit in written}}
+        new = {path: FileLinks(after[path], dialect) if path in after else old[path] for path in old}
+        formers = {edit.key: old[edit.path].of(edit.key) for edit in written}
+        created = {key for key, links in formers.items() if links is None}
+        for edit in written:
+            if edit.admit is None:
                 continue
-            former, latter = before.get(edit.path), after.get(edit.path, before.get(edit.path))
-            links = read_text_links(edit.key, latter, self._line.dialect)
+            links = new[edit.path].of(edit.key)
             if links is not None:
-                edit.admit(read_text_links(edit.key, former, self._line.dialect) or EMPTY, links)
+                edit.admit(formers[edit.key] or EMPTY, links, created)
             if links is None or not links.body:
                 unread.append(edit)
         return unread

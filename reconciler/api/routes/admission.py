@@ -89,21 +89,22 @@ def admit_invitation(call: Call, key: Key) -> None:
     _admit_grants(call, key, {}, body)
 
 
-def admission_in_git(
-    call: Call, key: Key, wanted: Mapping[str, Any], written: Collection[Key] = (), *, creates: bool = False
-) -> Admit:
+def admission_in_git(call: Call, key: Key, wanted: Mapping[str, Any], *, creates: bool = False) -> Admit:
     """The same decision on what a commit changes in the newest one, once its text is known; ``wanted`` has the data.
 
     Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together. A
-    query that permits its author to create resources has to select the one that it ``creates`` in normal form.
+    query that permits its author to create resources has to select the one that it ``creates`` in normal form. One that
+    a newer commit has already is edited, and belongs to others.
     """
 
-    def admit(before: ManifestLinks, after: ManifestLinks) -> None:
+    def admit(before: ManifestLinks, after: ManifestLinks, created: Collection[Key]) -> None:
         def decide() -> None:
             if creates:
                 call.require("create", key, lambda: after.body or wanted)
+            if creates and before.value:
+                call.require("edit", key, lambda: before.body)
             _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), wanted.get("data"))
-            _admit_links(call, key, before, after, written)
+            _admit_links(call, key, before, after, created)
 
         call.with_reader(decide)
 

@@ -174,7 +174,6 @@ def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> lis
     from reconciler.operations.manifest_edits import new_path
 
     edits: dict[Key, ResourceEdit] = {}
-    created = {each.key for each in wanted if each.is_new}
     for each in wanted:
         if each.wanted is None:
             for edit in deletions(call, each.key, source, each.path):
@@ -182,7 +181,7 @@ def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> lis
     for each in wanted:
         if each.wanted is not None:
             edit = _replacement(call, each, new_path(each.key) if each.is_new else each.path)
-            admit = admission_in_git(call, each.key, each.wanted, created, creates=each.is_new)
+            admit = admission_in_git(call, each.key, each.wanted, creates=each.is_new)
             edit = edit._replace(admit=admit)
             if each.key in edits:
                 raise Problem(400, f"{each.key} is deleted with its GVC, and cannot be in the same change")
