@@ -16,11 +16,11 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 import msgspec
 
-from reconciler.addresses import is_internal
 from reconciler.clock import Clock
 from reconciler.engines.host.images.pinned_transport import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.protocol import ImageError
 from reconciler.logs import log
+from reconciler.model.addresses import is_internal
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 
