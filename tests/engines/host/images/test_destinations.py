@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.images.connection import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.pinned_transport import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.protocol import ImageError, ImageReference
 from reconciler.engines.host.images.registry import Registry
 from reconciler.model.addresses import is_internal

@@ -149,16 +149,16 @@ class LogSocket:
                 line, sender = receive(found, LONGEST)
                 if sender is None or not self._senders.admit(sender.pid, sender.uid):
                     continue
-                if (heard := parse_line(line)) is not None and self._is_served(heard.key):
-                    self._take(heard)
+                if (parsed := parse_line(line)) is not None and self._is_served(parsed.key):
+                    self._take(parsed)
 
-    def _take(self, heard: LogLine) -> None:
-        if heard.waits:
-            self._on_hold(heard.key)
-        if heard.error:
-            self._on_error(heard.key, heard.error)
-        for listener in self._listeners if heard.replica else ():
-            listener(heard.key, heard.replica, heard.milliseconds)
+    def _take(self, parsed: LogLine) -> None:
+        if parsed.waits:
+            self._on_hold(parsed.key)
+        if parsed.error:
+            self._on_error(parsed.key, parsed.error)
+        for listener in self._listeners if parsed.replica else ():
+            listener(parsed.key, parsed.replica, parsed.milliseconds)
 
 
 class LogLine(NamedTuple):
