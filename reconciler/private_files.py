@@ -1,14 +1,22 @@
-"""Files and directories of the state directory: never follows a symbolic link, never readable by others."""
+"""Files, directories and sockets of the state directory: no symbolic link is followed, and no other user gets in."""
 
 from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
+import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.errors import UsageError
+
+_CREDENTIALS = struct.Struct("3i")
+_SPACE = socket.CMSG_SPACE(_CREDENTIALS.size)
+"""Room for the credentials of the sender, and for no descriptor that it may send."""
+
 
 _locked: set[Path] = set()
 
@@ -86,3 +94,28 @@ def open_regular(path: Path, flags: int) -> int:
         os.close(file)
         raise
     return file
+
+
+class Sender(NamedTuple):
+    """The process that sent a datagram, and its user and group."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def name_senders(receiver: socket.socket) -> None:
+    """Let the kernel name the sender of each datagram; call it before ``receiver`` is bound."""
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+def receive(receiver: socket.socket, size: int) -> tuple[bytes, Sender | None]:
+    """The next datagram, of which at most ``size`` bytes are read, and its sender; None if the kernel names none.
+
+    Raises BlockingIOError if there is none, and OSError.
+    """
+    data, ancillary, _flags, _address = receiver.recvmsg(size, _SPACE)
+    for level, kind, content in ancillary:
+        if (level, kind, len(content)) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS, _CREDENTIALS.size):
+            return data, Sender(*_CREDENTIALS.unpack(content))
+    return data, None

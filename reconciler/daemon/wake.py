@@ -8,8 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reconciler.peers import name_senders, receive
-from reconciler.private_files import remove_own
+from reconciler.private_files import name_senders, receive, remove_own
 
 STATUS = "/status"
 """Wake-up name, in place of a source (whose name has no slash), that only writes status."""

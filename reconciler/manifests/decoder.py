@@ -62,6 +62,12 @@ RULES = (
         "docs/platform/fields.md#tags",
     ),
     error_rule(
+        "image-allowed",
+        "An image fits a pattern of `images.allowed`, if the settings have any.",
+        "The operator decides from where programs come to the hosts; other images are never pulled.",
+        "docs/containers.md#images",
+    ),
+    error_rule(
         "bad-link",
         "A link has one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning with /org/.",
         "Other forms cannot be followed, so it is unknown whether the target exists.",

@@ -87,8 +87,8 @@ class Registry:
         """The error of a store that could not reach the registry, without its cause unless settings name the host."""
         if self._connection.is_named(reference.host):
             return error
-        told = _of(reference, self._connection.unreachable(reference.host, str(error)))
-        return ImageError(str(told), reason=error.reason, retry=error.retry, wait=error.wait)
+        concealed = _of(reference, self._connection.unreachable(reference.host, str(error)))
+        return ImageError(str(concealed), reason=error.reason, retry=error.retry, wait=error.wait)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -11,7 +11,7 @@ _COUNTS = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _NO_TEXT = frozenset("^$")
 _NO_TEXT_ESCAPES = frozenset("bBAzZG")
 _HEAD = re.compile(r"\(\?(?:[:=!>|]|<[=!]|P?<\w+>|'\w+'|[a-zA-Z^-]*:?)")
-_LOOKS = ("(?=", "(?!", "(?<=", "(?<!")
+_ASSERTIONS = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 class _Repeat(NamedTuple):
@@ -27,7 +27,7 @@ class _Group:
     """A group that is open, with the alternative that is read."""
 
     def __init__(self, head: str = "") -> None:
-        self.looks = head in _LOOKS
+        self.is_assertion = head in _ASSERTIONS
         self.atomic = head == "(?>"
         self.repeats = self.fixed = False
         self.any_repeats = self.any_loose = False
@@ -39,6 +39,17 @@ class _Group:
         self.any_loose |= self.repeats and not self.fixed
         self.all_fixed &= self.fixed
         self.repeats = self.fixed = False
+
+    def add_group(self, group: _Group, repeat: _Repeat) -> None:
+        """Take over a group that is closed, and repeated by ``repeat``."""
+        free = not (group.is_assertion or group.atomic or repeat.possessive)
+        self.repeats |= free and (group.any_repeats or repeat.unbounded)
+        self.fixed |= not group.is_assertion and group.all_fixed and repeat.least > 0 and not repeat.unbounded
+
+    def add_atom(self, repeat: _Repeat, *, is_empty: bool) -> None:
+        """Take over what is one character, or none if it ``is_empty``."""
+        self.repeats |= repeat.unbounded and not repeat.possessive
+        self.fixed |= repeat.least > 0 and not repeat.unbounded and not is_empty
 
 
 def has_nested_repeats(pattern: str) -> bool:
@@ -63,17 +74,11 @@ def has_nested_repeats(pattern: str) -> bool:
             group.end_alternative()
             if group.any_loose and repeat.unbounded and not (group.atomic or repeat.possessive):
                 return True
-            _close(group, repeat, groups[-1])
+            groups[-1].add_group(group, repeat)
             at = repeat.end
         else:
             at = _read_atom(pattern, at, groups[-1])
     return False
-
-
-def _close(group: _Group, repeat: _Repeat, parent: _Group) -> None:
-    free = not (group.looks or group.atomic or repeat.possessive)
-    parent.repeats |= free and (group.any_repeats or repeat.unbounded)
-    parent.fixed |= not group.looks and group.all_fixed and repeat.least > 0 and not repeat.unbounded
 
 
 def _read_atom(pattern: str, at: int, group: _Group) -> int:
@@ -85,8 +90,7 @@ def _read_atom(pattern: str, at: int, group: _Group) -> int:
         last = end_of_escape(pattern, at + 1)
     empty = character in _NO_TEXT or (character == "\\" and pattern[at + 1 : at + 2] in _NO_TEXT_ESCAPES)
     repeat = _repeat(pattern, last + 1)
-    group.repeats |= repeat.unbounded and not repeat.possessive
-    group.fixed |= repeat.least > 0 and not repeat.unbounded and not empty
+    group.add_atom(repeat, is_empty=empty)
     return repeat.end
 
 

@@ -43,12 +43,6 @@ SCHEMA_RULES = (
         "docs/platform/workload.md#images",
     ),
     error_rule(
-        "image-allowed",
-        "An image fits a pattern of `images.allowed`, if the settings have any.",
-        "The operator decides from where programs come to the hosts; other images are never pulled.",
-        "docs/containers.md#images",
-    ),
-    error_rule(
         "working-dir",
         "A working directory is an absolute path.",
         "A relative path has no directory to start from.",

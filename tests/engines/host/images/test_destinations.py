@@ -18,12 +18,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from reconciler.addresses import is_internal
 from reconciler.clock import SystemClock
+from reconciler.engines.host.images.connection import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.pinned_transport import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.protocol import ImageError, ImageReference
 from reconciler.engines.host.images.registry import Registry
+from reconciler.model.addresses import is_internal
 from reconciler.model.image_names import exact_hosts, full_name, is_allowed
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -147,7 +147,7 @@ def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(
         asyncio.run(story())
 
 
-def test_an_error_does_not_tell_a_closed_port_from_one_that_speaks_something_else(own_address: str) -> None:
+def test_a_closed_port_and_one_that_is_no_registry_have_the_same_error(own_address: str) -> None:
     async def story() -> None:
         with socket.socket() as closed:
             closed.bind((own_address, 0))

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
+from reconciler.engines.host.dataplane.haproxy.config import SELF, decode_key, decode_name
 from reconciler.engines.host.dataplane.haproxy.discovery import MasterProcess
-from reconciler.engines.host.dataplane.haproxy.log_lines import LogLine, parse_line
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES
 from reconciler.engines.host.dataplane.protocol import LatencyListener
 from reconciler.engines.host.runtimes import procfs
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.peers import name_senders, receive
+from reconciler.private_files import name_senders, receive
 from reconciler.reasons import Reason
 
 LONGEST = 2048
@@ -29,6 +32,13 @@ AT_ONCE = 500
 """Lines that are read before the event loop does other work."""
 MOST_SENDERS = 256
 """Processes of HAProxy that are remembered: each reload brings one."""
+_HOLD, _REQUEST = "hold", "request"
+_TIMES_END = 7
+"""The method, the id and the path are the words from here on."""
+_NO_ID = "-"
+_NO_SERVER = "<NOSRV>"
+_NUMBER = re.compile(r"-1|[0-9]{1,9}")
+"""-1 stands for a phase that the request did not reach. No request takes a billion milliseconds."""
 
 
 class Senders:
@@ -67,12 +77,12 @@ class Senders:
         self._proven[pid] = process
         return True
 
-    def _is_haproxy(self, process: MasterProcess) -> bool:
-        found = procfs.find_process(process.pid)
+    def _is_haproxy(self, sender: MasterProcess) -> bool:
+        found = procfs.find_process(sender.pid)
         if found is None:
             # /proc hides a HAProxy of its own unit, which has a capability that the daemon lacks: the user decides.
-            return process.alive
-        return self._find_master() in (process.pid, found.parent)
+            return sender.alive
+        return self._find_master() in (sender.pid, found.parent)
 
     def _forget(self, pid: int) -> None:
         if (process := self._proven.pop(pid, None)) is not None:
@@ -139,13 +149,59 @@ class LogSocket:
                 line, sender = receive(found, LONGEST)
                 if sender is None or not self._senders.admit(sender.pid, sender.uid):
                     continue
-                if (told := parse_line(line)) is not None and self._is_served(told.key):
-                    self._take(told)
+                if (parsed := parse_line(line)) is not None and self._is_served(parsed.key):
+                    self._take(parsed)
 
-    def _take(self, told: LogLine) -> None:
-        if told.waits:
-            self._on_hold(told.key)
-        if told.error:
-            self._on_error(told.key, told.error)
-        for listener in self._listeners if told.replica else ():
-            listener(told.key, told.replica, told.milliseconds)
+    def _take(self, parsed: LogLine) -> None:
+        if parsed.waits:
+            self._on_hold(parsed.key)
+        if parsed.error:
+            self._on_error(parsed.key, parsed.error)
+        for listener in self._listeners if parsed.replica else ():
+            listener(parsed.key, parsed.replica, parsed.milliseconds)
+
+
+class LogLine(NamedTuple):
+    """What a line says of the workload ``key``.
+
+    ``waits``: a request begins to wait. ``error`` is the line for its log about a request that HAProxy answered itself.
+    ``replica`` has answered after ``milliseconds``. Both texts can be "".
+    """
+
+    key: Key
+    waits: bool = False
+    error: str = ""
+    replica: str = ""
+    milliseconds: float = 0.0
+
+
+def parse_line(line: bytes) -> LogLine | None:
+    """What ``line`` says; None if it is none of HAProxy, or about no workload. Raises nothing, whatever the bytes."""
+    try:
+        words = line.decode().split()
+        if words[:1] == [_HOLD]:
+            return LogLine(decode_key(words[1]), waits=True)
+        return _parse_request(words) if words[:1] == [_REQUEST] else None
+    except (ValueError, IndexError):
+        return None
+
+
+def _parse_request(words: list[str]) -> LogLine | None:
+    """Raises ValueError or IndexError for what HAProxy does not write."""
+    if not words[1] or words[1].startswith("_"):
+        return None  # A backend of no workload.
+    key, replica, milliseconds = decode_key(words[1]), "", 0.0
+    status, *times = map(_number, words[3:_TIMES_END])
+    method, *name, path = words[_TIMES_END:]
+    error = ""
+    if name != [_NO_ID] and status in MESSAGES:
+        error = f"{status} {method} {path}: {MESSAGES[status]} (request {' '.join(name)})"
+    if words[2] not in (SELF, _NO_SERVER) and min(times) >= 0:
+        replica, milliseconds = decode_name(words[2]), float(sum(times))
+    return LogLine(key, error=error, replica=replica, milliseconds=milliseconds)
+
+
+def _number(word: str) -> int:
+    if _NUMBER.fullmatch(word) is None:
+        raise ValueError(word)
+    return int(word)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF
-from reconciler.engines.host.dataplane.haproxy.log_lines import LogLine, parse_line
+from reconciler.engines.host.dataplane.haproxy.log_socket import LogLine, parse_line
 from reconciler.model.key import Key, Kind
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
@@ -33,7 +33,7 @@ _WORDS = st.sampled_from(
 _NEAR = st.lists(st.one_of(_WORDS, st.text(max_size=5)), max_size=12).map(lambda words: " ".join(words).encode())
 
 
-def test_a_line_says_that_a_request_waits_or_what_became_of_it() -> None:
+def test_a_line_is_about_a_request_that_waits_or_that_ended() -> None:
     assert parse_line(b"hold shop:web") == LogLine(KEY, waits=True)
     assert parse_line(b"hold shop:web:8080") == LogLine(KEY, waits=True)
     measured = parse_line(b"request shop:web web-0 200 1 2 3 GET - /path")

@@ -121,7 +121,7 @@ def test_a_process_of_the_same_user_is_not_believed_either(place: Path) -> None:
 
 
 @only_root("only root gives HAProxy a user of its own")
-def test_haproxy_of_another_user_is_heard_through_reloads_restarts_and_an_upgrade(place: Path) -> None:
+def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(place: Path) -> None:
     socket_path = place / "haproxy" / LOG_SOCKET
 
     async def story(plane: Plane) -> None:
