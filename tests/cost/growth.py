@@ -53,10 +53,14 @@ def growth_of(shape: Shape, share: float = 1.0) -> Growth:
     memory = _memory(shape, count) if share == 1.0 or shape.repeats else 1.0
     factor, spent = _doubled(shape, count)
     for _ in range(_TRIES):
+        if factor < _SUSPECT:
+            break
+        # Other work on the machine makes a time longer, and never shorter: the shortest of three is the right one.
+        factor, spent = _doubled(shape, count, 3)
         if factor < _SUSPECT or spent > _LONG:
             break
         count *= 2
-        factor, spent = _doubled(shape, count)
+        factor, spent = _doubled(shape, count, 3)
     return Growth(count, factor, memory)
 
 
@@ -70,10 +74,11 @@ def _memory(shape: Shape, count: int) -> float:
     return factor
 
 
-def _doubled(shape: Shape, count: int) -> tuple[float, float]:
+def _doubled(shape: Shape, count: int, repeats: int = 1) -> tuple[float, float]:
     """By what factor the CPU time grows from ``count`` to twice as many, and the longer time."""
-    longer = _seconds(shape, 2 * count)
-    return _ratio(_seconds(shape, count), longer, _SHORTEST), longer
+    pairs = [(_seconds(shape, count), _seconds(shape, 2 * count)) for _ in range(repeats)]
+    shorter, longer = (min(times) for times in zip(*pairs, strict=True))
+    return _ratio(shorter, longer, _SHORTEST), longer
 
 
 def _ratio(before: float, after: float, least: float) -> float:

@@ -8,6 +8,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from reconciler.convert.compose.convert import convert as convert_compose
+from reconciler.convert.compose.project import Project, UnreadableFileError, load
+from reconciler.convert.export.convert import normalise
+from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
+from reconciler.convert.notes import findings
+from reconciler.convert.reader import read_all, read_kubernetes
 from reconciler.documents.composer import Composer
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
@@ -15,6 +21,7 @@ from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
+from reconciler.documents.writer import stream
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
@@ -34,6 +41,7 @@ BETWEEN = b"\n---\n"
 THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
+COMPOSE_FILE = "compose.yaml"
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
@@ -105,16 +113,49 @@ def decoding(raw: bytes) -> None:
 
 def checking(raw: bytes) -> None:
     """The whole check of a directory with one file, up to the text that people see."""
-    findings = _timed(checked, raw)
-    _known(finding.rule for finding in findings)
-    _within(findings, raw)
-    text = shown(findings, raw)
+    reported = _timed(checked, raw)
+    _known(finding.rule for finding in reported)
+    _within(reported, raw)
+    text = shown(reported, raw)
     if _CONTROL.search(text):
         raise Wrong("what is shown has control characters in it")
     if is_only_secret(raw) and CANARY in text:
         raise Wrong("what is shown reveals a secret")
-    if _sometimes(raw) and checked(raw) != findings:
+    if _sometimes(raw) and checked(raw) != reported:
         raise Wrong("the same file was found to be something else")
+
+
+def composing(raw: bytes) -> None:
+    """A compose project of one file: converted or refused, within the file and the time, and the output is read."""
+    found = _timed(_project, raw)
+    converted = _timed(lambda _: convert_compose(found), raw)
+    remarks = findings(converted.remarks, found.contents)
+    _within([*found.faults, *remarks], raw)
+    if read(stream(draft.body for draft in converted.drafts).encode()).faults:
+        raise Wrong("the manifests of a project cannot be read")
+
+
+def _project(raw: bytes) -> Project:
+    def read_file(path: str) -> bytes:
+        if path != COMPOSE_FILE:
+            raise UnreadableFileError("it does not exist")
+        return raw
+
+    return load([COMPOSE_FILE], {"SET": "value", "LONG": "x" * 1_000}, ["on"], read_file)
+
+
+def converting(raw: bytes) -> None:
+    """Kubernetes documents and exports: converted or refused, within the file and the time, and the output is read."""
+    contents = {"all.yaml": raw}
+    for read_documents, convert in (
+        (read_kubernetes, convert_kubernetes),
+        (lambda files: read_all(files, frozenset({"tags"})), lambda sources: normalise(sources, "acme")),
+    ):
+        sources, faults = read_documents(contents)
+        converted = _timed(convert, sources)
+        _within([*faults, *findings(converted.remarks, contents)], raw)
+        if read(stream(draft.body for draft in converted.drafts).encode()).faults:
+            raise Wrong("the manifests of a conversion cannot be read")
 
 
 def stepping(raw: bytes) -> None:
@@ -137,7 +178,7 @@ def stepping(raw: bytes) -> None:
         raise Wrong(f"found {where}: {min(wrong)}")
 
 
-def _timed(check: Callable[..., Any], raw: bytes, *rest: Any) -> Any:
+def _timed(check: Callable[..., Any], raw: Any, *rest: Any) -> Any:
     """What ``check`` returns. Raises Wrong where it takes too long, and does so twice."""
     for _ in range(2):
         began = time.process_time()

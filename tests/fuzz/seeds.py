@@ -37,6 +37,37 @@ def texts() -> Iterator[bytes]:
     yield from (path.read_bytes() for path in FILES)
 
 
+ODD_KEYS = (".", ".common", "a.b", "services.a", "deploy.mode", "a/b", "~0", "~1", "[0]", '"', "", "0", "x-.y", "*")
+"""Keys with the signs that paths and pointers are written with."""
+
+
+def projects() -> Iterator[bytes]:
+    """Compose files of the cases, and with keys that have signs of paths at each level."""
+    for path in CASES.glob("compose/*.yaml"):
+        yield from _inner(path.read_bytes())
+    for key in ODD_KEYS:
+        value = {"a": "b", key: {key: "c"}}
+        yield json.dumps({key: value, "services": {"web": {"image": "a"}}}).encode()
+        yield json.dumps({"services": {key: {"image": "a", key: value}, "web": {"extends": key}}}).encode()
+        for field in ("environment", "labels", "deploy", "healthcheck", "volumes", "secrets", "depends_on"):
+            yield json.dumps({"services": {"web": {"image": "$SET", field: value}}, "secrets": value}).encode()
+
+
+def resources() -> Iterator[bytes]:
+    """Kubernetes documents of the cases, the examples as exports, and both with keys that have signs of paths."""
+    for path in CASES.glob("convert/*.yaml"):
+        yield from _inner(path.read_bytes())
+    for document in examples():
+        yield json.dumps(document).encode()
+        for key in ODD_KEYS:
+            yield json.dumps({**document, key: {key: "a"}, "tags": {key: "a"}}).encode()
+    for key in ODD_KEYS:
+        labels = {key: "a", "app": "web"}
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "b", key: labels}]}}
+        head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": key, "labels": labels}}
+        yield json.dumps({**head, "spec": {"selector": {"matchLabels": labels}, "template": pod, key: {}}}).encode()
+
+
 def _written(document: Any) -> Iterator[bytes]:
     """One document in the styles of YAML, alone and after another one."""
     for flow in (False, True, None):

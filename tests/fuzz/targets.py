@@ -29,6 +29,8 @@ TARGETS = {
     "reader": Target(oracles.reading, seeds.texts),
     "decoder": Target(oracles.decoding, seeds.texts),
     "rules": Target(oracles.checking, seeds.streams, structured=True, share=2),
+    "compose": Target(oracles.composing, seeds.projects),
+    "conversions": Target(oracles.converting, seeds.resources),
     "steps": Target(oracles.stepping, seeds.steps, structured=True),
 }
 

@@ -43,11 +43,14 @@ HEAD = "kind: secret\nname: s\ntype: dictionary\ndata:\n"
 METADATA = "\nsops: {lastmodified: '2026-01-02T03:04:05Z', mac: ''}\n"
 
 ENCRYPTED: dict[str, Shape] = {
-    "locked values": Shape(lambda count: f"{HEAD}{lines(count, f'  kN: {SEALED!r}')}{METADATA}".encode(), _decode),
-    "plain values": Shape(lambda count: f"{HEAD}{lines(count, '  kN: text')}".encode(), _decode),
+    "locked values": Shape(
+        lambda count: f"{HEAD}{lines(count, f'  kN: {SEALED!r}')}{METADATA}".encode(), _decode, 6_000
+    ),
+    "plain values": Shape(lambda count: f"{HEAD}{lines(count, '  kN: text')}".encode(), _decode, 6_000),
     "locked and plain values": Shape(
         lambda count: f"{HEAD}{lines(count, f'  kN: {SEALED!r}')}\n{lines(count, '  pN: text')}{METADATA}".encode(),
         _decode,
+        6_000,
     ),
     "locked documents": Shape(
         lambda count: "---\n".join(

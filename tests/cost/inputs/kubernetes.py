@@ -146,6 +146,7 @@ KUBERNETES: dict[str, Shape] = {
                 "i", [rule(f"a{n}.example.com", route("/")) for n in ns], tls=[{"secretName": f"t{n}"} for n in ns]
             )
         ),
+        count=1_600,
     ),
     "ingresses": kubernetes(
         one(lambda _: deployment(ports=[{"containerPort": 8080}])),
@@ -174,10 +175,12 @@ KUBERNETES: dict[str, Shape] = {
     "ports with names that a service serves": kubernetes(
         one(lambda ns: deployment(ports=[{"containerPort": 2000 + n, "name": f"p{n}"} for n in ns])),
         one(lambda ns: kube_service(ports=[{"port": 2000 + n, "targetPort": f"p{n}"} for n in ns])),
+        count=1_600,
     ),
     "ports of a service": kubernetes(
         one(lambda _: deployment()),
         one(lambda ns: kube_service(ports=[{"port": 2000 + n, "name": f"p{n}"} for n in ns])),
+        count=1_600,
     ),
     "variables": kubernetes(one(lambda ns: deployment(env=[{"name": f"V{n}", "value": "a"} for n in ns]))),
     "variables of a secret": kubernetes(

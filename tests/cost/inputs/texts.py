@@ -27,21 +27,21 @@ def read_env(text: str) -> None:
 
 
 ENV_FILES: dict[str, Shape] = {
-    "lines": Shape(lambda count: lines(count, "VN=value"), read_env, 1_000),
-    "lines that use the first": Shape(lambda count: lines(count, "VN=$V0"), read_env, 1_000),
-    "lines that use the one before": Shape(lambda count: lines(count, "VN=$VM"), read_env, 1_000),
-    "a line that doubles": Shape(lambda count: "A=x\n" + "A=$A$A\n" * count, read_env, 1_000),
-    "a line that grows": Shape(lambda count: "A=x\n" + "A=$A-value\n" * count, read_env, 1_000),
-    "lines with quotes": Shape(lambda count: lines(count, 'VN="a\\nb" # c'), read_env, 1_000),
+    "lines": Shape(lambda count: lines(count, "VN=value"), read_env, 10_000),
+    "lines that use the first": Shape(lambda count: lines(count, "VN=$V0"), read_env, 10_000),
+    "lines that use the one before": Shape(lambda count: lines(count, "VN=$VM"), read_env, 10_000),
+    "a line that doubles": Shape(lambda count: "A=x\n" + "A=$A$A\n" * count, read_env, 10_000),
+    "a line that grows": Shape(lambda count: "A=x\n" + "A=$A-value\n" * count, read_env, 10_000),
+    "lines with quotes": Shape(lambda count: lines(count, 'VN="a\\nb" # c'), read_env, 10_000),
     "a value of many lines": Shape(lambda count: 'A="' + "line\n" * count + '"', read_env, 5_000),
-    "quotes that do not end": Shape(lambda count: lines(count, 'VN="a'), read_env, 1_000),
-    "single quotes that do not end": Shape(lambda count: lines(count, "VN='a"), read_env, 1_000),
+    "quotes that do not end": Shape(lambda count: lines(count, 'VN="a'), read_env, 10_000),
+    "single quotes that do not end": Shape(lambda count: lines(count, "VN='a"), read_env, 10_000),
     "empty lines": Shape(lambda count: "\n" * count, read_env, 20_000),
     "blanks": Shape(lambda count: "A=" + " " * count + "b" + " " * count, read_env, 5_000),
     "blanks before signs": Shape(lambda count: "A=" + " \t#" * count, read_env, 5_000),
     "a long name": Shape(lambda count: "A" * count, read_env, 20_000),
-    "names alone": Shape(lambda count: lines(count, "VN"), read_env, 1_000),
-    "a dollar sign at the end of each line": Shape(lambda count: lines(count, "VN=a$"), read_env, 1_000),
+    "names alone": Shape(lambda count: lines(count, "VN"), read_env, 10_000),
+    "a dollar sign at the end of each line": Shape(lambda count: lines(count, "VN=a$"), read_env, 10_000),
 }
 
 
