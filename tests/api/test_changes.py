@@ -367,7 +367,10 @@ def test_who_may_only_edit_groups_changes_no_built_in_one(site: ApiSite) -> None
     """They could give themselves everything by it."""
     binding = {"permissions": ["edit"], "principalLinks": [f"{ORG}/serviceaccount/ci"]}
     policy = {"name": "group-edits", "targetKind": "group", "target": "all", "bindings": [binding]}
-    assert send(site, "POST", f"{ORG}/policy", policy)[0] == 201
+    views = {"permissions": ["view"], "principalLinks": [f"{ORG}/serviceaccount/ci"]}
+    members = {"name": "members", "targetKind": "serviceaccount", "target": "all", "bindings": [views]}
+    for new in (policy, members):
+        assert send(site, "POST", f"{ORG}/policy", new)[0] == 201
     assert site.run("apply").returncode == 0
     key = send(site, "POST", f"{ORG}/serviceaccount/ci/-key", {})[1]["key"]
     change = {"json": {"$add/memberLinks": [f"{ORG}/serviceaccount/ci"]}, "headers": {"Authorization": f"Bearer {key}"}}
