@@ -6,6 +6,7 @@ ReconcilerError
 │   └── StateLostError      the state directory was deleted or replaced under the process that holds it
 ├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
 │   ├── NotFoundError       no such source, resource, GVC or rule (exit 1)
+│   ├── RevisionRefused     the commit of a change would have errors (operations/change_writer.py)
 │   ├── OverridesRefused    a run with overrides would break rules of manifests (engines/run_command.py)
 │   └── EditConflictError   others changed the same field meanwhile (operations/manifest_edits.py)
 ├── LockedError           another daemon holds the state directory

@@ -132,8 +132,8 @@ class Api:
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
-        hooks = settings.api.webhooks if settings.api is not None else ()
-        self.webhooks = Webhooks(hooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
+        options = settings.api or ApiSettings()
+        self.webhooks = Webhooks(options.webhooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
         self.list_slots, self.overview_slots = asyncio.Semaphore(LISTS), asyncio.Semaphore(OVERVIEWS)
         self.streams = Admission("read logs or follow events")
@@ -144,12 +144,11 @@ class Api:
         self._readers: list[Reader] = []
         self._change_queues: dict[str, ChangeQueue] = {}
         self.pushed: dict[str, tuple[str, float]] = {}
-        """Source → the commit of the last push, and when it was; each is used by the thread that writes the source."""
+        """Source → the commit of the last push, and when it was; only the thread that writes the source uses it."""
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        limits = settings.api.rate_limits if settings.api is not None else RateLimitSettings()
-        self.address_limit = RateLimit("this address", limits.address, clock.monotonic)
-        self.caller_limit = RateLimit("this caller", limits.caller, clock.monotonic)
-        self.proxies = TrustedProxies(settings.api.trusted_proxies if settings.api is not None else ())
+        self.address_limit = RateLimit("this address", options.rate_limits.address, clock.monotonic)
+        self.caller_limit = RateLimit("this caller", options.rate_limits.caller, clock.monotonic)
+        self.proxies = TrustedProxies(options.trusted_proxies)
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)

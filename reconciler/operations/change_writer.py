@@ -84,6 +84,15 @@ class _Attempt:
         self.edits = self.request.edits
         self.first = self.last = ""
 
+    def try_on(self, tip: str, edits: tuple[ResourceEdit, ...]) -> None:
+        """Continue with ``edits``, made for the commit ``tip``."""
+        self.edits = edits
+        self.first, self.last = self.first or tip, tip
+
+    def count_conflict(self) -> None:
+        """Count a commit of others that came between."""
+        self.conflicts += 1
+
 
 class ChangeWriter:
     """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review.
@@ -116,26 +125,24 @@ class ChangeWriter:
                 self._write_together(together, outcomes)
                 size, most = min(2 * size, most), most + 1
             except PushConflict as error:
-                if self._is_guess:
-                    for attempt in together.values():
-                        attempt.begin_anew()
-                        attempt.conflicts += 1
-                    continue
                 # Fewer changes are made sooner, before others push again; later, more are tried one by one.
-                size = most = max(1, size // 2)
-                self._pause(together, outcomes, error)
+                size = most = size if self._is_guess else max(1, size // 2)
+                self._resolve(together, outcomes, error)
             pending = {number: attempt for number, attempt in pending.items() if number not in outcomes}
         return [outcomes[number] for number in range(len(requests))]
 
-    def _pause(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome], error: PushConflict) -> None:
+    def _resolve(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome], error: PushConflict) -> None:
         """Wait a moment after a conflict with others, and give up what had too many."""
         for number, attempt in pending.items():
-            attempt.conflicts += 1
-            if attempt.conflicts == TRIES:
+            attempt.count_conflict()
+            if self._is_guess:
+                attempt.begin_anew()
+            elif attempt.conflicts >= TRIES:
                 message = f"{error}; nothing was changed after {TRIES} attempts, try again later"
                 outcomes[number] = RefusedError(message)
-        conflicts = max(attempt.conflicts for attempt in pending.values())
-        time.sleep(random.uniform(0, min(PAUSE * 2**conflicts, LONGEST_PAUSE)))
+        if not self._is_guess:
+            conflicts = max(attempt.conflicts for attempt in pending.values())
+            time.sleep(random.uniform(0, min(PAUSE * 2**conflicts, LONGEST_PAUSE)))
 
     def _write_together(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> None:
         """Write ``pending`` with one push; what becomes of them goes to ``outcomes``. Raises PushConflict."""
@@ -206,14 +213,13 @@ class ChangeWriter:
             return EarlierChange(writer.branch, found)
         sealing = self._sealing(parent)
         before = {edit.path: writer.read(parent, edit.path) for edit in attempt.edits}
-        if not attempt.first:
-            attempt.edits = tuple(self._seen(edit, before[edit.path], tip) for edit in attempt.edits)
         former = attempt.edits
-        attempt.edits = tuple(edit.on(writer.meaning(before[edit.path], edit.key)) for edit in former)
-        if attempt.first and attempt.first != tip:
+        if not attempt.first:
+            former = tuple(self._seen(edit, before[edit.path], tip) for edit in former)
+        elif attempt.first != tip:
             for edit in former:
                 check_conflict(edit, writer.read(attempt.first, edit.path), writer.read(tip, edit.path), sealing)
-        attempt.first, attempt.last = attempt.first or tip, tip
+        attempt.try_on(tip, tuple(edit.on(writer.meaning(before[edit.path], edit.key)) for edit in former))
         after = edited_files(list(attempt.edits), before.get, sealing)
         if not after:
             return None
