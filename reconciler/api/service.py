@@ -27,7 +27,8 @@ from reconciler.daemon.wake import wake
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.queries.top import ReplicaReader
-from reconciler.settings import RateLimitSettings, Settings
+from reconciler.settings import Settings
+from reconciler.settings.api import ApiSettings
 
 GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
