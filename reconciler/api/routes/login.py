@@ -1,4 +1,4 @@
-"""Logins of people at their provider, by browser or device, tokens of commands, and the exchange of those of CI jobs."""
+"""Logins of people at their provider, by browser or device, tokens of commands, and the exchange of those of jobs."""
 
 from __future__ import annotations
 
