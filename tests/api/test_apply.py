@@ -161,6 +161,19 @@ def test_each_resource_needs_its_permission(tmp_path: Path) -> None:
         assert (code, "`use` on identity/newapp/web" in answer["message"]) == (403, True)
 
 
+def test_members_of_a_built_in_group_need_manage(tmp_path: Path) -> None:
+    accounts = account("editor", "group", "create", "edit")
+    joined = {"kind": "group", "name": "superusers", "memberLinks": ["//serviceaccount/editor"]}
+    with api_site(tmp_path, {**FILES, "accounts.yaml": accounts.removeprefix("---\n")}) as site:
+        key = site.api.store.add_key("editor", "", "test", None)[1]
+        for _ in range(2):
+            answer = site.client(None).request("POST", APPLY, json={"items": [joined]}, headers={"Authorization": key})
+            assert (answer.status_code, "`manage` on group/superusers" in answer.text) == (403, True)
+            assert send(site, {"items": [{**joined, "memberLinks": ["//user/ann@example.com"]}]})[0] == 200
+            assert site.run("apply").returncode == 0
+        assert send(site, {"items": [{"kind": "policy", "name": "viewers-gvc"}]})[0] == 400
+
+
 def test_a_review_has_one_branch(tmp_path: Path) -> None:
     with api_site(tmp_path, FILES, api={"writes": "branch"}) as site:
         code, answer = send(site, {"items": app()}, **{"Idempotency-Key": "once"})

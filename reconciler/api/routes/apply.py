@@ -56,7 +56,10 @@ class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Wanted(NamedTuple):
-    """What the body wants of ``key``: the manifest ``wanted``, None for a deletion; ``entry`` is where Git has it."""
+    """What the body wants of ``key``: the manifest ``wanted``, None for a deletion.
+
+    ``source`` and ``path`` are where Git has it, "" for a new one.
+    """
 
     key: Key
     wanted: Document | None
@@ -122,14 +125,15 @@ def _item(call: Call, number: int, item: Mapping[str, Any]) -> _Wanted:
         raise Problem(400, f"items[{number}]: this server has the org {call.org} alone")
     wanted = manifest_from(key, item)
     entry = call.reader.records.desired.get(str(key))
+    is_built_in = str(key) in BUILT_IN_RESOURCES
+    if is_built_in and kind is not Kind.GROUP:
+        raise Problem(400, f"{key} is built in: it cannot be changed")
+    # Who may only edit groups makes nobody a superuser.
+    change = MANAGE if is_built_in else "edit"
     if entry is None and not call.reader.records.applied.exists(key):
-        is_built_in = str(key) in BUILT_IN_RESOURCES
-        if is_built_in and kind is not Kind.GROUP:
-            raise Problem(400, f"{key} is built in: it cannot be changed")
-        permission = MANAGE if is_built_in else "edit" if kind is Kind.ORG else "create"
-        call.require(permission, key, lambda: wanted)
+        call.require(change if is_built_in or kind is Kind.ORG else "create", key, lambda: wanted)
         return _Wanted(key, wanted, "", "", is_new=True)
-    call.require("edit", key)
+    call.require(change, key)
     if entry is None:
         raise Problem(409, f"{key} is no longer in Git and is to be deleted: apply it again after that")
     return _Wanted(key, wanted, entry.source, entry.path, is_new=False)
