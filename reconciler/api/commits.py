@@ -32,8 +32,6 @@ from reconciler.settings import Settings, SourceSettings
 
 PUSH_SECONDS = 600.0
 """Seconds after which no remote takes a commit any more whose push broke."""
-FRESH_SECONDS = 5.0
-"""Seconds after a push in which the next change does not fetch: if others have pushed, its own push says so."""
 IMMUTABLE_RULE = "immutable-field"
 
 
@@ -41,12 +39,7 @@ def write_changes(api: Api, source: SourceSettings, requests: Sequence[ChangeReq
     """Write ``requests`` to ``source``, with one push; returns what became of each."""
     with open_existing(api.settings, api.clock) as records:
         writer = ChangeWriter(api.settings, source, records, api.clock, is_review=api.writes == "branch")
-        tip, at = api.pushed.get(source.name, ("", 0.0))
-        writer.tip = tip if api.clock.monotonic() - at < FRESH_SECONDS else ""
-        try:
-            return writer.write(requests)
-        finally:
-            api.pushed[source.name] = writer.tip, api.clock.monotonic()
+        return writer.write(requests)
 
 
 async def submit_change(

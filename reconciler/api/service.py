@@ -144,8 +144,6 @@ class Api:
         self.replicas = ReplicaReader(settings)
         self._readers: list[Reader] = []
         self._change_queues: dict[str, ChangeQueue] = {}
-        self.pushed: dict[str, tuple[str, float]] = {}
-        """Source → the commit of the last push, and when it was; only the thread that writes the source uses it."""
         self._answer_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self.address_limit = RateLimit("this address", options.rate_limits.address, clock.monotonic)
         self.caller_limit = RateLimit("this caller", options.rate_limits.caller, clock.monotonic)

@@ -79,11 +79,6 @@ class _Attempt:
         self.first = self.last = ""
         self.conflicts = 0
 
-    def begin_anew(self) -> None:
-        """Forget the commits on which it was tried: they were older than the request."""
-        self.edits = self.request.edits
-        self.first = self.last = ""
-
     def try_on(self, tip: str, edits: tuple[ResourceEdit, ...]) -> None:
         """Continue with ``edits``, made for the commit ``tip``."""
         self.edits = edits
@@ -95,16 +90,11 @@ class _Attempt:
 
 
 class ChangeWriter:
-    """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review.
-
-    ``tip`` is what the branch had a moment ago, "" if that is not known: then nothing is fetched before the first push.
-    """
+    """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review."""
 
     def __init__(
         self, settings: Settings, source: SourceSettings, records: Records, clock: Clock, *, is_review: bool
     ) -> None:
-        self.tip = ""
-        self._is_guess = False
         self._settings = settings
         self._records = records
         self._clock = clock
@@ -126,7 +116,7 @@ class ChangeWriter:
                 size, most = min(2 * size, most), most + 1
             except PushConflict as error:
                 # Fewer changes are made sooner, before others push again; later, more are tried one by one.
-                size = most = size if self._is_guess else max(1, size // 2)
+                size = most = max(1, size // 2)
                 self._resolve(together, outcomes, error)
             pending = {number: attempt for number, attempt in pending.items() if number not in outcomes}
         return [outcomes[number] for number in range(len(requests))]
@@ -135,14 +125,11 @@ class ChangeWriter:
         """Wait a moment after a conflict with others, and give up what had too many."""
         for number, attempt in pending.items():
             attempt.count_conflict()
-            if self._is_guess:
-                attempt.begin_anew()
-            elif attempt.conflicts >= TRIES:
+            if attempt.conflicts == TRIES:
                 message = f"{error}; nothing was changed after {TRIES} attempts, try again later"
                 outcomes[number] = RefusedError(message)
-        if not self._is_guess:
-            conflicts = max(attempt.conflicts for attempt in pending.values())
-            time.sleep(random.uniform(0, min(PAUSE * 2**conflicts, LONGEST_PAUSE)))
+        conflicts = max(attempt.conflicts for attempt in pending.values())
+        time.sleep(random.uniform(0, min(PAUSE * 2**conflicts, LONGEST_PAUSE)))
 
     def _write_together(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> None:
         """Write ``pending`` with one push; what becomes of them goes to ``outcomes``. Raises PushConflict."""
@@ -160,39 +147,20 @@ class ChangeWriter:
 
     def _make_all(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> dict[int, Change]:
         """The changes of ``pending``, each on top of the one before; what ends without a push goes to ``outcomes``."""
-        guess, self.tip = self.tip, ""
-        self._is_guess = bool(guess) and not any(
-            each.request.dry or each.request.is_repeated for each in pending.values()
-        )
-        if self._is_guess:
-            made, ended = self._make_on(pending, guess)
-            if not ended:
-                return made
-            # What ends without a push is about the newest commit.
-            self._is_guess = False
-            for attempt in pending.values():
-                attempt.begin_anew()
-        made, ended = self._make_on(pending, self._writer.tip())
-        outcomes |= ended
-        return made
-
-    def _make_on(self, pending: Mapping[int, _Attempt], tip: str) -> tuple[dict[int, Change], dict[int, Outcome]]:
-        """The changes of ``pending`` on ``tip`` to push, and what became of the others."""
-        parent = tip
+        parent = tip = self._writer.tip()
         made: dict[int, Change] = {}
-        ended: dict[int, Outcome] = {}
         for number, attempt in pending.items():
             try:
                 change = self._make(attempt, tip, parent)
             except Exception as error:  # noqa: BLE001 - its own request reports it
-                ended[number] = error
+                outcomes[number] = error
                 continue
             if not isinstance(change, Change) or attempt.request.dry:
-                ended[number] = change
+                outcomes[number] = change
                 continue
             made[number] = change
             parent = tip if self._is_review else change.commit.id
-        return made, ended
+        return made
 
     def _publish_alone(self, pending: Mapping[int, _Attempt], error: ReconcilerError) -> dict[int, Outcome]:
         """Write what the source refused together one by one: it may refuse only some of them."""
@@ -307,7 +275,6 @@ class ChangeWriter:
                 self._records.outbox.discard(each)
             raise
         self._release(waiting)
-        self.tip = changes[-1].commit.id
         return dict(made)
 
     def _publish_review(self, request: ChangeRequest, change: Change) -> Change | EarlierChange | Exception:
