@@ -19,7 +19,13 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key, Kind
 from reconciler.operations.change_requests import ChangeRequest, Document, EarlierChange, ResourceEdit, SeenManifest
 from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
-from reconciler.operations.manifest_edits import EditConflictError, check_conflict, edited_files, find_data, in_conflict
+from reconciler.operations.manifest_edits import (
+    EditConflictError,
+    check_conflicts,
+    edited_files,
+    find_data,
+    in_conflict,
+)
 from reconciler.operations.manifest_text import new_document
 from reconciler.operations.sealed_documents import Sealing
 from reconciler.pipeline.planned_revision import PlannedRevision
@@ -180,13 +186,12 @@ class ChangeWriter:
         if request.is_repeated and (found := writer.find_request(request.id, tip, attempt.last)):
             return EarlierChange(writer.branch, found)
         sealing = self._sealing(parent)
-        before = {edit.path: writer.read(parent, edit.path) for edit in attempt.edits}
+        before = {path: writer.read(parent, path) for path in {edit.path: None for edit in attempt.edits}}
         former = attempt.edits
         if not attempt.first:
             former = tuple(self._seen(edit, before[edit.path], tip) for edit in former)
         elif attempt.first != tip:
-            for edit in former:
-                check_conflict(edit, writer.read(attempt.first, edit.path), writer.read(tip, edit.path), sealing)
+            check_conflicts(former, partial(writer.read, attempt.first), partial(writer.read, tip), sealing)
         attempt.try_on(tip, tuple(edit.on(writer.meaning(before[edit.path], edit.key)) for edit in former))
         after = edited_files(list(attempt.edits), before.get, sealing)
         if not after:

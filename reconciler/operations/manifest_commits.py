@@ -51,6 +51,10 @@ _UNKNOWN = "it may still take the commit: repeat the request with its Idempotenc
 _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
+Named = dict[tuple[str, str], list[Manifest]]
+"""The manifests of a file by kind and name, in their order."""
+
+
 class Author(NamedTuple):
     """Who a commit is by."""
 
@@ -97,7 +101,7 @@ class SourceWriter:
         self._signing_key = settings.api.signing_key if settings.api is not None else None
         self._ref = f"refs/heads/{source.branch}"
         self._git = open_git(self._line.source.repository.commondir)
-        self._decoded: dict[str, tuple[Manifest, ...]] = {}
+        self._decoded: dict[str, Named] = {}
 
     @property
     def name(self) -> str:
@@ -140,8 +144,8 @@ class SourceWriter:
 
     def resource(self, text: str | None, key: Key) -> Resource | None:
         """The resource ``key``, as ``text`` declares it; None if it cannot be read."""
-        for each in () if text is None else self._manifests(text):
-            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
+        for each in () if text is None else self._manifests(text).get((key.kind, key.name), ()):
+            if each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return resource_of(each, key.gvc, "", "")
         return None
 
@@ -150,13 +154,15 @@ class SourceWriter:
         found = self.resource(text, key)
         return "" if found is None else found.digest
 
-    def _manifests(self, text: str) -> tuple[Manifest, ...]:
+    def _manifests(self, text: str) -> Named:
         """The manifests in ``text``, decoded once: a change asks for each resource of a file."""
         found = self._decoded.get(text)
         if found is None:
             if len(self._decoded) >= MOST_DECODED:
                 self._decoded.clear()
-            found = self._decoded[text] = decode(text.encode(), self._line.dialect).manifests
+            found = self._decoded[text] = {}
+            for manifest in decode(text.encode(), self._line.dialect).manifests:
+                found.setdefault((manifest.kind, manifest.name), []).append(manifest)
         return found
 
     def normal_form(self, key: Key, wanted: Mapping[str, Any]) -> dict[str, Any] | None:

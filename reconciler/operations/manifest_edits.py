@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import yaml
 
 from reconciler.errors import RefusedError
+from reconciler.manifests.encrypted import ENCRYPTED_ONLY
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.operations.change_requests import ResourceEdit
+from reconciler.operations.change_requests import Document, ResourceEdit
 from reconciler.operations.manifest_text import (
+    DocumentList,
+    IrregularTextError,
     merge_patch,
     new_document,
     read_documents,
@@ -51,15 +54,82 @@ def edited_files(edits: list[ResourceEdit], read: ReadFile, sealing: Sealing) ->
 
     Raises RefusedError if a document is not there, or a secret cannot be encrypted.
     """
-    found: dict[str, str | None] = {}
+    files: dict[str, _EditedFile] = {}
+    changed: dict[str, _EditedFile] = {}
     for edit in edits:
-        before = found[edit.path] if edit.path in found else read(edit.path)
+        file = files.get(edit.path)
+        if file is None:
+            file = files[edit.path] = _EditedFile(read(edit.path))
+        if file.apply(edit, sealing):
+            changed[edit.path] = file
+    return {path: file.text() for path, file in changed.items()}
+
+
+class _EditedFile:
+    """A file that edits change one after the other: document by document where they allow it, else as a whole."""
+
+    def __init__(self, text: str | None) -> None:
+        self._become(text)
+
+    def text(self) -> str | None:
+        """The text after the edits so far; None if the file is to be deleted."""
+        return self._text if self._documents is None else self._documents.text() or None
+
+    def apply(self, edit: ResourceEdit, sealing: Sealing) -> bool:
+        """Apply ``edit``; whether that changes the text. Raises RefusedError."""
+        if self._documents is not None:
+            try:
+                return _applied_alone(edit, self._documents, sealing)
+            except IrregularTextError:
+                pass
+        before = self.text()
         after = _applied(edit, before, sealing)
-        if after != before:
-            found[edit.path] = after
-            if after is not None and edit.wanted is not None and "data" in edit.wanted and edit.key.kind is Kind.SECRET:
-                check_sealed(after, edit.key, sealing)
-    return found
+        if after == before:
+            return False
+        self._become(after)
+        if after is not None and edit.wanted is not None and "data" in edit.wanted and edit.key.kind is Kind.SECRET:
+            check_sealed(after, edit.key, sealing)
+        return True
+
+    def _become(self, text: str | None) -> None:
+        self._text = text
+        self._documents = _list_of(text)
+
+
+def _list_of(text: str | None) -> DocumentList | None:
+    try:
+        return None if text is None else DocumentList(text)
+    except IrregularTextError:
+        return None
+
+
+def _applied_alone(edit: ResourceEdit, documents: DocumentList, sealing: Sealing) -> bool:
+    """Apply ``edit`` to its document alone; whether that changes the text.
+
+    Raises IrregularTextError if it has to be applied to the whole file, also where that is refused.
+    """
+    if edit.key.kind is Kind.SECRET and _may_seal(edit, sealing):
+        raise IrregularTextError
+    if edit.was is None:
+        assert edit.wanted is not None
+        documents.append(edit.wanted)
+        return True
+    number = _number_of(documents.named(edit.key.kind, edit.key.name), edit.key)
+    if number is None and edit.if_present:
+        return False
+    if number is None or is_encrypted(documents.value(number)):
+        raise IrregularTextError
+    if edit.wanted is None:
+        documents.remove(number)
+        return True
+    return documents.replace(number, *_versions(edit, documents.value(number)))
+
+
+def _may_seal(edit: ResourceEdit, sealing: Sealing) -> bool:
+    """Whether ``edit`` of a secret writes values that may have to be encrypted, which takes the whole file."""
+    if edit.wanted is None:
+        return False
+    return edit.was is None or ("data" in edit.wanted and sealing.policy == ENCRYPTED_ONLY)
 
 
 def has_secrets(text: str) -> bool:
@@ -73,7 +143,37 @@ def find_data(text: str | None, key: Key) -> Any:
     return document.get("data") if isinstance(document, dict) else None
 
 
-def check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:
+def check_conflicts(
+    edits: Iterable[ResourceEdit], read_base: ReadFile, read_theirs: ReadFile, sealing: Sealing
+) -> None:
+    """Raise EditConflictError if a newer file, which ``read_theirs`` reads, changes what one of ``edits`` changes."""
+    files: dict[str, tuple[str | None, str | None, DocumentList | None, DocumentList | None]] = {}
+    for edit in edits:
+        if edit.path not in files:
+            base, theirs = read_base(edit.path), read_theirs(edit.path)
+            is_same = base == theirs
+            files[edit.path] = (base, theirs, *((None, None) if is_same else (_list_of(base), _list_of(theirs))))
+        base, theirs, old, new = files[edit.path]
+        if old is None or new is None or edit.was is None or edit.wanted is None or _may_conflict(edit, old, new):
+            _check_conflict(edit, base, theirs, sealing)
+
+
+def _may_conflict(edit: ResourceEdit, base: DocumentList, theirs: DocumentList) -> bool:
+    """Whether the whole files have to show whether ``theirs`` changes what ``edit`` does."""
+    key = edit.key
+    old, new = (_number_of(each.named(key.kind, key.name), key) for each in (base, theirs))
+    if old is None or new is None:
+        return True
+    before, meanwhile = base.value(old), theirs.value(new)
+    if is_encrypted(before) or is_encrypted(meanwhile):
+        return True
+    try:
+        return in_conflict(before, base.value_after(old, *_versions(edit, before)), meanwhile)
+    except IrregularTextError:
+        return True
+
+
+def _check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, sealing: Sealing) -> None:
     """Raise EditConflictError if ``theirs``, a newer text of the file than ``base``, changes what ``edit`` changes."""
     if base == theirs or base is None or theirs is None or edit.was is None or edit.wanted is None:
         return
@@ -129,18 +229,23 @@ def _sealed_again(edit: ResourceEdit, text: str, index: int, sealing: Sealing) -
 
 def _replaced(edit: ResourceEdit, text: str) -> str:
     """``text``, whose document is in plain text, with ``edit``."""
-    assert edit.was is not None
-    assert edit.wanted is not None
     index = _index(text, edit.key)
     assert index is not None
+    return replace_document(text, index, *_versions(edit, _documents(text)[index]))
+
+
+def _versions(edit: ResourceEdit, document: Any) -> tuple[Document, Document]:
+    """From what to what ``edit`` changes ``document``, which is in plain text."""
+    assert edit.was is not None
+    assert edit.wanted is not None
     was, wanted = dict(edit.was), dict(edit.wanted)
     if edit.key.kind is Kind.SECRET and "data" in wanted:
-        was["data"] = _documents(text)[index].get("data")
+        was["data"] = document.get("data")
         if edit.patches_data:
             wanted["data"] = merge_patch(was["data"], wanted["data"])
         if wanted["data"] is None:
             del wanted["data"]
-    return replace_document(text, index, was, wanted)
+    return was, wanted
 
 
 def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
@@ -152,12 +257,17 @@ def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
 
 
 def _index(text: str, key: Key) -> int | None:
-    """The number of the document that declares ``key``.
+    """The number of the document that declares ``key``."""
+    return _number_of(enumerate(_documents(text)), key)
+
+
+def _number_of(documents: Iterable[tuple[int, Any]], key: Key) -> int | None:
+    """The number of the one of ``documents`` that declares ``key``.
 
     One without a GVC can be of another one, whose directory it is in: one that names the GVC comes first.
     """
     found: dict[bool, int] = {}
-    for number, document in enumerate(_documents(text)):
+    for number, document in documents:
         if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
             continue
         if key.kind not in GVC_SCOPED or document.get("gvc", key.gvc) == key.gvc:

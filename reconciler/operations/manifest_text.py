@@ -21,6 +21,9 @@ _WIDTH = 4096
 _INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
 _HEAD = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---(?:[ \t]*\r?\n|[ \t]+#[^\n]*\n|[ \t]+)")
 _END = re.compile(r"^\.\.\.(?=\s|\Z)", re.MULTILINE)
+_IRREGULAR = re.compile(r"^(?:\.\.\.|%)|\r(?!\n)|[\x85\u2028\u2029\ufeff]", re.MULTILINE)
+"""What makes a document depend on those before it, or a line break of YAML that is none elsewhere."""
+_MARKER = re.compile(r"---(?=\s)")
 
 Wanted = Mapping[str, Any]
 
@@ -34,9 +37,7 @@ def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     if _is_json(text):
         return _replaced_json(text, index, was, wanted)
     parts = split_documents(text)
-    part = parts[_checked(index, len(parts))]
-    start, end = _bounds(part)
-    parts[index] = part[:start] + _edited(part[start:end], was, wanted) + part[end:]
+    parts[index] = _changed_part(parts[_checked(index, len(parts))], was, wanted)
     return "".join(parts)
 
 
@@ -72,8 +73,122 @@ def split_documents(text: str) -> list[str]:
 
 def read_documents(text: str) -> list[Any]:
     """The values of ``split_documents``, as manifests are read; None for a part that is empty or has a fault."""
-    readings = [read(part.encode()) for part in split_documents(text)]
-    return [each.documents[0].value if each.documents and not each.faults else None for each in readings]
+    return [_value_of(part) for part in split_documents(text)]
+
+
+class IrregularTextError(ValueError):
+    """A text whose documents cannot be changed one by one: it has to be changed as a whole."""
+
+
+class DocumentList:
+    """The documents of a text, split and read once, so that many changes cost no more than the text.
+
+    Each change has the result of ``replace_document``, ``remove_document``, or of a new document at the end. A document
+    keeps its number when others are removed. Methods raise IrregularTextError, and change nothing, where a change of
+    one document could change what others are.
+    """
+
+    def __init__(self, text: str) -> None:
+        if _IRREGULAR.search(text):
+            raise IrregularTextError
+        try:
+            self._parts = dict(enumerate(split_documents(text)))
+        except yaml.YAMLError:
+            raise IrregularTextError from None
+        first = self._parts.get(0)
+        if first is None or first.lstrip().startswith("{"):
+            raise IrregularTextError
+        self._values = {number: _value_of(part) for number, part in self._parts.items()}
+        self._numbers: dict[tuple[str, str], list[int]] = {}
+        self._next = len(self._parts)
+        for number, value in self._values.items():
+            self._numbers.setdefault(_subject(value), []).append(number)
+
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self._parts.values())
+
+    def named(self, kind: str, name: str) -> list[tuple[int, Any]]:
+        """Numbers and values of the documents with this ``kind`` and ``name``, in their order."""
+        return [(number, self._values[number]) for number in self._numbers.get((kind, name), ())]
+
+    def value(self, number: int) -> Any:
+        """What document ``number`` is, None for one that is empty or has a fault."""
+        return self._values[number]
+
+    def value_after(self, number: int, was: Wanted, wanted: Wanted) -> Any:
+        """What document ``number`` would be after ``replace``."""
+        return self._replacement(number, was, wanted)[1]
+
+    def replace(self, number: int, was: Wanted, wanted: Wanted) -> bool:
+        """Change document ``number`` as ``replace_document`` does; whether that changes the text."""
+        part, value = self._replacement(number, was, wanted)
+        if part == self._parts[number]:
+            return False
+        self._parts[number], self._values[number] = part, value
+        return True
+
+    def remove(self, number: int) -> None:
+        """Remove document ``number``; the text is empty if no other is left."""
+        rest = (part for other, part in self._parts.items() if other != number)
+        try:
+            is_any = any(yaml.load(part, Loader=yaml.CSafeLoader) for part in rest)
+        except (yaml.YAMLError, ValueError):
+            raise IrregularTextError from None
+        if not is_any:
+            self._parts, self._values, self._numbers = {}, {}, {}
+            return
+        self._numbers[_subject(self._values[number])].remove(number)
+        del self._parts[number], self._values[number]
+
+    def append(self, body: Mapping[str, Any]) -> None:
+        """Add ``new_document(body)`` at the end."""
+        if not self._parts:
+            raise IrregularTextError
+        last = next(reversed(self._parts))
+        part, value = _regular(f"---\n{new_document(body)}", is_first=False, is_last=True)
+        if not self._parts[last].endswith("\n"):
+            ended = f"{self._parts[last]}\n"
+            ended_value = _value_of(ended)
+            if _subject(ended_value) != _subject(self._values[last]):
+                raise IrregularTextError
+            self._parts[last], self._values[last] = ended, ended_value
+        number, self._next = self._next, self._next + 1
+        self._parts[number], self._values[number] = part, value
+        self._numbers.setdefault(_subject(value), []).append(number)
+
+    def _replacement(self, number: int, was: Wanted, wanted: Wanted) -> tuple[str, Any]:
+        """The text and the value of document ``number`` after a change."""
+        changed = _changed_part(self._parts[number], was, wanted)
+        first, last = next(iter(self._parts)), next(reversed(self._parts))
+        part, value = _regular(changed, is_first=number == first, is_last=number == last)
+        if _subject(value) != _subject(self._values[number]):
+            raise IrregularTextError
+        return part, value
+
+
+def _regular(part: str, *, is_first: bool, is_last: bool) -> tuple[str, Any]:
+    """``part`` with its value, if it is one document wherever it is in a text. Raises IrregularTextError."""
+    begins = not part.lstrip().startswith("{") if is_first else _MARKER.match(part)
+    if not begins or _IRREGULAR.search(part) or not (is_last or part.endswith("\n")):
+        raise IrregularTextError
+    try:
+        if len(split_documents(part)) != 1:
+            raise IrregularTextError
+    except yaml.YAMLError:
+        raise IrregularTextError from None
+    return part, _value_of(part)
+
+
+def _subject(value: Any) -> tuple[str, str]:
+    """Kind and name of a document, both empty if it has none."""
+    kind, name = (value.get("kind"), value.get("name")) if isinstance(value, dict) else ("", "")
+    return (kind, name) if isinstance(kind, str) and isinstance(name, str) else ("", "")
+
+
+def _value_of(part: str) -> Any:
+    reading = read(part.encode())
+    return reading.documents[0].value if reading.documents and not reading.faults else None
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
@@ -159,6 +274,11 @@ def _bounds(part: str) -> tuple[int, int]:
     start = head.end() if head else 0
     end = _END.search(part, start)
     return start, end.start() if end else len(part)
+
+
+def _changed_part(part: str, was: Wanted, wanted: Wanted) -> str:
+    start, end = _bounds(part)
+    return part[:start] + _edited(part[start:end], was, wanted) + part[end:]
 
 
 def _edited(body: str, was: Wanted, wanted: Wanted) -> str:

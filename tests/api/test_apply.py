@@ -13,6 +13,7 @@ from tests.api.test_references import account
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.git import GitRepo
 from tests.support.sandbox import workload
+from tests.support.work import counted
 
 APPLY = f"{ORG}/-apply"
 
@@ -225,3 +226,25 @@ def test_secrets_are_not_shown_and_other_files_are(site: ApiSite) -> None:
     assert code == 200, answer
     assert "planted-value" not in str(answer)
     assert "+kind: identity" in answer["change"]["diff"]
+
+
+def test_many_items_of_one_file_cost_what_each_costs(tmp_path: Path) -> None:
+    few, many = (cost_of(tmp_path / str(count), count) for count in (40, 80))
+    assert many <= 2.3 * few
+
+
+def cost_of(path: Path, count: int) -> int:
+    """Calls of a change of ``count`` resources that one file declares, a document each."""
+    path.mkdir()
+    documents = (workload(f"w{number}", more=f"description: old {number}  # why\n") for number in range(count))
+    with api_site(path, FILES | {"shop/many.yaml": "---\n".join(documents)}) as site:
+        items = [
+            {"kind": "workload", "name": f"w{number}", "gvc": "shop", "description": "new", "spec": spec()}
+            for number in range(count)
+        ]
+        with counted() as work:  # and in the first request, since it starts the thread that writes
+            code, answer = send(site, {"items": items}, "?dryRun=true")
+        assert (code, [*actions(answer).values()]) == (200, ["updated"] * count)
+    assert answer["change"]["files"] == ["shop/many.yaml"]
+    assert answer["change"]["diff"].count("\n+description: new ") == count
+    return work.calls

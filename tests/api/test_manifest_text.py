@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from reconciler.documents.reader import read
+from reconciler.errors import RefusedError
+from reconciler.model.key import Key, Kind
+from reconciler.operations import manifest_edits
+from reconciler.operations.change_requests import ResourceEdit
+from reconciler.operations.manifest_edits import edited_files
 from reconciler.operations.manifest_text import (
     merge_patch,
     read_documents,
@@ -15,6 +23,8 @@ from reconciler.operations.manifest_text import (
     replace_document,
     split_documents,
 )
+from reconciler.operations.sealed_documents import Sealing
+from reconciler.sops.keys import Keyring
 
 TEXT = """\
 # The web page.
@@ -218,3 +228,129 @@ def test_single_items_of_what_is_no_list_are_no_patch(patch: dict[str, object]) 
 def test_the_last_item_of_a_list_can_go(text: str) -> None:
     after = replace_document(text, 0, yaml.safe_load(text), {"links": []})
     assert yaml.safe_load(after) == {"links": []}
+
+
+NAMES = ("a", "b", "c", "d")
+PATH = "all.yaml"
+FORMS = (
+    "kind: {kind}\nname: {name}\ndescription: old   # why\n",
+    "# About it.\nkind: {kind}\nname: '{name}'\n\n# At the end.\n",
+    "{{kind: {kind}, name: {name}, description: 'old'}}\n",
+    '{{"kind": "{kind}", "name": "{name}"}}\n',
+    "kind: {kind}\nname: {name}\ndescription: |\n  old\n\n  ---\n",
+    "kind: {kind}\nname: {name}\ndescription: |+\n  old\n\n",
+    "kind: {kind}\nname: {name}\ndescription: old\n...\n",
+    "kind: {kind}\r\nname: {name}\r\ndescription: old\r\n",
+    "kind: {kind}\nname: {name}\ngvc: shop\n",
+    "kind: {kind}\nname: {name}\ngvc: other\n",
+    "kind: {kind}\nname: {name}\nname: {name}\n",
+    "kind: {kind}\nname: {name}\nsops: {{mac: x}}\n",
+    "kind: {kind}\nname: {name}\ntags: &t {{x: '1'}}\ndata: *t\n",
+    "# Nothing.\n",
+    "",
+)
+HEADS = ("", "---\n", "--- # next\n", "# Of the file.\n---\n", "%YAML 1.2\n---\n", "\ufeff", "\n\n")
+BREAKS = ("---\n", "--- # next\n", "---   \n# Before.\n", "...\n---\n", "...\n")
+VALUES = ("new", "a: b # c", "on", "two\nlines\n", "  deep\n\n", "---", "...\n", "%x", "x\u2028y", "\u00e9")
+KINDS = (Kind.GROUP, Kind.IDENTITY, Kind.SECRET)
+
+documents = st.builds(
+    lambda form, kind, name: form.format(kind=kind, name=name),
+    st.sampled_from(FORMS), st.sampled_from(KINDS), st.sampled_from(NAMES),
+)  # fmt: skip
+texts = st.builds(
+    lambda head, parts, ends, is_ended: (head + "".join(a + b for a, b in zip(parts, ends, strict=False)) + parts[-1])[
+        : None if is_ended else -1
+    ],
+    st.sampled_from(HEADS) | st.just(""), st.lists(documents, min_size=1, max_size=6),
+    st.lists(st.sampled_from(BREAKS) | st.just(BREAKS[0]), min_size=5, max_size=5), st.booleans(),
+)  # fmt: skip
+
+
+def edit_of(kind: Kind, name: str, what: str, value: str, is_lenient: bool) -> ResourceEdit:
+    """An edit of the resource ``name`` of the GVC ``shop``, if its kind has one."""
+    key = Key(kind, "shop" if kind is Kind.IDENTITY else "", name)
+    body = {"kind": str(kind), "name": name, "description": "old"}
+    wanted: dict[str, Any] | None = body | {"description": value, "tags": {"team": value}}
+    if wanted is not None and what == "data":
+        wanted["data"] = {"key": value}
+    was = None if what == "create" else body
+    return ResourceEdit(key, PATH, was, None if what == "delete" else wanted, what == "data", if_present=is_lenient)
+
+
+edits = st.builds(
+    edit_of,
+    st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from(["change", "change", "data", "delete", "create"]),
+    st.sampled_from(VALUES), st.just(True) | st.booleans(),
+)  # fmt: skip
+
+
+@given(texts, st.lists(edits, min_size=1, max_size=6))
+@example(
+    "kind: group\nname: a\n---\nkind: group\nname: b\n...\nkind: group\nname: c\n",
+    [edit_of(Kind.GROUP, "b", "delete", "", True), edit_of(Kind.GROUP, "a", "change", "new", True)],
+)
+@example(
+    '{"kind": "group", "name": "a"}\n---\nkind: group\nname: b\n',
+    [edit_of(Kind.GROUP, "b", "delete", "", True), edit_of(Kind.GROUP, "a", "change", "new", True)],
+)
+@example(
+    "# Nothing.\n---\n# Nothing.",
+    [edit_of(Kind.GROUP, "a", what, "new", True) for what in ("create", "delete", "create")],
+)
+@example("kind: group\nname: a\ndescription: |+\n  x",
+         [edit_of(Kind.GROUP, "b", "create", "new", True), edit_of(Kind.GROUP, "a", "delete", "", True)])  # fmt: skip
+def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: str, edits: list[ResourceEdit]) -> None:
+    """Each document alone gives the bytes that the whole file gives, split and read anew for each edit."""
+    sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
+
+    def whole() -> str | None:
+        before: str | None = text
+        return reduce(lambda after, edit: manifest_edits._applied(edit, after, sealing), edits, before)
+
+    def together() -> str | None:
+        return edited_files(edits, {PATH: text}.get, sealing).get(PATH, text)
+
+    assert result_of(together) == result_of(whole)
+
+
+@given(texts, edits, st.lists(edits, max_size=3))
+@example("kind: group\nname: a\ndescription: old\n", edit_of(Kind.GROUP, "a", "change", "ours", True),
+         [edit_of(Kind.GROUP, "a", "change", "theirs", True)])  # fmt: skip
+def test_a_conflict_in_a_document_alone_is_one_in_the_whole_file(
+    text: str, edit: ResourceEdit, others: list[ResourceEdit]
+) -> None:
+    sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
+    try:
+        theirs = edited_files(others, {PATH: text}.get, sealing).get(PATH, text)
+        read_documents(text)
+    except (RefusedError, ValueError, yaml.YAMLError):
+        return
+    alone = result_of(lambda: manifest_edits.check_conflicts([edit], {PATH: text}.get, {PATH: theirs}.get, sealing))
+    assert alone == result_of(lambda: manifest_edits._check_conflict(edit, text, theirs, sealing))
+
+
+def result_of(change: Any) -> Any:
+    """What ``change`` returns, or the words of its refusal."""
+    try:
+        return change()
+    except (RefusedError, ValueError, AssertionError, yaml.YAMLError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_plain_edits_of_a_file_never_take_the_whole_file(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_edits, "_applied", None)
+    text = "---\n".join(f"# {number}\nkind: group\nname: g{number}\ndescription: old\n" for number in range(count))
+    edits = [
+        edit_of(Kind.GROUP, f"g{number}", "delete" if number % 3 == 0 else "change", "new", False)
+        for number in range(count)
+    ]
+    edits.append(edit_of(Kind.GROUP, "more", "create", "new", False))
+    sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
+    after = edited_files(edits, {PATH: text}.get, sealing)[PATH]
+    assert after is not None
+    names = [document["name"] for document in read_documents(after)]
+    assert names == [*(f"g{number}" for number in range(count) if number % 3), "more"]
+    assert after.count("description: new") == len(names)
+    assert after.count("# 1\n") == 1
