@@ -37,6 +37,7 @@ ReconcilerError
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
+│   ├── IrregularTextError  of a file whose documents can be changed one by one (operations/manifest_text.py)
 │   ├── QueryError          of a query for logs (logql/query.py)
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)

@@ -36,6 +36,8 @@ LISTS, OVERVIEWS = 4, 2
 """Lists and overviews that are read at once; others wait. No overview, which may take seconds, delays a list."""
 LONGEST_TURN = 30.0
 """Seconds that a change waits for others in the same source, such as on a slow remote."""
+GATHER_SECONDS = 0.1
+"""Seconds that changes are gathered after several were written together."""
 MOST_TOGETHER = 32
 """Changes that one push has at most."""
 _RETRY_AFTER = "5"
@@ -108,6 +110,9 @@ class ChangeQueue:
             for (_, future), outcome in zip(entries, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
+            if len(entries) > 1:
+                # Those who write again do so now: the first of them would have a push of its own.
+                await asyncio.sleep(GATHER_SECONDS)
 
 
 class Api:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -143,17 +143,26 @@ def find_data(text: str | None, key: Key) -> Any:
     return document.get("data") if isinstance(document, dict) else None
 
 
+class _FileVersions(NamedTuple):
+    """Two versions of a file, and their documents where these can be told apart."""
+
+    base: str | None
+    theirs: str | None
+    old: DocumentList | None
+    new: DocumentList | None
+
+
 def check_conflicts(
     edits: Iterable[ResourceEdit], read_base: ReadFile, read_theirs: ReadFile, sealing: Sealing
 ) -> None:
     """Raise EditConflictError if a newer file, which ``read_theirs`` reads, changes what one of ``edits`` changes."""
-    files: dict[str, tuple[str | None, str | None, DocumentList | None, DocumentList | None]] = {}
+    versions: dict[str, _FileVersions] = {}
     for edit in edits:
-        if edit.path not in files:
+        if edit.path not in versions:
             base, theirs = read_base(edit.path), read_theirs(edit.path)
-            is_same = base == theirs
-            files[edit.path] = (base, theirs, *((None, None) if is_same else (_list_of(base), _list_of(theirs))))
-        base, theirs, old, new = files[edit.path]
+            lists = (None, None) if base == theirs else (_list_of(base), _list_of(theirs))
+            versions[edit.path] = _FileVersions(base, theirs, *lists)
+        base, theirs, old, new = versions[edit.path]
         if old is None or new is None or edit.was is None or edit.wanted is None or _may_conflict(edit, old, new):
             _check_conflict(edit, base, theirs, sealing)
 

@@ -16,6 +16,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import scalar, written
+from reconciler.errors import ParseError
 
 _WIDTH = 4096
 _INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
@@ -76,7 +77,7 @@ def read_documents(text: str) -> list[Any]:
     return [_value_of(part) for part in split_documents(text)]
 
 
-class IrregularTextError(ValueError):
+class IrregularTextError(ParseError):
     """A text whose documents cannot be changed one by one: it has to be changed as a whole."""
 
 
