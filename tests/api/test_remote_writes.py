@@ -83,7 +83,7 @@ def remote_site(path: Path, **settings: Any) -> Iterator[Forge]:
         patch.setenv("GIT_SSL_CAINFO", str(server.certificate))
         (path / "token").write_text(TOKEN)
         source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "credentials": {"tokenFile": str(path / "token")}, "timeout": "2s"}  # fmt: skip
+                  "credentials": {"tokenFile": str(path / "token")}, "timeout": "4s"}  # fmt: skip
         with api_site(path / "site", FILES, sources=[source], **settings) as site:
             yield Forge(site, server)
 
@@ -139,7 +139,7 @@ def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> Non
     before = forge.tips()
     forge.hook("pre-receive", WAIT)
     code, answer = forge.send({"late": "1"}, "late")
-    assert (code, "did not answer within 2 s" in answer["message"]) == (503, True), answer
+    assert (code, "did not answer within 4 s" in answer["message"]) == (503, True), answer
     assert "repeat the request with its Idempotency-Key" in answer["message"]
     change_id = answer["id"]
     assert forge.send({"late": "1"}, "late")[0] == 503
