@@ -36,7 +36,7 @@ LISTS, OVERVIEWS = 4, 2
 """Lists and overviews that are read at once; others wait. No overview, which may take seconds, delays a list."""
 LONGEST_TURN = 30.0
 """Seconds that a change waits for others in the same source, such as on a slow remote."""
-GATHER_SECONDS = 0.1
+GATHER_SECONDS = 0.03
 """Seconds that changes are gathered after several were written together."""
 MOST_TOGETHER = 32
 """Changes that one push has at most."""

@@ -21,6 +21,12 @@ from reconciler.rulebook import rulebook
 Sees = Callable[[Key], bool]
 """Whether the caller may view a resource."""
 
+
+def sees_everything(_: Key) -> bool:
+    """What a caller who may view all resources sees: nothing has to be searched for what is hidden."""
+    return True
+
+
 _NAMED = re.compile(rf"(?<![\w/])(?:/org/[^\s/]+/|//)?((?:gvc/[^\s/,;]+/)?(?:{'|'.join(KINDS)})/[^\s,;:?'\"`)\]]+)")
 """Every resource that a message names: as a key, or by a link."""
 _HIDDEN = "a resource that you may not view would break the rule"
@@ -74,6 +80,8 @@ def visible_text(text: str, written: Collection[Key], sees: Sees) -> str:
 
     A document without a GVC is in that of the directory, which is known if one of ``written`` is in this file.
     """
+    if sees is sees_everything:
+        return text
     try:
         documents = read_documents(text)
     except yaml.YAMLError:  # nothing is known of it, so all of it is hidden

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.visibility import visible_findings, visible_text
+from reconciler.api.visibility import sees_everything, visible_findings, visible_text
 from reconciler.manifests.reference_check import RULES as BETWEEN
 from reconciler.manifests.rules import generated_rules
 from reconciler.manifests.rules.registry import Section
@@ -101,6 +101,7 @@ def test_a_text_has_only_the_documents_that_its_reader_sees() -> None:
     )
     commented = "kind: workload\nname: web\n\n  # about api\n---\nkind: workload\nname: api\n"
     assert visible_text(commented, [WEB], lambda key: key == WEB) == "kind: workload\nname: web\n"
+    assert visible_text(text, [WEB], sees_everything) == text
     assert visible_text(text, [WEB], lambda _: True) == ""  # it cannot be read, so nobody knows what is in it
     assert visible_text("kind: workload\nname: web\n", [], lambda _: False) == ""
 
