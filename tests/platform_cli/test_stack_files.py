@@ -54,14 +54,15 @@ def manifest(*words: str) -> int:
 PLACES = ["../outside/file", "OUTSIDE/file", "./link", "./folder/file", "./inner.yaml/../../outside/file"]
 
 
-@pytest.mark.parametrize("field", NAMED)
-@pytest.mark.parametrize("place", PLACES)
+# A path of the machine is never a file of the project where it is a volume.
+OUTSIDE = [(field, place) for field in NAMED for place in PLACES if field != "volumes" or place.startswith(".")]
+
+
+@pytest.mark.parametrize(("field", "place"), OUTSIDE)
 def test_no_field_reads_a_file_outside_of_the_project(
     project: Path, capfd: pytest.CaptureFixture[str], field: str, place: str
 ) -> None:
     place = place.replace("OUTSIDE", str(project.parent / "outside"))
-    if field == "volumes" and not place.startswith("."):
-        pytest.skip("a path of the machine is never a file of the project")
     folder = os.path.dirname(place) if "outside" in place else "./folder"
     (project / "compose.yaml").write_text(NAMED[field].replace("PLACE", place).replace("FOLDER", folder))
     assert manifest() != 0
