@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.documents.scalars import plain
 from reconciler.printable import UNSAFE
@@ -19,13 +19,25 @@ _BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
+class Style(NamedTuple):
+    """How lists and texts of several lines are written."""
+
+    has_indented_lists: bool = True
+    """Whether lists are indented below their key."""
+    has_blocks: bool = True
+    """Whether texts of several lines are literal blocks where they can be, and not in quotes."""
+
+
+STYLE = Style()
+
+
 def written(value: Any) -> str:
     """``value`` (dict, list, str, int, float, bool, None) as one YAML document in its own order; ends with a newline.
 
     Lists are indented below their key, texts of several lines are literal blocks, and nothing is folded.
     """
     if isinstance(value, dict | list) and value:
-        return "".join(f"{line}\n" for line in _lines(value))
+        return "".join(f"{line}\n" for line in write_lines(value))
     return f"{_leaf(value, '')}\n"
 
 
@@ -49,26 +61,28 @@ def after_key(value: str | int | float | bool | None, indent: str) -> str:
     return _leaf(value, indent)
 
 
-def _lines(value: Any) -> Iterator[str]:
+def write_lines(value: dict[str, Any] | list[Any], style: Style = STYLE) -> Iterator[str]:
+    """The lines of ``value``, which is not empty, in block style."""
     if isinstance(value, dict):
         for name, member in value.items():
-            yield from _entry(f"{scalar(str(name))}:", member)
+            yield from _entry(f"{scalar(str(name))}:", member, style)
         return
     for item in value:
         if isinstance(item, dict | list) and item:
-            first, *rest = _lines(item)
+            first, *rest = write_lines(item, style)
             yield f"- {first}"
             yield from (f"  {line}" if line else "" for line in rest)
         else:
-            yield from _entry("-", item)
+            yield from _entry("-", item, style)
 
 
-def _entry(head: str, value: Any) -> Iterator[str]:
+def _entry(head: str, value: Any, style: Style) -> Iterator[str]:
     if isinstance(value, dict | list) and value:
         yield head
-        yield from (f"  {line}" if line else "" for line in _lines(value))
+        indent = "  " if style.has_indented_lists or isinstance(value, dict) else ""
+        yield from (f"{indent}{line}" if line else "" for line in write_lines(value, style))
     else:
-        yield from f"{head} {_leaf(value, '  ')}".split("\n")
+        yield from f"{head} {_leaf(value, '  ' if style.has_blocks else '')}".split("\n")
 
 
 def _leaf(value: Any, indent: str) -> str:

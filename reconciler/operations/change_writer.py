@@ -86,18 +86,11 @@ class _Attempt:
         self.edits = request.edits
         self.first = self.last = ""
         self.conflicts = 0
-        self._texts: tuple[Mapping[str, str | None], Mapping[str, str | None]] = ({}, {})
 
     def try_on(self, tip: str, edits: tuple[ResourceEdit, ...]) -> None:
         """Continue with ``edits``, made for the commit ``tip``."""
         self.edits = edits
         self.first, self.last = self.first or tip, tip
-
-    def edit_files(self, before: Mapping[str, str | None], sealing: Sealing) -> Mapping[str, str | None]:
-        """The changed files; those of the last try, if their texts ``before`` are the same: to edit takes longest."""
-        if self._texts[0] != before:
-            self._texts = before, edited_files(list(self.edits), before.get, sealing)
-        return self._texts[1]
 
     def count_conflict(self) -> None:
         """Count a commit of others that came between."""
@@ -131,8 +124,8 @@ class ChangeWriter:
                 size, most = min(2 * size, most), most + 1
             except PushConflict as error:
                 self._resolve(together, outcomes, error)
-                # A second try takes little, since its files are edited. After some, fewer changes are made sooner,
-                # before others push again; later, more are tried one by one.
+                # After some tries, fewer changes are made sooner, before others push again; later, more are tried one
+                # by one.
                 if min(attempt.conflicts for attempt in together.values()) >= FEWER_AFTER:
                     size = most = max(1, size // 2)
             pending = {number: attempt for number, attempt in pending.items() if number not in outcomes}
@@ -204,7 +197,7 @@ class ChangeWriter:
         elif attempt.first != tip:
             check_conflicts(former, partial(writer.read, attempt.first), partial(writer.read, tip), sealing)
         attempt.try_on(tip, tuple(edit.on(writer.meaning(before[edit.path], edit.key)) for edit in former))
-        after = attempt.edit_files(before, sealing)
+        after = edited_files(list(attempt.edits), before.get, sealing)
         if not after:
             return None
         unread = writer.admit(attempt.edits, before, after)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from reconciler.documents.editing.edits import edit_text
 from reconciler.documents.reader import read
-from reconciler.documents.writer import scalar, written
+from reconciler.documents.writer import written
 from reconciler.errors import ParseError
 
-_WIDTH = 4096
-_INDENTED_ITEM = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1  - ", re.MULTILINE)
 _HEAD = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---(?:[ \t]*\r?\n|[ \t]+#[^\n]*\n|[ \t]+)")
 _END = re.compile(r"^\.\.\.(?=\s|\Z)", re.MULTILINE)
 _IRREGULAR = re.compile(r"^(?:\.\.\.|%)|\r(?!\n)|[\x85\u2028\u2029\ufeff]", re.MULTILINE)
@@ -283,96 +278,13 @@ def _changed_part(part: str, was: Wanted, wanted: Wanted) -> str:
 
 
 def _edited(body: str, was: Wanted, wanted: Wanted) -> str:
-    edited = _edited_in_style(body, was, wanted, blocks=True)
-    expected = _plain_value(body)
-    if isinstance(expected, dict):
-        _merge(expected, was, wanted)
-        # A block that is folded, or before a comment, keeps not every space and line of another text.
-        if _plain_value(edited) != expected:
-            return _edited_in_style(body, was, wanted, blocks=False)
-    return edited
-
-
-def _edited_in_style(body: str, was: Wanted, wanted: Wanted, *, blocks: bool) -> str:
-    """``body`` with the change; without ``blocks``, each new text of several lines is in double quotes."""
-    style = _style(body)
-    document = style.load(body)
-    if not isinstance(document, CommentedMap):
+    read = _value_of if isinstance(_value_of(body), dict) else _plain_value
+    old = read(body)
+    if not isinstance(old, dict):
         raise ValueError("the document is no mapping")
-    unchanged = _dumped(style, document)
-    _merge(document, was, _quoted(wanted, blocks=blocks))
-    edited = _dumped(style, document)
-    merged = _on_original(body, unchanged, edited)
-    return merged if _plain_value(merged) == _plain_value(edited) else edited
-
-
-def _quoted(value: Any, *, blocks: bool) -> Any:
-    """``value`` with quotes for each text that some reader of YAML takes for something else, such as ``on``."""
-    if isinstance(value, Mapping):
-        return {_quoted(name, blocks=blocks): _quoted(member, blocks=blocks) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_quoted(member, blocks=blocks) for member in value]
-    if isinstance(value, str) and not (blocks and "\n" in value) and scalar(value) != value:
-        return DoubleQuotedScalarString(value)
-    return value
-
-
-def _style(body: str) -> YAML:
-    style = YAML(typ="rt")
-    style.preserve_quotes = True
-    style.width = _WIDTH
-    if _INDENTED_ITEM.search(body):
-        style.indent(mapping=2, sequence=4, offset=2)
-    return style
-
-
-def _dumped(style: YAML, document: CommentedMap) -> str:
-    out = io.StringIO()
-    style.dump(document, out)
-    return out.getvalue()
-
-
-def _on_original(original: str, unchanged: str, edited: str) -> str:
-    """The lines of ``edited``, but those of ``original`` where ``edited`` equals ``unchanged``, its other spelling."""
-    old, same, new = (text.splitlines(keepends=True) for text in (original, unchanged, edited))
-    place = {len(same): len(old)}
-    bare = difflib.SequenceMatcher(None, [_bare(line) for line in same], [_bare(line) for line in old], autojunk=False)
-    for block in bare.get_matching_blocks():
-        place.update({block.a + number: block.b + number for number in range(block.size)})
-    depths = {_depth(same[one]): _depth(old[other]) for one, other in place.items() if one < len(same)}
-    origin = {len(new): len(same)}
-    for block in difflib.SequenceMatcher(None, same, new, autojunk=False).get_matching_blocks():
-        origin.update({block.b + number: block.a + number for number in range(block.size)})
-    found: list[str] = []
-    last, last_old, last_new = -1, -1, -1
-    for number in range(len(new) + 1):
-        one = origin.get(number, -1)
-        if one not in place:
-            continue
-        other = place[one]
-        # Between two lines of both texts: as written if nothing changed there, however its spelling differs.
-        if all(origin.get(each) == last + each - last_new for each in range(last_new + 1, number + 1)):
-            found += old[last_old + 1 : other]
-        else:
-            between = new[last_new + 1 : number]
-            found += [" " * _deep(_depth(line), depths) + line.lstrip(" ") for line in between]
-        found += old[other : other + 1]
-        last, last_old, last_new = one, other, number
-    return "".join(found)
-
-
-def _bare(line: str) -> str:
-    return "".join(line.split())
-
-
-def _deep(depth: int, depths: Mapping[int, int]) -> int:
-    """How deep a line is in the original, which is at ``depth`` in the other spelling."""
-    known = max((each for each in depths if each <= depth), default=0)
-    return depths.get(known, 0) + depth - known
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
+    new = deepcopy(old)
+    _merge(new, was, wanted)
+    return edit_text(body, old, new, read)
 
 
 def _plain_value(text: str) -> Any:
@@ -407,7 +319,7 @@ def _merged_list(node: list[Any], was: list[Any], wanted: Sequence[Any]) -> Any:
     """Members that have a name keep what is written for that name; others are replaced as a whole."""
     names = [item.get("name") if isinstance(item, Mapping) else None for item in wanted]
     if not names or None in names or len(set(names)) != len(names):
-        return _unnamed(node, wanted)
+        return list(wanted)
     places = {item["name"]: place for place, item in enumerate(node) if isinstance(item, dict) and "name" in item}
     before = {item["name"]: item for item in was if isinstance(item, Mapping) and "name" in item}
     members = {
@@ -429,13 +341,3 @@ def _merged_list(node: list[Any], was: list[Any], wanted: Sequence[Any]) -> Any:
             del node[places[name]]
     node.extend(members.values())
     return node
-
-
-def _unnamed(node: list[Any], wanted: Sequence[Any]) -> Any:
-    """``wanted`` in the style of ``node``: on one line, or a line for each member."""
-    if not isinstance(node, CommentedSeq):
-        return list(wanted)
-    members = CommentedSeq(wanted)
-    if node.fa.flow_style():
-        members.fa.set_flow_style()
-    return members

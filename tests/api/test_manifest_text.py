@@ -84,7 +84,7 @@ def test_nothing_changes_without_a_change() -> None:
 
 def test_one_value_changes_one_line() -> None:
     image = {"spec": {"containers": [{**MEANING["spec"]["containers"][0], "image": "web:1.1"}]}}  # type: ignore[index]
-    assert changed(TEXT, image) == ['-        image: "web:1.0"   # pinned', '+        image: "web:1.1"       # pinned']
+    assert changed(TEXT, image) == ['-        image: "web:1.0"   # pinned', '+        image: "web:1.1"   # pinned']
 
 
 def test_a_default_is_written_only_when_it_changes() -> None:

@@ -202,7 +202,7 @@ def test_a_rule_of_the_repository_counts_where_plain_secrets_are_accepted(tmp_pa
         assert send(site, "POST", f"{ORG}/secret", body)[0] == 201
         assert "ENC[AES256_GCM" in file(site, "secret/new.yaml")
         assert send(site, "PATCH", f"{ORG}/secret/plain", {"data": {"user": "planted-new"}})[0] == 200
-        assert "  user: planted-new       # for reports" in file(site, "plain.yaml")
+        assert "  user: planted-new  # for reports" in file(site, "plain.yaml")
         assert eventually(lambda: revealed(site, "plain"))["user"] == "planted-new"
 
 

@@ -14,7 +14,7 @@ from tests.platform_cli.test_client import Scripted, answer
 
 COMPLETION = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": "platform workload get a", "COMP_CWORD": "3"}
 HEAVY = {
-    "asyncio", "httpx2", "pygit2", "reconciler.daemon", "rich", "ruamel", "sqlite3", "structlog",
+    "asyncio", "httpx2", "pygit2", "reconciler.daemon", "rich", "sqlite3", "structlog",
     "tempfile", "urllib.request", "websockets", "yaml",
 }  # fmt: skip
 """No short command needs these; together they take longer than all that it needs."""

@@ -1,0 +1,1 @@
+"""Changes in the text of YAML documents."""
