@@ -93,6 +93,18 @@ def command_line(pid: int) -> list[bytes]:
         return []
 
 
+def user_of(pid: int) -> int | None:
+    """The effective user of a process; None if it has ended.
+
+    The owner of its directory does not tell: that is root for any process that asks not to be inspected.
+    """
+    try:
+        status = read(f"/proc/{pid}/status")
+    except _GONE:
+        return None
+    return int(status.partition(b"\nUid:")[2].split()[1])
+
+
 def is_in_exec(each: Proc, environment: bytes | None) -> bool:
     """Whether it is in the middle of an exec: at that moment it has neither environment nor arguments."""
     return environment == b"" and each.alive and each.has_environment and not command_line(each.pid)

@@ -15,7 +15,19 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.runtimes.process import cgroup_tree
-from tests.engines.host.processes.kit import KEY, alive, both_ways, launch, marked, opened, place, shell, with_groups
+from reconciler.engines.host.runtimes.procfs import command_line, list_processes
+from tests.engines.host.processes.kit import (
+    KEY,
+    alive,
+    as_root,
+    both_ways,
+    launch,
+    marked,
+    opened,
+    place,
+    shell,
+    with_groups,
+)
 from tests.support.waiting import until
 
 
@@ -124,6 +136,10 @@ import os, sys
 os.setsid()
 gvc, workload, replica, container = (sys.argv[1].split("/") + [""] * 4)[1:5]
 title = f"reconciler: {gvc}/{workload}/{replica}/{container}"
+read, write = os.pipe()
+os.dup2(read, 0)
+os.set_inheritable(write, True)
+os.setuid(int(sys.argv[2]) if sys.argv[2:] else os.getuid())
 os.execve("/bin/sh", [title], {**os.environ, "RECONCILER_CONTAINER": sys.argv[1]})
 """
 
@@ -138,6 +154,42 @@ def test_a_wrapper_that_a_program_has_forged_is_ended(tmp_path: Path, name: str)
             assert await host.runtime.list() == []
             assert not alive(forged.pid)
         forged.communicate()
+
+    asyncio.run(story())
+
+
+@as_root
+def test_a_wrapper_that_another_user_has_forged_is_ended(tmp_path: Path) -> None:
+    """Every word of it is right, and nothing is lost, so that it would get requests of the workload."""
+
+    async def story() -> None:
+        marks = {"RECONCILER_ROOT": str(tmp_path), "RECONCILER_REPLICA": "1/-1/s", "RECONCILER_PORTS": "80:8080"}
+        command = [sys.executable, "-c", FORGED, "here/shop/api/r/main", "12345"]
+        forged = subprocess.Popen(command, env={**os.environ, **marks})
+        await until(lambda: Path(f"/proc/{forged.pid}/cmdline").read_bytes().startswith(b"reconciler: "))
+        async with opened(tmp_path) as host:
+            assert await host.runtime.list() == []
+            assert not alive(forged.pid)
+        forged.wait()
+
+    asyncio.run(story())
+
+
+@with_groups
+def test_a_container_is_adopted_only_for_its_group(tmp_path: Path) -> None:
+    """A program that takes the environment and the title of a replica of another workload is none."""
+
+    async def story() -> None:
+        async with opened(tmp_path, keep=True) as first:
+            await first.runtime.start(launch(sys.executable, "-c", FORGED, "here/shop/other/r/main"))
+            await until(lambda: any(map(_is_forged, list_processes())), "the forged title")
+        shutil.rmtree(tmp_path / "run")
+        async with opened(tmp_path) as second:
+            assert [each.place for each in await second.runtime.list()] == [place()]
+            assert not any(map(_is_forged, list_processes()))
+
+    def _is_forged(pid: int) -> bool:
+        return command_line(pid) == [b"reconciler: shop/other/r/main"]
 
     asyncio.run(story())
 

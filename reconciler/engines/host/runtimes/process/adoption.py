@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.exit_watch import is_alive
-from reconciler.engines.host.runtimes.process.cgroup_tree import groups_of
+from reconciler.engines.host.runtimes.process.cgroup_tree import groups_of, name_for
 from reconciler.engines.host.runtimes.process.exec import KILLED
 from reconciler.engines.host.runtimes.process.kill import is_ours
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
-from reconciler.engines.host.runtimes.process.spawn import is_wrapper
+from reconciler.engines.host.runtimes.process.spawn import group_name, is_wrapper
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
-from reconciler.engines.host.runtimes.protocol import RunningContainer
+from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.reasons import Reason
 
 _PATIENCE = 1.0
@@ -111,8 +114,10 @@ def _read_marker(each: procfs.Proc, environment: bytes, labels: ProcessLabels, c
     marker = labels.marker_in(environment)
     if marker is None or each.pid != each.session or not is_wrapper(each.pid, marker.place):
         return None
-    started = clock.monotonic() - procfs.age(each)
     groups = groups_of(each.pid)
+    if not _is_proven(each, marker.place, groups, labels):
+        return None
+    started = clock.monotonic() - procfs.age(each)
     return StartRecord(
         marker.place,
         marker.version,
@@ -125,3 +130,14 @@ def _read_marker(each: procfs.Proc, environment: bytes, labels: ProcessLabels, c
         groups,
         marker.ports,
     )
+
+
+def _is_proven(each: procfs.Proc, place: ContainerId, groups: Sequence[str], labels: ProcessLabels) -> bool:
+    """Whether the daemon started the process as ``place``: its environment and title are its own words.
+
+    Only the daemon moves processes into the group of a container. One in no group has to be of the daemon's own user.
+    """
+    if groups:
+        tree = name_for(labels.root)
+        return all(Path(group).name == group_name(place) and Path(group).parent.name == tree for group in groups)
+    return procfs.user_of(each.pid) == os.geteuid()

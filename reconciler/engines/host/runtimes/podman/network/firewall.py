@@ -31,6 +31,7 @@ from reconciler.engines.host.runtimes.podman.programs import INTERFACES, find_to
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
+from reconciler.model.addresses import is_internal
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
@@ -159,7 +160,7 @@ class Firewall:
         self._hosts = {name: self._hosts.get(name, {}) for name in names} | current
         self._due = {name: self._due.get(name, 0.0) for name in names}
         for name in sorted(each for each in names if self._due[each] <= self._clock.monotonic()):
-            found = await resolve(name)
+            found = {address for address in await resolve(name) if not is_internal(address)}
             now = self._clock.monotonic()
             valid = {address: until for address, until in self._hosts[name].items() if until > now or not found}
             self._hosts[name] = valid | dict.fromkeys(found, now + _EXPIRY_SECONDS)
@@ -178,9 +179,10 @@ class Firewall:
             return False
         until = self._clock.monotonic() + min(max(answer.seconds, _EXPIRY_SECONDS), _MOST_SECONDS)
         known = [self._hosts.setdefault(name, {}) for name in answer.patterns]
-        fresh = any(address not in found for found in known for address in answer.addresses)
+        addresses = [address for address in answer.addresses if not is_internal(address)]
+        fresh = any(address not in found for found in known for address in addresses)
         for found in known:
-            found.update(dict.fromkeys(answer.addresses, until))
+            found.update(dict.fromkeys(addresses, until))
             for oldest in sorted(found, key=found.__getitem__)[:-_MOST_ADDRESSES]:
                 del found[oldest]
         return fresh
