@@ -86,6 +86,11 @@ class ConditionType(StrEnum):
         normal = (self.READY, self.PLACED, self.SOURCE_REACHABLE, self.STATUS_PUSHED, self.SETTINGS_LOADED)
         return self not in normal
 
+    @property
+    def degrades(self) -> bool:
+        """Whether a resource with it is Unhealthy, whatever runs: a part of it does not do its work."""
+        return self in (self.NOT_SERVED, self.CERTIFICATE_MISSING)
+
     # fmt: off
     READY = ("Ready",
         "A resource is as Git declares it, at every location, and healthy. Of a source the last run applied all.")

@@ -62,11 +62,15 @@ def _files() -> list[str]:
     return parts
 
 
+def _meaning(type_: ConditionType) -> str:
+    return f"{type_.meaning} The resource is Unhealthy meanwhile." if type_.degrades else type_.meaning
+
+
 def _reasons() -> list[str]:
     three = ("Reason", "What it means", "What to do")
     two = ("Reason", "What it means")
     parts = [
-        ("Conditions", table(("Type", "What it means"), ((f"`{each}`", each.meaning) for each in ConditionType))),
+        ("Conditions", table(("Type", "What it means"), ((f"`{each}`", _meaning(each)) for each in ConditionType))),
         ("Reasons in the conditions of a resource", table(three, _texts(Use.RESOURCE))),
         ("Reasons in the conditions of a source", table(three, _texts(Use.SOURCE))),
         ("Events", table(("Reason", "Type", "What happened"), _texts(Use.EVENT))),

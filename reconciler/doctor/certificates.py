@@ -10,6 +10,7 @@ from reconciler.clock import Clock
 from reconciler.doctor.check import Check, warning
 from reconciler.doctor.permissions import Identity
 from reconciler.doctor.secrets import readable_records
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
 from reconciler.engines.host.dataplane.acme.renewal import next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
@@ -43,7 +44,9 @@ def check_certificates(settings: Settings, who: Identity, clock: Clock) -> Itera
         yield from _files(directory, now)
     if ingresses:
         with readable_records(settings, who) as records:
-            yield from _secrets(settings, records, clock) if records is not None else ()
+            if records is not None:
+                yield from _secrets(settings, records, clock)
+                yield from _domains(records)
     for location, ingress in sorted(ingresses.items()):
         if ingress.acme is not None:
             yield from _orders(settings.state / "host" / location / DATAPLANE / ACME, location, now)
@@ -85,6 +88,15 @@ def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Che
         if expires_soon(found, clock.now()):
             yield warning(ABOUT, _expiration(found, found.names, clock.now()), "commit another one to the secret")
     store.close()
+
+
+def _domains(records: Records) -> Iterator[Check]:
+    """What the locations report of domains that do not work, as `reconciler get` shows it."""
+    for record in records.applied.items(Kind.DOMAIN):
+        for found in engine_conditions(record.state):
+            if found.type.degrades:
+                message = f"{record.key} has the condition {found.type} at {found.location}: {found.message}"
+                yield warning(ABOUT, message, f"see `reconciler describe {record.key}`")
 
 
 def _open_secret(store: SecretStore, key: Key, settings: Settings, records: Records, clock: Clock) -> None:

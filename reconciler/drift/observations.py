@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
 from reconciler.engines.domain_status import DomainReport, update_domain_state
+from reconciler.engines.engine_state import health_with_conditions, message_of
 from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsDomains, SupportsLifecycle
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
@@ -36,8 +35,8 @@ class ObservationRecorder:
 
         Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
-        self._record_domains({place: engines[place] for place in answers})
-        gone = any(self._gone(place, seen) for place, seen in answers.items())
+        turned = self._record_domains({place: engines[place] for place in answers})
+        gone = turned | any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
         fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
         if not (news or fresh):
@@ -50,15 +49,17 @@ class ObservationRecorder:
             for seen in fresh:
                 for record in known.get(str(seen.key), ()):
                     if _is_of(record, seen):
-                        turned |= record.health is not seen.health
-                        self._write(record, seen)
-                        events += _health_events(record, seen)
+                        turned |= record.health is not _health_of(seen)
+                        self._write(record, _health_of(seen), seen.state)
+                        events += _health_events(record, _health_of(seen), seen.state)
             records.events.append_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
 
-    def _record_domains(self, engines: Mapping[str, Engine]) -> None:
-        """Record what the locations of ``engines`` report about domains; at others nothing is known.
+    def _record_domains(self, engines: Mapping[str, Engine]) -> bool:
+        """Record what the locations of ``engines`` report about domains; whether the health of any changed.
+
+        At other locations nothing is known.
 
         Domains that nothing is reported about any more are compared once; the first time all with a former report.
         """
@@ -81,11 +82,17 @@ class ObservationRecorder:
             for each in same
             if (state := update_domain_state(each.state, found.get(each.key, ()), unknown)) != each.state
         ]
-        if changed:
-            with self._records.repeatable():
-                for record, state in changed:
-                    self._records.applied.update_seen(record.key, record.location, record.health, state)
-                    self._records.status_queue.add_many(record.source, [record.key])
+        if not changed:
+            return False
+        # What runs nowhere by itself is as healthy as what is reported about it.
+        found_health = {str(record.key): health_with_conditions(Health.HEALTHY, state) for record, state in changed}
+        with self._records.repeatable():
+            events = list[NewEvent]()
+            for record, state in changed:
+                self._write(record, found_health[str(record.key)], state)
+                events += _health_events(record, found_health[str(record.key)], state)
+            self._records.events.append_many(events)
+        return any(record.health is not found_health[str(record.key)] for record, _ in changed)
 
     def _gone(self, place: str, answer: Sequence[Observation]) -> bool:
         return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
@@ -103,21 +110,25 @@ class ObservationRecorder:
     def _news(self, engine: Engine) -> list[EngineEvent]:
         return engine.news() if isinstance(engine, SupportsLifecycle) else []
 
-    def _write(self, record: Record, seen: Observation) -> None:
-        self._records.applied.update_seen(record.key, record.location, seen.health, seen.state)
+    def _write(self, record: Record, health: Health, state: bytes) -> None:
+        self._records.applied.update_seen(record.key, record.location, health, state)
         self._records.status_queue.add_many(record.source, [record.key])
 
 
 def _is_of(record: Record, seen: Observation) -> bool:
     """Whether ``seen`` differs from the record of the same version; an observation without a state changes nothing."""
     same = (record.location, record.digest, record.version) == (seen.location, seen.digest, seen.version)
-    return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
+    return same and (record.health, record.state) != (_health_of(seen), seen.state) and seen.state != b"{}"
 
 
-def _health_events(record: Record, seen: Observation) -> Iterator[NewEvent]:
-    if record.health is seen.health or seen.health not in _HEALTH_NEWS:
+def _health_of(seen: Observation) -> Health:
+    return health_with_conditions(seen.health, seen.state)
+
+
+def _health_events(record: Record, health: Health, state: bytes) -> Iterator[NewEvent]:
+    if record.health is health or health not in _HEALTH_NEWS:
         return
-    reason, word = _HEALTH_NEWS[seen.health]
-    message = str(msgspec.json.decode(seen.state).get("status", {}).get("message", ""))
-    text = f"{word} at {record.location}" + (f": {message}" if message else "")
-    yield NewEvent(record.key, reason, text, record.location)
+    reason, word = _HEALTH_NEWS[health]
+    message = message_of(state)
+    place = f" at {record.location}" if record.location else ""
+    yield NewEvent(record.key, reason, f"{word}{place}" + (f": {message}" if message else ""), record.location)

@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.documents.writer import written
 from reconciler.engines.domain_status import DomainReport, read_domain_state
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
@@ -22,7 +23,6 @@ from reconciler.render.history import event_line
 from reconciler.render.layout import as_json, columns, paint
 from reconciler.render.sources import source_document
 from reconciler.status.conditions import ResourceFacts, conditions
-from reconciler.status.engine_state import engine_conditions
 from reconciler.status.source_status import SourceStatus
 from reconciler.times import iso
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reconciler.engines.engine_state import engine_conditions, message_of
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.printable import truncated
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import Condition
-from reconciler.status.engine_state import engine_conditions, message_of
 from reconciler.status.rollup import worst
 
 
@@ -184,7 +184,9 @@ def _by_location(records: Iterable[Record], health: Health) -> str:
     """`` at here: 1 of 2 replicas updated, 0 available; there``: locations with ``health`` and their messages."""
     found = sorted((each.location, message_of(each.state)) for each in records if each.health is health)
     places = [f"{place}: {message}" if message else place for place, message in found if place]
-    return f" at {('; ' if any(message for _, message in found) else ', ').join(places)}" if places else ""
+    if not places:
+        return "".join(f": {message}" for place, message in found if message)
+    return f" at {('; ' if any(message for _, message in found) else ', ').join(places)}"
 
 
 def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:

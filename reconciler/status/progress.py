@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from reconciler.engines.engine_state import message_of
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Health, Record
 from reconciler.records.store import Records
-from reconciler.status.engine_state import message_of
 
 _WORDS = {
     Health.LOADING: "loading",

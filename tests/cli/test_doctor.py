@@ -25,6 +25,10 @@ from reconciler.access.hash_chain import START, chained
 from reconciler.access.store import FILE as ACCESS_FILE
 from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.daemon.lock import StateLock
+from reconciler.engines.domain_status import DomainCondition, DomainReport, update_domain_state
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.support.certificates import issue
@@ -228,8 +232,13 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(desk: Desk) -> None
         "secret/sealed: the certificate for sealed.example expires",
         "secret/soon: the certificate for soon.example expires",
     ]
+    with closing(Records.open(desk.state / FILE)) as records:
+        missing = DomainCondition(ConditionType.CERTIFICATE_MISSING, Reason.CERTIFICATE_MISSING, "none is issued yet")
+        state = update_domain_state(b"{}", [DomainReport("here", conditions=(missing,))], ())
+        records.applied.update_seen(Key.parse("domain/late.example"), "", Health.UNHEALTHY, state)
     (desk.path / "host" / "age.txt").write_text(fresh()[0])
     found = reported(desk, "certificates", "warning")
+    assert "domain/late.example has the condition CertificateMissing at here: none is issued yet" in found
     assert (
         "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)" in found
     )

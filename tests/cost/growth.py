@@ -101,6 +101,7 @@ def _seconds(shape: Shape, count: int) -> float:
 
 def _peak(shape: Shape, count: int) -> int:
     content = shape.make(count)
+    re.purge()
     tracemalloc.start()
     try:
         shape.read(content)

@@ -14,7 +14,7 @@ from reconciler.engines.domain_status import DomainCondition, DomainEndpoint, Do
 from reconciler.engines.host.dataplane.domains import report_without_ingress
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.key import Key
-from reconciler.model.record import Record
+from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
@@ -79,8 +79,22 @@ def new_world() -> World:
 def test_reports_become_conditions_with_their_locations(world: World) -> None:
     found = world.report({"here": served("here", MISSING), "there": served("there", MISSING)})
     shown = {each.type: each.message for each in conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
-    assert shown == {"Ready": "applied", "CertificateMissing": "at here, there: no certificate"}
+    assert shown == {
+        "Ready": "not healthy: no certificate",
+        "CertificateMissing": "at here, there: no certificate",
+    }
     assert world.records.status_queue.take("main").keys == [str(KEY)]
+
+
+@pytest.mark.parametrize("type_", ConditionType)
+def test_a_domain_is_as_healthy_as_its_conditions(world: World, type_: ConditionType) -> None:
+    """Of every type: one that degrades it makes it Unhealthy, with an event, as long as it is true."""
+    report = served("here", DomainCondition(type_, Reason.ROUTE_NOT_SERVED, "half of it"))
+    assert world.report({"here": report}).health is (Health.UNHEALTHY if type_.degrades else Health.HEALTHY)
+    assert world.report({"here": served("here")}).health is Health.HEALTHY
+    events = [(event.reason, event.message) for event in world.records.events.list(str(KEY))]
+    expected = [(Reason.UNHEALTHY, "not healthy: half of it"), (Reason.HEALTHY, "healthy")]
+    assert events == (expected if type_.degrades else [])
 
 
 def test_an_equal_report_writes_nothing(world: World) -> None:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.engine_state import health_with_conditions
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
 from reconciler.engines.protocol import Observation, Outcome, Result
@@ -161,7 +162,8 @@ class Recorder:
         records.applied.put_many(batch.records)
         records.applied.remove(batch.removed)
         for seen in batch.seen:
-            records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
+            health = health_with_conditions(seen.health, seen.state)
+            records.applied.update_seen(seen.key, seen.location, health, seen.state)
         for key, location in batch.cleared if records.failures.count() else ():
             records.failures.clear(key, location)
         for failure in batch.failures:
@@ -188,7 +190,7 @@ def record_of(job: StepRun, seen: Observation, now: float) -> Record:
         body=step.body,
         version=step.version,
         engine=step.engine,
-        health=seen.health,
+        health=health_with_conditions(seen.health, seen.state),
         state=seen.state,
         alias=seen.alias or (step.alias if step.key.kind == "gvc" else ""),
         revision=job.revision,

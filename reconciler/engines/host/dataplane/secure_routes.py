@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.acme.issuer import Issuer
-from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
 from reconciler.engines.host.dataplane.domain_proofs import DomainProofs
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
@@ -19,6 +19,8 @@ ACME = "acme"
 """Name of the directory of the account and its certificates, below that of the data plane."""
 PROOFS = "proofs.json"
 """Name of the file with the proofs of domains, in the same place."""
+FORMER = "former"
+"""Name of the directory of the certificates that domains were served with last, in the same place."""
 
 
 class SecureRoutes:
@@ -35,8 +37,9 @@ class SecureRoutes:
         self._proofs = DomainProofs(
             directory / PROOFS, settings.org, settings.domains.resolver, site.clock, self._report_proof, self._on_proofs
         )
+        folders = CertificateFolders(ingress.certificates, directory / FORMER)
         self.store = CertificateStore(
-            ingress.certificates, site.secrets, site.clock, settings.endpoint_domain, self._proofs, self._report_file
+            folders, site.secrets, site.clock, settings.endpoint_domain, self._proofs, self._report_file
         )
         self._site = site
         self._acme = ingress.acme

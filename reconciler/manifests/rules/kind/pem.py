@@ -1,8 +1,13 @@
-"""The outer form of PEM texts; the bytes inside are not checked."""
+"""The outer form of PEM texts, and whether a key belongs to a certificate or a public key."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+_LARGEST = 1 << 16
+"""Characters of the longest texts that are compared: a chain with its key has a few thousand."""
 _BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"
 
 
@@ -34,3 +39,41 @@ def fault_in(text: str, ending: str) -> str:
     if not labels:
         return "it has no BEGIN line"
     return "" if any(each.endswith(ending) for each in labels) else "it contains another block"
+
+
+def is_pair(public: str, private: str) -> bool:
+    """Whether the key ``private`` belongs to ``public``, a certificate with its chain or a public key.
+
+    Both are PEM. True also for what cannot be read, such as a key with a passphrase: programs may read more.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    if len(public) + len(private) > _LARGEST:
+        return True
+    try:
+        # Checks of an RSA key take as long as its author likes.
+        key = load_pem_private_key(private.encode(), None, unsafe_skip_rsa_key_validation=True)
+        own = _bytes_of(key.public_key())
+        found = [_bytes_of(each) for each in _public_keys(public.encode())]
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return True
+    return own in found
+
+
+def _public_keys(text: bytes) -> Iterator[Any]:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.x509 import load_pem_x509_certificates
+
+    if b"CERTIFICATE-----" not in text:
+        yield load_pem_public_key(text)
+        return
+    for certificate in load_pem_x509_certificates(text):
+        yield certificate.public_key()
+
+
+def _bytes_of(key: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    found: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return found

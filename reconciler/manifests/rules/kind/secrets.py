@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.manifests.rules.kind.pem import fault_in
+from reconciler.manifests.rules.kind.pem import fault_in, is_pair
 from reconciler.manifests.rules.registry import rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
@@ -22,6 +22,9 @@ _PEM = {
 }
 """Type → its keys with PEM texts, each with the end of the required label."""
 
+_PAIRS = {"tls": ("cert", "key", "certificate"), "keypair": ("publicKey", "secretKey", "public key")}
+"""Type → its two keys with PEM texts that belong together, and what the first one is."""
+
 _OPTIONAL = frozenset({"chain", "publicKey"})
 """Keys that may be empty."""
 
@@ -31,11 +34,12 @@ def pem(secret: Secret) -> Iterator[Flaw]:
     """Certificates and keys of tls and keypair secrets are PEM texts.
 
     Programs that mount the secret read PEM: lines from -----BEGIN to -----END. A server that starts with an incomplete
-    text fails.
+    text fails, and so does one with the key of another certificate.
     """
     data = secret.data
     if not isinstance(data, dict):
         return
+    is_sound = True
     for key, ending in _PEM.get(secret.type, ()):
         text = data.get(key)
         fault = fault_in(text, ending) if isinstance(text, str) and (text or key not in _OPTIONAL) else ""
@@ -43,6 +47,12 @@ def pem(secret: Secret) -> Iterator[Flaw]:
             message = f"this is not a {ending} in PEM form: {fault}"
             hint = f"write `{key}: |` and below it the lines from -----BEGIN to -----END"
             yield Flaw(("data", key), message, hint, _TYPE)
+            is_sound = False
+    public, private, what = _PAIRS.get(secret.type, ("", "", ""))
+    texts = data.get(public), data.get(private)
+    if is_sound and isinstance(texts[0], str) and isinstance(texts[1], str) and not is_pair(texts[0], texts[1]):
+        message = f"this key belongs to another {what} than `{public}`"
+        yield Flaw(("data", private), message, f"write the {what} and the key of one pair", (("data", public), *_TYPE))
 
 
 @rule("secret-json", "docs/platform/fields.md#secret", Kind.SECRET)

@@ -42,7 +42,7 @@ class CertificateDirectory:
     """The certificates below ``path``: ``NAME.pem`` with all in one file, ``NAME.crt`` beside ``NAME.key``, and folders
     with ``fullchain.pem`` and ``privkey.pem``, as certbot writes them.
 
-    ``problems`` maps each file that cannot be used to the reason.
+    ``problems`` maps each file that cannot be used to the reason. What such a file had before stays.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,9 +75,12 @@ class CertificateDirectory:
             contents = [_content(each) for each in files]
             return _Entry(versions, read_certificate(contents[0], str(pair.chain), *contents[1:]), "")
         except CertificateError as error:
-            return _Entry(versions, None, str(error))
+            problem = str(error)
         except OSError as error:
-            return _Entry(versions, None, f"it cannot be read: {error.strerror}")
+            problem = f"it cannot be read: {error.strerror}"
+        if former is None or former.certificate is None:
+            return _Entry(versions, None, problem)
+        return _Entry(versions, former.certificate, f"{problem}; what it had before stays in service")
 
 
 def _pairs(directory: Path) -> list[_Pair]:

@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
+from reconciler.engines.host.dataplane.certificates.former import Former, FormerCertificates
 from reconciler.engines.host.dataplane.certificates.pem import (
     Certificate,
     CertificateError,
@@ -61,12 +62,22 @@ class Served(msgspec.Struct, frozen=True):
     without_domain: dict[str, str] = {}
 
 
+class CertificateFolders(NamedTuple):
+    """Where files of certificates are: those of the operator, if any, and those that were served last."""
+
+    shared: Path | None
+    former: Path
+
+
 class _Declared(NamedTuple):
-    """The hosts that can be served with TLS, their options, and the certificates that their domains name."""
+    """The hosts that can be served with TLS, their options, the certificates that their domains name, or had, and
+    the hosts whose domains name secrets.
+    """
 
     hosts: dict[str, SecureHost]
     options: dict[str, TlsOptions]
     serving: dict[str, Match]
+    with_secrets: set[str]
 
 
 class _Found(NamedTuple):
@@ -104,12 +115,12 @@ class CertificateStore:
     with which certificates are ordered, "" without one.
 
     ``report`` is called with each new problem of a file, and the file. ``endpoint_domain`` has the endpoints of
-    workloads.
+    workloads. What was served before stays in service while a secret of its domain cannot be used.
     """
 
     def __init__(
         self,
-        directory: Path | None,
+        folders: CertificateFolders,
         secrets: SecretReader,
         clock: Clock,
         endpoint_domain: str,
@@ -118,7 +129,8 @@ class CertificateStore:
     ) -> None:
         self.served = Served()
         self.thumbprint = ""
-        self._directory = CertificateDirectory(directory) if directory is not None else None
+        self._directory = CertificateDirectory(folders.shared) if folders.shared is not None else None
+        self._former = FormerCertificates(folders.former)
         self._secrets = secrets
         self._clock = clock
         self._endpoint_domain = endpoint_domain
@@ -169,7 +181,7 @@ class CertificateStore:
             self._directory.refresh()
             shared = self._directory.certificates
         now = self._clock.now()
-        hosts, options, own = self._declared(now, problems)
+        hosts, options, own, with_secrets = self._declared(now, problems)
         serving = select(hosts, shared, now).serving | own
         ordered: dict[str, str] = {}
         not_renewed: dict[str, str] = {}
@@ -179,6 +191,8 @@ class CertificateStore:
             serving = select(ordered.keys(), self._issuer.certificates, now).serving | serving
             renewed = ordered.keys() & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
+        if table.sites:
+            self._remember(with_secrets, serving, options)
         domains = {each.domain for each in table.sites} | {each.domain for each in table.streams}
         domains.discard("")
         unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
@@ -194,20 +208,63 @@ class CertificateStore:
 
     def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
         """What domains declare; ``problems`` gets why that cannot be served."""
-        hosts, options, serving = self._hosts, dict[str, TlsOptions](), dict[str, Match]()
-        for tls in {each.tls for each in hosts.values()}:
-            names = [host for host, each in hosts.items() if each.tls == tls]
-            domains = {hosts[name].domain for name in names}
+        declared = _Declared(dict(self._hosts), {}, {}, set())
+        by_tls: dict[Tls, list[str]] = {}
+        for host, each in self._hosts.items():
+            by_tls.setdefault(each.tls, []).append(host)
+        for tls, names in by_tls.items():
+            domains = {self._hosts[name].domain for name in names}
+            if tls.server_certificate is not None or tls.client_certificate is not None:
+                declared.with_secrets.update(names)
             try:
-                found = self._options(tls)
+                options = self._options(tls)
             except (EngineError, CertificateError) as error:
-                _add(problems, domains, f"TLS is not served: {error}")
-                hosts = {host: each for host, each in hosts.items() if each.tls != tls}
+                self._serve_former(tls, names, declared, now)
+                stays = "what was served before stays" if declared.hosts.keys() >= {*names} else "TLS is not served"
+                _add(problems, domains, f"{stays}: {error}")
                 continue
-            serving |= select(names, self._own(tls, domains, problems), now).serving
-            if found != TlsOptions():
-                options |= dict.fromkeys(names, found)
-        return _Declared(hosts, options, serving)
+            self._serve_own(tls, names, declared, problems)
+            if options != TlsOptions():
+                declared.options.update(dict.fromkeys(names, options))
+        return declared
+
+    def _serve_former(self, tls: Tls, names: Iterable[str], declared: _Declared, now: float) -> None:
+        """Serve ``names`` as before, since their options cannot be used; others are not served.
+
+        One whose clients need a certificate now is served only if they needed one before.
+        """
+        former = self._former.by_host()
+        for name in names:
+            last = former.get(name)
+            if last is None or (tls.client_certificate is not None and not last.options.authorities):
+                del declared.hosts[name]
+                continue
+            if last.options != TlsOptions():
+                declared.options[name] = last.options
+            if (match := last.match(now)) is not None:
+                declared.serving[name] = match
+
+    def _serve_own(self, tls: Tls, names: list[str], declared: _Declared, problems: dict[str, list[str]]) -> None:
+        """Serve ``names`` with the certificate of their domain, or with the one before if that cannot be used."""
+        now, domains = self._clock.now(), {self._hosts[name].domain for name in names}
+        faults: dict[str, list[str]] = {}
+        serving = select(names, self._own(tls, domains, faults), now).serving
+        declared.serving.update(serving)
+        lacking = names if tls.server_certificate is not None else []
+        former = self._former.by_host()
+        found = {name: former[name].match(now) for name in lacking if name in former and name not in serving}
+        stays = {name: match for name, match in found.items() if match is not None}
+        declared.serving.update(stays)
+        for domain, texts in faults.items():
+            note = "; the one before stays in service" if stays else ""
+            _add(problems, {domain}, f"{'; '.join(texts)}{note}")
+
+    def _remember(self, hosts: Iterable[str], serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> None:
+        """Remember what ``hosts`` are served with."""
+        found = {host: serving[host] for host in hosts if host in serving}
+        self._former.replace(
+            {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
+        )
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""

@@ -15,6 +15,7 @@ import pytest
 
 from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.domain_status import read_domain_state
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.protocol import EngineEvent, Observation
@@ -24,7 +25,6 @@ from reconciler.planning.plan import Action
 from reconciler.reasons import ConditionType, Reason
 from reconciler.settings import IngressSettings
 from reconciler.status.conditions import ResourceFacts, conditions
-from reconciler.status.engine_state import engine_conditions
 from tests.engines.host.dataplane.acme.kit import LIFE, Authority, run_authority
 from tests.engines.host.dataplane.haproxy.kit import WebReplica, end
 from tests.engines.host.dataplane.kit import PORT

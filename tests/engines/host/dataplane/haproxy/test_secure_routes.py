@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import Service
@@ -73,7 +73,8 @@ class Site:
         self.table = RouteTable()
         self.served: tuple[ServedWorkload, ...] = (ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",)),)
         report = lambda path, problem: self.reported.append(f"{Path(path).name}: {problem}")  # noqa: E731
-        self.store = CertificateStore(self.folder, self._read, SystemClock(), "platform.test", NoProofs(), report)
+        folders = CertificateFolders(self.folder, path / "former")
+        self.store = CertificateStore(folders, self._read, SystemClock(), "platform.test", NoProofs(), report)
         ingress = IngressSettings(("127.0.0.1",), self.http, self.https)
         self.plane = Plane(path, ingress=ingress, routes=lambda: self.table, certificates=self.store)
         self.path = path
@@ -227,6 +228,62 @@ def test_a_secret_and_the_options_of_a_domain(path: Path) -> None:
         problems = plane.dataplane.route_problems()
         assert problems["own.example"] == ("OpenSSL does not know the ciphers NULL\\u000a",)
         assert "secret/missing is not applied" in problems["lost.example"][0]
+
+    play(lambda: site.plane, story)
+
+
+def test_what_cannot_work_never_replaces_what_does(path: Path) -> None:
+    """Also not when the daemon starts again, before it can read any secret."""
+    site, (first, second, mine) = Site(path), (issue("own.example"), issue("own.example"), issue("client"))
+    trusted = SecretValue("tls", {"cert": authority().chain_pem.decode()})
+    domains = [domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("ours"))]
+
+    def pair(certificate: Issued, key: Issued) -> SecretValue:
+        return SecretValue("tls", {"cert": certificate.chain_pem.decode(), "key": key.key_pem.decode()})
+
+    async def check(plane: Plane, served: Issued, problem: str) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        assert await site.get("own.example", client=mine) == Reply(200, der(served))
+        assert (await site.get("own.example")).status == 0, "clients still need a certificate"
+        assert problem in str(plane.dataplane.route_problems().get("own.example", ""))
+
+    async def story(plane: Plane) -> None:
+        site.secrets |= {"own": pair(first, first), "ours": trusted}
+        await site.serve(*domains)
+        await check(plane, first, "")
+        site.secrets["own"] = pair(second, first)
+        await site.serve(*domains)
+        await check(plane, first, "secret/own: the private key belongs to another certificate; the one before stays")
+        site.secrets |= {"own": pair(first, first), "ours": SecretValue("tls", {"cert": "no certificate"})}
+        await site.serve(*domains)
+        await check(plane, first, "what was served before stays: the client certificate")
+
+    async def story_after_a_restart(plane: Plane) -> None:
+        await site.serve(*domains)
+        await check(plane, first, "secret/ours is not applied")
+        site.secrets |= {"own": pair(second, second), "ours": trusted}
+        await site.serve(*domains)
+        await check(plane, second, "")
+        assert len([*(path / "former").iterdir()]) == 1
+        await site.serve(domain("own.example"))
+        assert not [*(path / "former").iterdir()], "its key is on the disk no longer"
+
+    play(lambda: site.plane, story)
+    site = Site(path)
+    play(lambda: site.plane, story_after_a_restart)
+
+
+def test_a_domain_whose_clients_need_a_certificate_is_never_served_without(path: Path) -> None:
+    site, own = Site(path), issue("own.example")
+
+    async def story(plane: Plane) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        site.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
+        await site.serve(domain("own.example", serverCertificate=secret("own")))
+        assert (await site.get("own.example")).status == 200
+        await site.serve(domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("missing")))
+        assert (await site.get("own.example")).status == 0
+        assert "TLS is not served" in plane.dataplane.route_problems()["own.example"][0]
 
     play(lambda: site.plane, story)
 

@@ -1,4 +1,4 @@
-"""Reads conditions and messages from the engine state of a record, and decodes as little as possible."""
+"""Reads conditions, messages and health from the engine state of a record, and decodes as little as possible."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 
 
@@ -45,8 +46,20 @@ _TYPES = frozenset(map(str, ConditionType))
 
 
 def message_of(state: bytes) -> str:
-    """The engine's message for a deployment in progress or not healthy (docs/platform/workload.md#deployments)."""
-    return (_read(state).status or _Status()).message
+    """The engine's message for a deployment in progress or not healthy (docs/platform/workload.md#deployments).
+
+    Without one, why a condition makes it Unhealthy.
+    """
+    own = (_read(state).status or _Status()).message
+    found = (each.message for each in engine_conditions(state) if each.type.degrades)
+    return own or "; ".join(dict.fromkeys(found))
+
+
+def health_with_conditions(health: Health, state: bytes) -> Health:
+    """The health of what an engine runs, as it is recorded: Unhealthy too with a condition that degrades it."""
+    if health.is_good and any(each.type.degrades for each in engine_conditions(state)):
+        return Health.UNHEALTHY
+    return health
 
 
 def engine_conditions(state: bytes) -> list[EngineCondition]:
