@@ -38,7 +38,7 @@ from reconciler.times import iso
 
 TRIES = 10
 """How often a change is made anew on a newer commit."""
-FEWER_AFTER = 4
+FEWER_AFTER = 2
 """The number of tries after which fewer changes are written together."""
 PAUSE = 0.05
 """Seconds of the longest pause before the second try; it grows with each, up to ``LONGEST_PAUSE``."""

@@ -1,0 +1,78 @@
+"""Each feature while another one is under way: no request is lost, nothing is destroyed, and the status is true."""
+
+from __future__ import annotations
+
+import time
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.crossings.features import FEATURES, NEEDS_DAEMON, NOT_TWICE
+from tests.crossings.world import World, open_world
+from tests.support.programs import only_root, tool
+
+pytestmark = only_root("a disk of its own has to be mounted")
+
+
+class Pair(NamedTuple):
+    """The second feature begins while the first is under way."""
+
+    first: str
+    second: str
+
+
+PAIRS = [
+    Pair(*sorted(pair, key=lambda name: (name not in NEEDS_DAEMON, [*FEATURES].index(name))))
+    for pair in combinations_with_replacement(FEATURES, 2)
+    if pair[0] != pair[1] or pair[0] not in NOT_TWICE
+]
+"""Every two features that can meet."""
+SHORT = [
+    Pair("open connection", "reload of the proxy"), Pair("hold", "rollout"), Pair("snapshot", "hand-over of a volume"),
+    Pair("rollout", "daemon killed"), Pair("cron run", "daemon killed"), Pair("secret rotation", "full disk"),
+    Pair("rename", "reload of the proxy"), Pair("delete and create again", "scale from zero"),
+]  # fmt: skip
+"""Those that show most, for every run of the tests."""
+
+
+def cross(world: World, pair: Pair) -> list[str]:
+    """What does not hold after both features of ``pair``, the second begun while the first was under way."""
+    try:
+        with world.traffic() as tallies:
+            first, second = (FEATURES[name](world) for name in pair)
+            next(first)
+            next(second)
+            # What ends a daemon begins another one first: others may need it.
+            for each in (second, first):
+                next(each, None)
+            world.settle()
+        return world.check(tallies)
+    except AssertionError as error:
+        return [str(error)]
+
+
+def play(path: Path, pairs: list[Pair]) -> None:
+    """Play ``pairs`` one after the other in one world, and report how many were covered."""
+    tool("haproxy", "haproxy")
+    faults, skipped, began = list[str](), 0, time.monotonic()
+    with open_world(path) as world:
+        for pair in pairs:
+            if "clock jump" in pair and not world.has_clock:
+                skipped += 1
+                continue
+            faults += [f"{pair.first} × {pair.second}: {fault}" for fault in cross(world, pair)]
+            print(f"{time.monotonic() - began:7.1f} s {pair.first} × {pair.second} {faults[-1:] if faults else ''}")
+    print(f"{len(pairs) - skipped} of {len(PAIRS)} pairs of {len(FEATURES)} features are covered, {skipped} skipped")
+    assert not faults, "\n".join(faults)
+
+
+def test_features_that_meet_often(tmp_path: Path) -> None:
+    assert {*SHORT} <= {*PAIRS} | {Pair(pair.second, pair.first) for pair in PAIRS}
+    play(tmp_path / "site", SHORT)
+
+
+@pytest.mark.slow
+def test_every_feature_meets_every_other(tmp_path: Path) -> None:
+    play(tmp_path / "site", PAIRS)
