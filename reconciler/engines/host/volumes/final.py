@@ -46,7 +46,7 @@ class FinalSnapshots:
         """Make the data of a detached volume its final snapshot. Raises OSError and EngineError."""
         data = backend.storage(files)
         snapshot = StoredSnapshot("final", iso(now), record.capacity, backend.size(data), backend.digest(data))
-        make_directory(files.final)
+        files.make_directory(files.final)
         write_durable(files.final / _VOLUME, msgspec.json.encode(record))
         write_snapshot(files.final, snapshot)
         data.rename(snapshot_data(files.final))

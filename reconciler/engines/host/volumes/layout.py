@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_durable
-from reconciler.engines.host.disk.directories import file_name
+from reconciler.engines.host.disk.directories import file_name, make_traversable
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
@@ -65,6 +65,7 @@ class VolumeFiles:
     """The paths of one volume, and its small files. All methods raise EngineError for a file that cannot be read."""
 
     def __init__(self, root: Path, gvc: str, volumeset: str, index: str) -> None:
+        self._root = root
         self.path = root / VOLUMES / file_name(gvc) / file_name(volumeset) / file_name(index)
         self.folder = self.path.with_name(f"{self.path.name}.d")
         self.image = self.folder / "image"
@@ -91,13 +92,22 @@ class VolumeFiles:
                 f"a snapshot cannot have this name: {error.strerror}", reason=Reason.INVALID_COMMAND, retry=False
             ) from None
 
+    def make_reachable(self) -> None:
+        """Create the directories above the data, which the users of containers traverse. Raises OSError."""
+        make_traversable(self._root, self.path.parent)
+
+    def make_directory(self, path: Path) -> None:
+        """Create ``path``, the folder of all else or a directory in it, for the daemon alone. Raises OSError."""
+        self.make_reachable()
+        make_directory(path)
+
     def read_record(self) -> VolumeRecord | None:
         """The record; None if there is none: then the volume is a directory, or does not exist."""
         return read_json(self._record, VolumeRecord)
 
     def write_record(self, record: VolumeRecord) -> None:
         """Replace the record."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._record, msgspec.json.encode(record))
 
     def leftovers(self) -> tuple[Path, ...]:
@@ -110,7 +120,7 @@ class VolumeFiles:
 
     def write_command(self, command: LastCommand) -> None:
         """Replace the last command. Raises OSError."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._command, msgspec.json.encode(command))
 
     def read_lock(self) -> VolumeLock | None:
@@ -120,7 +130,7 @@ class VolumeFiles:
 
     def write_lock(self, holder: str) -> None:
         """Lock the volume for ``holder``."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._lock, msgspec.json.encode(VolumeLock(holder, boot_id())))
 
     def remove_lock(self) -> None:

@@ -15,7 +15,6 @@ from reconciler.engines.host.volumes.protocol import Backend, StoredSnapshot
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
 _RECORD = "snapshot.json"
@@ -54,7 +53,7 @@ def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> Store
         size, checksum = backend.size(data), backend.digest(data)
         complete = msgspec.structs.replace(planned, size=size, checksum=checksum)
         write_snapshot(staged, complete)
-        make_directory(folder.parent)
+        files.make_directory(folder.parent)
         staged.rename(folder)
         sync_directory(folder.parent)
     return complete
@@ -100,7 +99,7 @@ def staging(backend: Backend, files: VolumeFiles, name: str) -> Iterator[Path]:
     """An empty directory for a snapshot that is not complete or not wanted; it is removed at the end."""
     path = files.partial / name
     remove_staged(backend, path)
-    make_directory(path)
+    files.make_directory(path)
     try:
         yield path
     finally:

@@ -85,6 +85,7 @@ class VolumeStore:
             found.find()  # nothing is locked if the record cannot be read
             locked = found.lock(holder)
             try:
+                found.files.make_reachable()
                 record = found.create_missing(wanted)
                 found.backend(record).attach(found.files, record)
                 make_shared(found.files.path, owner)

@@ -19,7 +19,6 @@ from reconciler.engines.volumes import Snapshot
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 from reconciler.times import iso
 
@@ -104,10 +103,10 @@ class Releases:
         return read_json(self._files(volume).folder / _FILE, LastRelease)
 
     def _write(self, volume: VolumeId, release: LastRelease) -> None:
-        folder = self._files(volume).folder
+        files = self._files(volume)
         try:
-            make_directory(folder)
-            write_durable(folder / _FILE, msgspec.json.encode(release))
+            files.make_directory(files.folder)
+            write_durable(files.folder / _FILE, msgspec.json.encode(release))
         except OSError as error:
             raise write_error(f"the version of {volume} cannot be recorded", error) from None
 
