@@ -15,7 +15,7 @@ import pytest
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
 from tests.support.desk import DB
-from tests.support.host_sandbox import host_site
+from tests.support.host_sandbox import host_site, shared_folder
 from tests.support.sandbox import GVC, Site, eventually
 
 DATA = "volumeset/shop/data"
@@ -85,7 +85,7 @@ def test_an_execution_on_demand_gets_its_variables_and_no_list_shows_them(tmp_pa
 def test_each_command_starts_one_execution_however_often_the_daemon_is_killed(
     tmp_path: Path, commands: int, kills: int
 ) -> None:
-    job, log, chance = "workload/shop/job", tmp_path / "log", random.Random(7)
+    job, log, chance = "workload/shop/job", shared_folder(tmp_path) / "log", random.Random(7)
     body: dict[str, Any] = copy.deepcopy(CRON)
     body["spec"]["containers"][0]["args"] = ["-c", f"echo done >> {log}"]
     with host_site(tmp_path, {"shop/job.yaml": json.dumps(body)}) as site:

@@ -46,7 +46,7 @@ class Host(Bench):
             path,
             locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
             domains=DomainSettings(resolver),
-            host=HostSettings(termination_scale=0.0, default_user="root", volumes="directory", disk_reserve=0),
+            host=HostSettings(termination_scale=0.0, volumes="directory", disk_reserve=0),
         )
         self.root = path / "here"
         self.engine = self._made()
