@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,10 @@ VOLUMES = "volumes"
 """The directory of all volumes of a location."""
 T = TypeVar("T")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_RESTORE = "restore this file, or move it and its directory away"
+_REMEDY_OF_RECORD = "restore this file from a backup; the data of the volume are as they were"
+_REMEDY_OF_LOCK = "remove this file once no program uses the volume"
+_REMEDY_OF_COMMAND = "remove this file; if a restore or delete of the volume was interrupted, repeat that afterwards"
 
 
 class VolumeState(StrEnum):
@@ -103,7 +108,11 @@ class VolumeFiles:
 
     def read_record(self) -> VolumeRecord | None:
         """The record; None if there is none: then the volume is a directory, or does not exist."""
-        return read_json(self._record, VolumeRecord)
+        found = read_json(self._record, VolumeRecord, _REMEDY_OF_RECORD)
+        if found is None and self.image.exists():
+            # The mount point of an image would pass for a volume that is a directory.
+            raise _unreadable(self._record, "it is missing", _REMEDY_OF_RECORD)
+        return found
 
     def write_record(self, record: VolumeRecord) -> None:
         """Replace the record."""
@@ -116,7 +125,7 @@ class VolumeFiles:
 
     def read_command(self) -> LastCommand | None:
         """The last command on the volume; None if there was none."""
-        return read_json(self._command, LastCommand)
+        return read_json(self._command, LastCommand, _REMEDY_OF_COMMAND)
 
     def write_command(self, command: LastCommand) -> None:
         """Replace the last command. Raises OSError."""
@@ -125,7 +134,7 @@ class VolumeFiles:
 
     def read_lock(self) -> VolumeLock | None:
         """The lock; None if the volume is detached, or was attached before this host booted."""
-        found = read_json(self._lock, VolumeLock)
+        found = read_json(self._lock, VolumeLock, _REMEDY_OF_LOCK)
         return found if found is not None and found.boot == boot_id() else None
 
     def write_lock(self, holder: str) -> None:
@@ -157,15 +166,24 @@ def boot_id() -> str:
     return _BOOT.read_text().strip()
 
 
-def read_json(path: Path, form: type[T]) -> T | None:
-    """The file ``path``; None if it does not exist. Raises EngineError."""
+def read_json(path: Path, form: type[T], remedy: str = _RESTORE) -> T | None:
+    """The file ``path``; None if it does not exist. Raises EngineError, with what an operator can do."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=form)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise EngineError(
-            f"{path} cannot be read ({error}), and nothing is changed there: restore this file, or move it and its "
-            "directory away",
-            reason=Reason.VOLUME_DAMAGED,
-        ) from None
+        raise _unreadable(path, str(error), remedy) from None
+
+
+def read_if_readable(path: Path, form: type[T]) -> T | None:
+    """The file ``path``; None if it does not exist or cannot be read: then it is written anew."""
+    with suppress(EngineError):
+        return read_json(path, form)
+    return None
+
+
+def _unreadable(path: Path, why: str, remedy: str) -> EngineError:
+    return EngineError(
+        f"{path} cannot be read ({why}), and nothing is changed there: {remedy}", reason=Reason.VOLUME_DAMAGED
+    )

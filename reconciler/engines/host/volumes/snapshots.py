@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,17 +20,31 @@ from reconciler.reasons import Reason
 
 _RECORD = "snapshot.json"
 _DATA = "data"
+_REMEDY = "restore this file from a backup, or remove its directory, which is this snapshot alone"
 
 
-def list_snapshots(files: VolumeFiles) -> tuple[StoredSnapshot, ...]:
-    """The snapshots of a volume, the oldest first. Raises EngineError."""
-    found = (read_snapshot(path) for path in list_paths(files.folder, "snapshots/*"))
-    return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.created, each.name)))
+class Listing(NamedTuple):
+    """The snapshots of a volume, the oldest first, and for each that cannot be read what to do."""
+
+    snapshots: tuple[StoredSnapshot, ...]
+    damages: tuple[str, ...]
+
+
+def list_snapshots(files: VolumeFiles) -> Listing:
+    """The snapshots of a volume. Raises OSError."""
+    found, damages = [], []
+    for path in list_paths(files.folder, "snapshots/*"):
+        try:
+            if (snapshot := read_snapshot(path)) is not None:
+                found.append(snapshot)
+        except EngineError as error:
+            damages.append(str(error))
+    return Listing(tuple(sorted(found, key=lambda each: (each.created, each.name))), tuple(damages))
 
 
 def read_snapshot(folder: Path) -> StoredSnapshot | None:
     """The record of a snapshot; None if there is none. Raises EngineError."""
-    return read_json(folder / _RECORD, StoredSnapshot)
+    return read_json(folder / _RECORD, StoredSnapshot, _REMEDY)
 
 
 def write_snapshot(folder: Path, snapshot: StoredSnapshot) -> None:
