@@ -68,6 +68,7 @@ class VolumeWatcher:
         self._commands = commands
         self._clock = clock
         self._append_event = append_event
+        self._schedules_begun = False
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
         self._schedules: dict[str, ScheduleState] = {}
@@ -93,6 +94,10 @@ class VolumeWatcher:
         finally:
             await cancel_and_wait(self._tasks.values(), "checks of volumes")
             self._tasks.clear()
+
+    def begin_schedules(self) -> None:
+        """Take and delete snapshots by the schedules, from the next check on: what is recorded of them may be old."""
+        self._schedules_begun = True
 
     def with_condition(self, seen: Observation) -> Observation:
         """``seen``, a volume set, with conditions while files cannot be read, or the disk has no room for a volume."""
@@ -128,7 +133,9 @@ class VolumeWatcher:
             if each.unfinished is not None:
                 await self._give_up_lost(VolumeId(key, each.index))
         former = self._schedules.get(str(key), ScheduleState())
-        state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
+        state, due = former, None
+        if self._schedules_begun:
+            state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
         ready = [each for each in known.stored if each.state is VolumeState.READY]
         results = [await self._check_volume(VolumeId(key, each.index), each, known, due) for each in ready]
         if state != former and all(results):
@@ -147,7 +154,8 @@ class VolumeWatcher:
             if stored.lost:
                 raise _lost(volume, stored.holder)
             async with self._commands.exclusive(volume):
-                await self._delete_expired(volume, stored, known.keep_last)
+                if self._schedules_begun:
+                    await self._delete_expired(volume, stored, known.keep_last)
                 await self._measure(volume, stored)
                 await self._grow(volume, stored, known.spec)
                 if due is not None:

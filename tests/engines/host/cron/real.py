@@ -31,6 +31,7 @@ async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[Ho
     context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
     bench.engines["here"] = engine
+    engine.begin_schedules()
     await engine.open()
     try:
         yield engine

@@ -35,6 +35,7 @@ async def at_every_location(way: Way) -> dict[str, list[str]]:
         context = EngineContext(way.records, place, way.settings, clock, vault({}))
         engines[place] = HostEngine(context, way.path / place, FakeRuntime(programs[place]))
         await engines[place].open()
+        engines[place].begin_schedules()
     executor = Executor(way.records, {**way.engines, **engines}, way.clock, RetryPolicy(), 8, random.Random(1))
     report, _ = await way.line.execute(way.prepare(), executor, "test", lambda: False)
     assert report.outcome == "applied"
