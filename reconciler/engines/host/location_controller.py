@@ -85,7 +85,7 @@ class LocationController:
         controller.want(wanted)
         if key in self._adoptable or key in self._untracked:
             # One that has ended since `open` had no controller then.
-            self._look_for_ends()
+            self._request_sweep()
         for replica in self._adoptable.pop(key, ()):
             controller.adopt(replica, written=(key, replica.name) not in self._outdated_files)
             self._outdated_files.discard((key, replica.name))
@@ -149,9 +149,9 @@ class LocationController:
 
     def on_container_end(self, _place: ContainerId) -> None:
         """Handle the end of a container; a single check finds all containers that end at the same time."""
-        self._look_for_ends()
+        self._request_sweep()
 
-    def _look_for_ends(self) -> None:
+    def _request_sweep(self) -> None:
         self._sweep_due = True
         if self._sweep is None or self._sweep.done():
             self._sweep = asyncio.create_task(self._discover())
