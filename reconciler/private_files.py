@@ -26,8 +26,8 @@ def set_locked(directory: Path, locked: bool) -> None:
     (_locked.add if locked else _locked.discard)(directory)
 
 
-def make_directory(path: Path, mode: int = 0o700) -> None:
-    """Make the directory ``path`` if it is missing, and its parents, all with ``mode``.
+def make_directory(path: Path) -> None:
+    """Make the directory ``path`` if it is missing, and its parents, all for this user alone.
 
     ``Path.mkdir(parents=True)`` would give the parents the modes of the umask, open to all. Raises OSError, also below
     a locked state directory that was deleted: it is never made a second time.
@@ -35,8 +35,8 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
     check_state_exists(path)
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(mode=mode, exist_ok=True)
-    path.mkdir(mode=mode, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_state_exists(path: Path) -> None:

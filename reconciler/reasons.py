@@ -125,6 +125,9 @@ class ConditionType(StrEnum):
         "executions were replaced before they ended. Present only while it is true.")
     SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
         "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
+    VOLUME_DAMAGED = ("VolumeDamaged",
+        "A volume or a snapshot of a volume set cannot be read or used; the message names the file and what to do. All "
+        "other volumes are used as before. Present only while it is true.")
     HOST_DISK_LOW = ("HostDiskLow",
         "A volume neither grows nor gets a scheduled snapshot, since its disk has less free than `host.diskReserve`; "
         "the message names what makes room. Present only while it is true.")

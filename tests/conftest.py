@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import gc
+import tempfile
+from pathlib import Path
+
+import pytest
 
 import tests.support.examples
 import tests.support.trust  # noqa: F401
 from reconciler import logs
+from tests.support.scratch import own_place
 
 pytest_plugins = ["tests.support.workers"]
 
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this run its own directory for temporary files, unless it was given one."""
+    if config.option.basetemp is None:
+        config.option.basetemp = str(own_place(Path(tempfile.gettempdir())))
 
 
 def pytest_runtest_setup() -> None:

@@ -65,6 +65,7 @@ class Daemon:
         self._host = HostSecretMonitor(runner.records, views, runner.secret_filler)
         self.stop = asyncio.Event()
         self._replay = True
+        self._unread = set(runner.lines)
         self._run_log = RunLog(clock)
         self._backoff = SourceBackoff(clock.monotonic, runner.settings.retry.cap)
         self._running: tuple[str, str] | None = None
@@ -132,6 +133,10 @@ class Daemon:
             for name in self._woken(wakes):
                 with self._contained(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
+                self._unread.discard(name)
+            if not self._unread:
+                with self._contained("schedules"):
+                    self.runner.begin_schedules()
             with self._contained("requests"):
                 await self._requests.answer_plans(self.watchdog.progress)
             with self._contained("commands"):

@@ -190,8 +190,16 @@ class DriftMonitor:
         found = await scan(self._settings, self._records, self.engines)
         self.calls.update(found.calls)
         self._append_location_events(found)
+        # A single failure of a location that was observed a moment ago says nothing about what runs there.
+        lost = {
+            place: why
+            for place, why in found.unreachable.items()
+            if place in self.unreachable or not self._notes.has_observed(place)
+        }
         self.unreachable = found.unreachable
         self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, self.engines)
+        if lost:
+            self.health_changed |= await asyncio.to_thread(self._notes.record_unknown, lost)
         if not found.seen and not self._records.drifts.all():
             return set()
         return await asyncio.to_thread(self._keep, found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from reconciler.engines.domain_status import DomainReport, update_domain_state
 from reconciler.engines.engine_state import health_with_conditions, message_of
 from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsDomains, SupportsLifecycle
@@ -28,6 +30,7 @@ class ObservationRecorder:
         self._records = records
         self._settings = settings
         self._known: dict[str, dict[str, Observation]] = {}
+        self._unknown: set[str] = set()
         self._domains: set[Key] | None = None
 
     def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
@@ -35,6 +38,7 @@ class ObservationRecorder:
 
         Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
+        self._unknown -= answers.keys()
         turned = self._record_domains({place: engines[place] for place in answers})
         gone = turned | any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
@@ -55,6 +59,36 @@ class ObservationRecorder:
             records.events.append_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
+
+    def has_observed(self, place: str) -> bool:
+        """Whether the health that is recorded at ``place`` was observed by this process."""
+        return place in self._known
+
+    def record_unknown(self, unreachable: Mapping[str, str]) -> bool:
+        """Record that nothing is known of the locations ``unreachable`` (location → reason); returns if that is news.
+
+        What was healthy may be dead. Raises RecordsError.
+        """
+        records, lost = self._records, unreachable.keys() - self._unknown
+        self._unknown |= lost
+        found = [
+            record
+            for place in sorted(lost)
+            for record in records.applied.items_at(place, self._settings.locations[place].engine)
+            # An observation without a state would not be recorded when the location is back.
+            if record.health is not Health.UNKNOWN and record.state != b"{}"
+        ]
+        for place in lost:
+            self._known.pop(place, None)
+        if found:
+            with records.repeatable():
+                for record in found:
+                    state = _unknown_state(
+                        record.state, f"the location cannot be observed: {unreachable[record.location]}"
+                    )
+                    records.applied.update_seen(record.key, record.location, Health.UNKNOWN, state)
+                    records.status_queue.add_many(record.source, [record.key])
+        return bool(found)
 
     def _record_domains(self, engines: Mapping[str, Engine]) -> bool:
         """Record what the locations of ``engines`` report about domains; whether the health of any changed.
@@ -125,9 +159,22 @@ def _health_of(seen: Observation) -> Health:
     return health_with_conditions(seen.health, seen.state)
 
 
+def _unknown_state(state: bytes, message: str) -> bytes:
+    """``state``, the JSON of a deployment or a volume set, as far as it does not claim that anything runs."""
+    found = msgspec.json.decode(state)
+    found["status"] = {**found.get("status", {}), "message": message}
+    if "ready" in found["status"]:
+        found["status"]["ready"] = False
+    if "workload" in found:
+        found["workload"] = {**found["workload"], "health": str(Health.UNKNOWN)}
+    return msgspec.json.encode(found)
+
+
 def _health_events(record: Record, health: Health, state: bytes) -> Iterator[NewEvent]:
     if record.health is health or health not in _HEALTH_NEWS:
         return
+    if record.health is Health.UNKNOWN and health is Health.HEALTHY:
+        return  # a location that is back is one event
     reason, word = _HEALTH_NEWS[health]
     message = message_of(state)
     place = f" at {record.location}" if record.location else ""

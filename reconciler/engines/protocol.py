@@ -134,6 +134,17 @@ class SupportsExecutions(Protocol):
         """Record the executions that are due now, and an event for missed times. Raises RecordsError."""
 
 
+@runtime_checkable
+class SupportsSchedules(Protocol):
+    """An engine that does by itself what manifests schedule."""
+
+    def begin_schedules(self) -> None:
+        """Do from now on what is due, and what was missed: Git was read since the start, or could not be.
+
+        Before that, a manifest that ends a schedule may wait in Git. Does nothing if called again.
+        """
+
+
 class ReplicaCounts(msgspec.Struct, frozen=True):
     """Running and wanted replicas of the newest versions; ``busy`` while more actions are due."""
 

@@ -120,6 +120,8 @@ class ResourceCommands:
             if command.stage is not CommandStage.PENDING:
                 raise RefusedError(f"the command {name} is {command.stage}; only a pending one can be cancelled")
             cancel_command(self._records, command, self._by)
+        if self._records.needs_checkpoint():  # the command may have had secrets, and this process may do no upkeep
+            self._records.checkpoint()
         return f"the command {name} is cancelled"
 
     def needs_daemon(self, command: StoredCommand) -> bool:

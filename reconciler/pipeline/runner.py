@@ -14,7 +14,7 @@ from reconciler.drift.monitor import DriftMonitor
 from reconciler.engines.execution.command_queue import CommandQueue
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
-from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas
+from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas, SupportsSchedules
 from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
 from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
@@ -106,6 +106,12 @@ class Runner:
                 internal_error(error, "opening an engine")
         self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
+
+    def begin_schedules(self) -> None:
+        """Let the engines do what manifests schedule: every source was read since the start, or could not be."""
+        for engine in self._lifecycle_engines:
+            if isinstance(engine, SupportsSchedules):
+                engine.begin_schedules()
 
     def refresh_engines(self) -> None:
         """Make the engines reread the inputs that change without a step: GVCs, secrets, requested restarts.

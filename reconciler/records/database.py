@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,10 @@ CHECKPOINT_CHANGES = 1000
 """The number of changed rows, each about a page of the log, that make a checkpoint worthwhile."""
 
 
+EMPTY_TRIES, EMPTY_PAUSE = 20, 0.02
+"""How often a log with secrets is tried to be emptied, and the seconds between: transactions take milliseconds."""
+
+
 class Database:
     """Executes SQL and returns rows; every sqlite3.Error becomes a RecordsError (DiskFull on a full disk)."""
 
@@ -45,6 +50,7 @@ class Database:
         self._changes_at_checkpoint = 0
         self._in_snapshot = False
         self._wants_snapshot = False
+        self._has_dropped_secrets = False
 
     @classmethod
     def open(
@@ -208,23 +214,50 @@ class Database:
             if self._depth == 0 and self._failed_tx:
                 self._roll_back()
 
+    @contextmanager
+    def overwriting(self) -> Iterator[None]:
+        """Statements within it overwrite the content that they delete, or move as an update does.
+
+        Elsewhere, a page that becomes free keeps its content: to overwrite all of them would make each commit longer.
+        """
+        self.write("PRAGMA secure_delete = ON")
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA secure_delete = FAST")
+
+    @contextmanager
+    def dropping_secrets(self) -> Iterator[None]:
+        """As ``overwriting``; no file has the content that was dropped after the next ``checkpoint``."""
+        with self.overwriting():
+            yield
+        self._has_dropped_secrets = True
+
     def needs_checkpoint(self) -> bool:
-        """Whether the log is large enough for a ``checkpoint``."""
-        return (
-            self.path is not None and self._connection.total_changes - self._changes_at_checkpoint >= CHECKPOINT_CHANGES
-        )
+        """Whether the log is large enough for a ``checkpoint``, or has secrets that were dropped."""
+        changes = self._connection.total_changes - self._changes_at_checkpoint
+        return self.path is not None and (self._has_dropped_secrets or changes >= CHECKPOINT_CHANGES)
 
     def checkpoint(self) -> None:
         """Move the content of the log into the database; call it at an idle moment.
 
         It uses a separate connection, so that another thread can use this one. Content that cannot be written stays in
-        the log, and the next transaction reports the cause.
+        the log, and the next transaction reports the cause. A log with secrets that were dropped is emptied, once
+        nothing reads it.
         """
         if self.path is None:
             return
         self._changes_at_checkpoint = self._connection.total_changes
+        drops, self._has_dropped_secrets = self._has_dropped_secrets, False
+        is_empty = False
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
-            other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if drops:
+                is_empty = _empty_log(other)
+            else:
+                other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if drops and not is_empty:
+            self._has_dropped_secrets = True
 
     def backup(self, to: Path) -> None:
         """Write a consistent copy to ``to`` (mode 0600) despite other readers and writers, completely or not at all."""
@@ -267,6 +300,15 @@ class Database:
         if isinstance(found, DiskFull):
             self.reserve.release()
         return found
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Empty the log; False if another connection uses it for as long as this tries. Raises sqlite3.Error."""
+    for _ in range(EMPTY_TRIES):
+        if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
+            return True
+        time.sleep(EMPTY_PAUSE)
+    return False
 
 
 def migrate(database: Database, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()) -> None:

@@ -53,13 +53,14 @@ class BenchSite(HostSite):
     def __init__(self, path: Path, files: Mapping[str, File], **settings: object) -> None:
         plain = {
             "sources": [{"name": "main", "url": str(path / "main.git"), "branch": "main"}],
-            "host": {"defaultUser": "root", "terminationScale": 0.002},
+            "host": {"terminationScale": 0.002},
             "prune": {"percent": 100},
             "log": {"format": "json", "level": "info"},
         }
         super().__init__(path, files, **(plain | settings))
         self._pipe = path / "began"
         os.mkfifo(self._pipe)
+        self._pipe.chmod(0o622)
         # Open for writing too, so that it never ends.
         self._reading = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
         self._pauses_file = path / "pause"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.daemon_on_host import POINTS
-from tests.support.host_sandbox import HostSite, host_site
+from tests.support.host_sandbox import HostSite, host_site, shared_folder
 from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=90.0)
@@ -29,7 +29,9 @@ def job(marks: Path) -> str:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[HostSite]:
     """One with the cron workload applied."""
-    with host_site(tmp_path, {"shop/job.yaml": job(tmp_path / "marks")}, host={"terminationScale": 0.01}) as site:
+    with host_site(
+        tmp_path, {"shop/job.yaml": job(shared_folder(tmp_path) / "marks")}, host={"terminationScale": 0.01}
+    ) as site:
         with site.daemon() as daemon:
             wait(lambda: f"{KEY}@here" in site.recorded(), "it is applied")
             assert daemon.stop() == 0
@@ -60,7 +62,7 @@ def go_through(site: HostSite, points: Sequence[str]) -> Counter[str]:
     with site.daemon() as daemon:
         wait(lambda: done(site, len(points)), "all executions ended")
         assert daemon.stop() == 0
-    marks = (site.path / "marks").read_text().split()
+    marks = (shared_folder(site.path) / "marks").read_text().split()
     assert sorted(marks) == sorted(name for name, _ in executions(site))
     return died
 

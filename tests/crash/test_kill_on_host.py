@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash.daemon_on_host import POINTS
 from tests.crash.harness import Kill
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSite, host_site, served, shared_folder
 from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=90.0)
@@ -40,7 +40,7 @@ PLAIN = {"ports": None, "readinessProbe": None}
 
 def web(version: int, replicas: int = 2) -> str:
     """A workload each replica of which writes down that its hooks run."""
-    mark = ["echo $HOSTNAME {} >> $RECONCILER_ENDPOINTS/../../marks", "sleep 0.2"]
+    mark = ["echo $HOSTNAME {} >> $RECONCILER_ENDPOINTS/../../../../../shared/marks", "sleep 0.2"]
     hooks = {
         name: {"exec": {"command": ["sh", "-c", "; ".join(mark).format(name)]}} for name in ("postStart", "preStop")
     }
@@ -129,7 +129,7 @@ def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
     assert len(site.ready("web")) == ending["web"][1]
     assert site.greetings("web") == {f"version {ending['web'][0]}"}
     assert not list((root / "volumes").rglob("twice"))
-    hooks = Counter((root / "marks").read_text().splitlines())
+    hooks = Counter((shared_folder(site.path) / "marks").read_text().splitlines())
     assert [hook for hook, times in hooks.items() if times > 1] == []
 
 
@@ -137,6 +137,7 @@ def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
 def site(tmp_path: Path) -> Iterator[HostSite]:
     """One with nothing committed."""
     with host_site(tmp_path, {}, prune={"percent": 100}, host={"terminationScale": 0.01}) as site:
+        shared_folder(tmp_path)
         yield site
 
 

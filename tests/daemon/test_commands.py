@@ -15,7 +15,7 @@ import pytest
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
 from tests.support.desk import DB
-from tests.support.host_sandbox import host_site
+from tests.support.host_sandbox import host_site, shared_folder
 from tests.support.sandbox import GVC, Site, eventually
 
 DATA = "volumeset/shop/data"
@@ -63,9 +63,15 @@ CRON = {
 }
 
 
-def test_an_execution_on_demand_gets_its_variables_and_no_list_shows_them(tmp_path: Path) -> None:
-    job = "workload/shop/job"
-    (tmp_path / "spec.yaml").write_text("containerOverrides: [{name: main, env: [{name: TOKEN, value: hunter2}]}]")
+def files_with(state: Path, text: bytes) -> list[str]:
+    """The files of a state directory that contain ``text``."""
+    return [str(path) for path in state.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+def test_an_execution_on_demand_gets_its_variables_and_nothing_keeps_them(tmp_path: Path) -> None:
+    job, secrets = "workload/shop/job", {"TOKEN": "hunter2", **{f"KEY{each}": "sekret" * 600 for each in range(5)}}
+    env = [{"name": name, "value": value} for name, value in secrets.items()]
+    (tmp_path / "spec.yaml").write_text(json.dumps({"containerOverrides": [{"name": "main", "env": env}]}))
     with host_site(tmp_path, {"shop/job.yaml": json.dumps(CRON)}) as site, site.daemon():
         eventually(lambda: f"{job}@here" in site.recorded(), "the workload is applied")
         started = site.run("command", job, "runCronWorkload", "--spec", str(tmp_path / "spec.yaml"))
@@ -79,13 +85,15 @@ def test_an_execution_on_demand_gets_its_variables_and_no_list_shows_them(tmp_pa
         eventually(lambda: execution() == "Success", "the execution ends well and is recorded")
         shown = [site.run(*words).stdout for words in (("command", job), ("events", job), ("describe", job))]
         assert "hunter2" not in "".join([*shown, (tmp_path / "daemon.log").read_text()])
+        for text in (b"hunter2", b"sekretsekret"):
+            eventually(lambda text=text: not files_with(site.state, text), f"{text!r} is in no file")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("commands", "kills"), [(3, 2), pytest.param(20, 12, marks=pytest.mark.slow)])
 def test_each_command_starts_one_execution_however_often_the_daemon_is_killed(
     tmp_path: Path, commands: int, kills: int
 ) -> None:
-    job, log, chance = "workload/shop/job", tmp_path / "log", random.Random(7)
+    job, log, chance = "workload/shop/job", shared_folder(tmp_path) / "log", random.Random(7)
     body: dict[str, Any] = copy.deepcopy(CRON)
     body["spec"]["containers"][0]["args"] = ["-c", f"echo done >> {log}"]
     with host_site(tmp_path, {"shop/job.yaml": json.dumps(body)}) as site:

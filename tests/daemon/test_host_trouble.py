@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import SERVER, HostSite, host_site, served
+from tests.support.host_sandbox import SERVER, HostSite, host_site, served, shared_folder
 from tests.support.programs import adjacent_ports, only_root, small_disk
 from tests.support.sandbox import eventually
 
@@ -138,7 +138,7 @@ def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
 
 
 def test_hooks_run_and_report_failures(tmp_path: Path) -> None:
-    mark = tmp_path / "stopped"
+    mark = shared_folder(tmp_path) / "stopped"
     hooks = {
         "postStart": {"exec": {"command": ["false"]}},
         "preStop": {"exec": {"command": ["sh", "-c", f"echo bye > {mark}; exit 4"]}},

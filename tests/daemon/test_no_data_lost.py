@@ -16,7 +16,7 @@ from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
 from tests.engines.host.volumes.kit import BTRFS, IMAGES, mounted_disk
 from tests.support.clock import FakeClock
-from tests.support.host_sandbox import HostSite, host_site
+from tests.support.host_sandbox import HostSite, host_site, shared_folder
 from tests.support.sandbox import eventually
 
 DATA = "volumeset/shop/data"
@@ -146,7 +146,7 @@ def counting(path: Path, volumes: str) -> Iterator[Counter]:
         place = stack.enter_context(mounted_disk(path / "disk", "btrfs")) if volumes == "btrfs" else path
         host = {"volumes": volumes, "diskReserve": 0}
         with host_site(place / "site", {"shop/data.yaml": VOLUMESET}, host=host) as site:
-            yield Counter(site, path / "acknowledged")
+            yield Counter(site, shared_folder(path) / "acknowledged")
         store = VolumeStore(site.state / "host/here", volumes, FakeClock(), Reserve(0, 0))
         store.open()
         for volume, holder in store.holders().items():

@@ -22,6 +22,7 @@ from tests.engines.contract import PROMISES, Factory, Subject, subject_of
 from tests.engines.host.podman.libpod import Libpod
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
+from tests.support.host_sandbox import let_others_through
 from tests.support.plans import Bench
 
 
@@ -37,7 +38,8 @@ def host(bench: Bench, path: Path, runtime: str) -> Engine:
     def no_secret(key: object) -> object:
         raise AssertionError(f"nothing here uses {key}")
 
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002, default_user="root"))
+    let_others_through(path.parent)
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002))
     site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
     return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock, settings))
 

@@ -146,6 +146,48 @@ def test_a_location_that_does_not_answer_shows_no_drift(tmp_path: Path) -> None:
     ]
 
 
+def test_what_runs_at_a_location_that_stays_silent_is_unknown_until_it_answers_again(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    healthy = {
+        "health": "Healthy",
+        "state": '{"status": {"ready": true, "message": ""}, "workload": {"health": "Healthy"}}',
+    }
+    way.ledger.meddle(KEY, **{**way.ledger.world()[KEY], **healthy})
+    way.check()
+
+    def seen() -> tuple[str, bytes]:
+        record = way.recorded()[f"{KEY}@here"]
+        return str(record.health), record.state
+
+    async def silent() -> list[Observation]:
+        raise EngineError("no route", reason=Reason.EXEC_FAILED)
+
+    seeing, way.ledger.observe = way.ledger.observe, silent  # type: ignore[method-assign]
+    before = seen()
+    assert before[0] == "Healthy"
+    way.check()
+    assert seen() == before, "one failure says nothing about what was there a moment ago"
+    way.check()
+    health, state = seen()
+    status = msgspec.json.decode(state)
+    assert (health, status["status"]["ready"], status["workload"]["health"]) == ("Unknown", False, "Unknown")
+    assert status["status"]["message"] == "the location cannot be observed: ExecFailed: no route"
+    assert way.lookout.health_changed
+    way.check()
+    assert not way.lookout.health_changed, "it is written once"
+    way.lookout = way.fresh_lookout()
+    way.ledger.observe = seeing  # type: ignore[method-assign]
+    way.check()
+    assert seen() == before
+    way.lookout, way.ledger.observe = way.fresh_lookout(), silent  # type: ignore[method-assign]
+    way.check()
+    assert seen()[0] == "Unknown", "nothing was observed since the daemon began"
+    way.ledger.observe = seeing  # type: ignore[method-assign]
+    way.check()
+    assert (seen(), way.events("Healthy")) == (before, []), "its return is one event"
+
+
 def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()

@@ -13,6 +13,7 @@ import pytest
 from reconciler.errors import RecordsError
 from reconciler.records.database import CHECKPOINT_CHANGES
 from reconciler.records.store import Records
+from reconciler.records.tables.commands import CommandStage, NewCommand
 
 
 def blobs_in(path: Path, tmp_path: Path) -> int:
@@ -110,3 +111,35 @@ def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_o
 def test_records_closed_in_a_snapshot_raise_the_usual_error(records: Records) -> None:
     with pytest.raises(RecordsError), records.snapshot():
         records.close()
+
+
+def has(path: Path, text: bytes) -> bool:
+    """Whether a file of the records contains ``text``; read by another process, or our locks would be lost."""
+    files = [str(each) for each in path.parent.glob(f"{path.name}*")]
+    return subprocess.run(["grep", "-q", "-a", text, *files], check=False).returncode == 0
+
+
+def test_dropped_secrets_are_in_no_file_once_the_log_is_emptied(path: Path, records: Records) -> None:
+    secret = b"sekret" * 20_000
+    records.secret_data.put("secret/old", "1", secret)
+    records.secret_data.put("secret/old", "1", secret)
+    name = records.commands.add(NewCommand("workload/shop/job", "here", "run", {"value": secret.decode()}, "ada"))
+    assert records.commands.start(name)
+    records.checkpoint()
+    assert has(path, b"sekretsekret")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM blobs").fetchone()
+        assert records.secret_data.sweep() == 1
+        records.commands.finish(name, CommandStage.COMPLETED, ["done"], {"value": "***"})
+        records.checkpoint()
+        assert records.needs_checkpoint(), "another process reads the log"
+    records.checkpoint()
+    assert not records.needs_checkpoint()
+    assert not has(path, b"sekretsekret")
+
+
+def test_a_command_without_secrets_empties_no_log(records: Records) -> None:
+    name = records.commands.add(NewCommand("workload/shop/job", "here", "run", {"location": "here"}, "ada"))
+    records.commands.finish(name, CommandStage.COMPLETED, ["done"], {"location": "here"})
+    assert not records.needs_checkpoint()

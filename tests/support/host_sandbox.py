@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import signal
+import stat
+import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -69,10 +71,10 @@ class HostSite(Site):
     """A site whose location ``here`` is this machine; without another setting, it has the built-in data plane."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
-        # Tests lie where no other user gets to, and leave no mount behind.
-        host = {"defaultUser": "root", "terminationScale": 0.005, "volumes": "directory", **settings.pop("host", {})}
+        host = {"terminationScale": 0.005, "volumes": "directory", **settings.pop("host", {})}
         combined = {"locations": {"here": {"engine": "host"}}, "host": host, **settings}
         super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **combined)
+        let_others_through(path)
 
     def configure(self, **settings: Any) -> None:
         """Change the settings. The start of a HAProxy costs more than most tests."""
@@ -121,6 +123,18 @@ class HostSite(Site):
         for directory in (self.state / "host").glob("*/dataplane/haproxy"):
             if (found := find_master(directory)) is not None:
                 os.killpg(found, signal.SIGKILL)
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+            if (point := line.split()[4]).startswith(f"{self.state}/"):
+                subprocess.run(["umount", "-l", point], check=True)
+
+
+def shared_folder(path: Path) -> Path:
+    """The directory ``shared`` in ``path``, a directory of a test: programs of any user write files there."""
+    shared = path / "shared"
+    if not shared.exists():
+        shared.mkdir(parents=True)
+        shared.chmod(0o777)
+    return shared
 
 
 @contextlib.contextmanager
@@ -132,6 +146,14 @@ def open_place() -> Iterator[Path]:
         yield place
     finally:
         shutil.rmtree(place)
+
+
+def let_others_through(path: Path) -> None:
+    """Let the users of workloads reach ``path``, a directory of a test, which pytest makes for its own user alone."""
+    for folder in (path, *path.parents):
+        found = folder.stat()
+        if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
+            folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
 
 
 @contextlib.contextmanager

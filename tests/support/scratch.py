@@ -27,15 +27,30 @@ def place(memory: Path = MEMORY, needed: int = FILES + PROCESSES) -> Path | None
     """A new directory in ``memory``; None where TMPDIR is set, or there is no room for ``needed`` bytes."""
     if "TMPDIR" in os.environ or not memory.is_dir() or not os.access(memory, os.W_OK):
         return None
-    for former in memory.glob(f"{NAME}[0-9]*"):
-        if not Path(f"/proc/{former.name.removeprefix(NAME)}").exists():
-            shutil.rmtree(former, ignore_errors=True)
+    remove_former(memory)
     if shutil.disk_usage(memory).free < min(needed, FILES) or _available() < needed:
         return None
     made = memory / f"{NAME}{os.getpid()}"
     made.mkdir()
     made.chmod(0o1777)  # tests become other users, as in /tmp
     return made
+
+
+def own_place(folder: Path) -> Path:
+    """A path in ``folder`` for the temporary files of this process alone.
+
+    Whenever pytest begins, it closes the directory that all its processes share to other users, and workloads of tests
+    have other users.
+    """
+    remove_former(folder)
+    return folder / f"{NAME}{os.getpid()}"
+
+
+def remove_former(folder: Path) -> None:
+    """Remove what ended processes left in ``folder``."""
+    for former in folder.glob(f"{NAME}[0-9]*"):
+        if not Path(f"/proc/{former.name.removeprefix(NAME)}").exists():
+            shutil.rmtree(former, ignore_errors=True)
 
 
 def _available() -> int:

@@ -165,7 +165,9 @@ async def _run_here(
 async def _first_round(runner: Runner, plans: Plans) -> list[Report]:
     await runner.open()
     await runner.drift_monitor.check()
-    return await _round(runner, plans)
+    reports = await _round(runner, plans)
+    runner.begin_schedules()
+    return reports
 
 
 async def _round(runner: Runner, plans: Plans = None) -> list[Report]:

@@ -109,7 +109,7 @@ class HostEngine:
         parts = self._parts()
         self._observer, self._desired = WorkloadObserver(parts), DesiredWorkloads(parts)
         self._working: list[asyncio.Task[None]] = []
-        self._open_requested = False
+        self._open_requested = self._schedules_begun = False
         self._opening = asyncio.Lock()
 
     def _volume_callbacks(self) -> VolumeCallbacks:
@@ -145,6 +145,7 @@ class HostEngine:
             synchronize=self._publisher.dataplane.synchronize,
             open_requests=self._publisher.dataplane.open_requests,
             counted=self._publisher.dataplane.counted,
+            runs_schedules=lambda: self._schedules_begun,
         )
 
     async def open(self) -> None:
@@ -209,6 +210,13 @@ class HostEngine:
         await self._images.close()
         await self._prober.close()
         await self._controller.close()
+
+    def begin_schedules(self) -> None:
+        """Run cron workloads and the schedules of snapshots, and delete snapshots that are over, from now on."""
+        if not self._schedules_begun:
+            self._schedules_begun = True
+            self._controller.check_schedules()
+            self._volumes.begin_schedules()
 
     def refresh(self) -> None:
         """Replace replicas whose variables, secrets or restarts are not the newest, and reread holds of requests."""

@@ -38,6 +38,7 @@ class LocationController:
         self._outdated_files: set[tuple[Key, str]] = set()
         self._untracked: dict[Key, list[RunningContainer]] = {}
         self._sweep: asyncio.Task[None] | None = None
+        self._sweep_due = False
 
     async def open(self) -> None:
         """Adopt what runs; replicas of unrecorded workloads run until ``stop_unrecorded``. Raises EngineError."""
@@ -82,6 +83,9 @@ class LocationController:
             return
         controller = self._controller(key)
         controller.want(wanted)
+        if key in self._adoptable or key in self._untracked:
+            # One that has ended since `open` had no controller then.
+            self._request_sweep()
         for replica in self._adoptable.pop(key, ()):
             controller.adopt(replica, written=(key, replica.name) not in self._outdated_files)
             self._outdated_files.discard((key, replica.name))
@@ -145,6 +149,10 @@ class LocationController:
 
     def on_container_end(self, _place: ContainerId) -> None:
         """Handle the end of a container; a single check finds all containers that end at the same time."""
+        self._request_sweep()
+
+    def _request_sweep(self) -> None:
+        self._sweep_due = True
         if self._sweep is None or self._sweep.done():
             self._sweep = asyncio.create_task(self._discover())
 
@@ -195,11 +203,13 @@ class LocationController:
         return [each for each in found if each.ending is None]
 
     async def _discover(self) -> None:
-        now = self._services.clock.monotonic()
-        for each in await self._services.runtime.list():
-            controller = self.workloads.get(each.place.key)
-            if not each.alive and controller is not None:
-                controller.on_container_end(each.place, each.started, how_ended(each, now))
+        while self._sweep_due:
+            self._sweep_due = False
+            now = self._services.clock.monotonic()
+            for each in await self._services.runtime.list():
+                controller = self.workloads.get(each.place.key)
+                if not each.alive and controller is not None:
+                    controller.on_container_end(each.place, each.started, how_ended(each, now))
 
     def _controller(self, key: Key) -> WorkloadController:
         if key not in self.workloads:

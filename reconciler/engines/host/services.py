@@ -83,7 +83,7 @@ class HostServices(msgspec.Struct, frozen=True):
     """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers.
 
     ``image_missing`` is called with a workload whose image is not on this host, although it was. ``synchronize``,
-    ``open_requests`` and ``counted`` are those of the data plane.
+    ``open_requests`` and ``counted`` are those of the data plane. ``runs_schedules`` says whether what is due runs.
     """
 
     runtime: Runtime
@@ -102,6 +102,7 @@ class HostServices(msgspec.Struct, frozen=True):
     synchronize: Callable[[Key], Awaitable[None]] = _in_force
     open_requests: Callable[[Key, str], int] = lambda _key, _replica: 0
     counted: str = "request"
+    runs_schedules: Callable[[], bool] = lambda: True
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

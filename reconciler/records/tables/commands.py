@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Any
 
@@ -129,13 +130,15 @@ class Commands:
     def start(self, name: str) -> bool:
         """Record that it is being performed; returns False if it was cancelled before."""
         sql = f"UPDATE commands SET stage = 'running', started = ? WHERE id = ? AND {_OPEN}"
-        return self._db.write(sql, (self._now(), name)).rowcount > 0
+        with self._db.overwriting():  # the spec may have secrets
+            return self._db.write(sql, (self._now(), name)).rowcount > 0
 
     def finish(self, name: str, stage: CommandStage, messages: Sequence[str], spec: Mapping[str, Any]) -> None:
         """Record its end, with a ``spec`` that has no secret values, and forget commands that ended long ago."""
         now = self._now()
         packed = (msgspec.json.encode(list(messages)), msgspec.json.encode(dict(spec)))
-        with self._db.transaction():
+        former = self._db.value("SELECT spec FROM commands WHERE id = ?", (name,))
+        with self._db.transaction(), self._db.dropping_secrets() if former != packed[1] else nullcontext():
             self._db.write(
                 "UPDATE commands SET stage = ?, finished = ?, messages = ?, spec = ? WHERE id = ?",
                 (stage.value, now, *packed, name),

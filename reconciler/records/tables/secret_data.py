@@ -14,7 +14,8 @@ class SecretData:
 
     def put(self, key: AnyKey, digest: str, content: bytes) -> None:
         """Store the data of the secret ``key`` whose body has ``digest``."""
-        self._db.write("INSERT OR REPLACE INTO secret_data VALUES (?, ?, ?)", (str(key), digest, content))
+        with self._db.overwriting():
+            self._db.write("INSERT OR REPLACE INTO secret_data VALUES (?, ?, ?)", (str(key), digest, content))
 
     def get(self, key: AnyKey, digest: str) -> bytes | None:
         """The data of the secret ``key`` whose body has ``digest``, None if it is not stored."""
@@ -34,8 +35,9 @@ class SecretData:
 
     def sweep(self) -> int:
         """Drop data that is neither desired nor applied; returns the number of dropped rows."""
-        return self._db.write(
-            """DELETE FROM secret_data AS s WHERE
-            NOT EXISTS (SELECT 1 FROM desired d WHERE d.key = s.key AND d.digest = s.digest) AND
-            NOT EXISTS (SELECT 1 FROM applied a WHERE a.key = s.key AND a.digest = s.digest)"""
-        ).rowcount
+        with self._db.dropping_secrets():
+            return self._db.write(
+                """DELETE FROM secret_data AS s WHERE
+                NOT EXISTS (SELECT 1 FROM desired d WHERE d.key = s.key AND d.digest = s.digest) AND
+                NOT EXISTS (SELECT 1 FROM applied a WHERE a.key = s.key AND a.digest = s.digest)"""
+            ).rowcount

@@ -36,6 +36,7 @@ class Host(Bench):
         resolver: str = "127.0.0.1:1",
     ) -> None:
         self._runtime = runtime
+        self.git_is_read = True
         self.time = QuickClock()
         self.time.start()
         super().__init__(path, self.time)
@@ -46,7 +47,7 @@ class Host(Bench):
             path,
             locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
             domains=DomainSettings(resolver),
-            host=HostSettings(termination_scale=0.0, default_user="root", volumes="directory", disk_reserve=0),
+            host=HostSettings(termination_scale=0.0, volumes="directory", disk_reserve=0),
         )
         self.root = path / "here"
         self.engine = self._made()
@@ -55,6 +56,8 @@ class Host(Bench):
         context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
         engine = HostEngine(context, self.root, self._runtime(self.programs))
         self.engines["here"] = engine
+        if self.git_is_read:
+            engine.begin_schedules()
         return engine
 
     async def restart(self) -> None:

@@ -30,6 +30,29 @@ from tests.engines.host.provisioning.kit import vault
 from tests.support.waiting import until
 
 
+class EndsMeanwhile(FakeRuntime):
+    """One program ends when the engine has listed all that run, and controls none of them yet."""
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """End the program, and let the engine look for what has ended."""
+        for place in self._programs.places():
+            self._programs.end(place, 1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.apply(1)
+        await host.engine.close()
+        host._runtime = EndsMeanwhile
+        host.engine = host._made()
+        await host.engine.open()
+        await host.until(lambda found: [each.containers[0].restarts for each in found if each.ready] == [1])
+
+    played(tmp_path, story)
+
+
 class Counting(ProcessRuntime):
     """Knows how often it was opened."""
 

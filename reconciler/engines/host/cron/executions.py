@@ -68,14 +68,16 @@ class Executions:
         clock = self._services.clock
         wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
         log, failures = record_results(self.log, limit, replicas, wall, self._boot)
-        log, events = add_due(log, wanted, wall, self._boot, replicas)
+        events: Events = []
+        if self._services.runs_schedules():
+            log, events = add_due(log, wanted, wall, self._boot, replicas)
         failure = self._try_write(log, [*failures, *events])
         decision = decide_executions(wanted, self.log, replicas, now, self._services.timing)
         if failure is not None:
             # An execution that is removed before its end is recorded would start again.
             remaining = (act for act in decision.actions if not isinstance(act, Create | Remove))
             decision = Decision(tuple(remaining), decision.wake)
-        due = next_due(log)
+        due = next_due(log) if self._services.runs_schedules() else None
         wake = soonest(decision.wake, None if due is None else now + max(due - wall, 0.0))
         return Decision(decision.actions, None if wake is None else _check_at(wake, now)), failure
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.host.disk.directories import LISTED, make_traversable
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -93,7 +94,12 @@ class EndpointFiles:
             self._path(key).unlink(missing_ok=True)
 
     def _replace(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        write_atomic(self._path(key), msgspec.json.encode(_File(ready)), 0o644, 0o755)
+        path = self._path(key)
+        try:
+            make_traversable(self._directory.parent, path.parent, LISTED)
+        except OSError as error:
+            raise write_error(f"{path} cannot be written", error) from None
+        write_atomic(path, msgspec.json.encode(_File(ready)), 0o644)
         self._written[key] = ready
 
     def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:

@@ -52,6 +52,7 @@ def existing_volumes(
 def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
     """A sentence for each thing that these volumes cannot have on this host."""
     yield "Volumes have no performance class: the disk of this host decides their throughput and IOPS."
+    stored = [each for each in stored if not each.damage]
     if any(not each.enforced for each in stored):
         yield "Volumes that are directories have no limit of their size but the disk."
     if any(not each.file_system for each in stored):
@@ -140,7 +141,7 @@ def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Vo
         return Volume(stored.index, Lifecycle.CREATING if bound else Lifecycle.DELETED, 0, 0, snapshots)
     if stored.state is VolumeState.CREATING:
         return Volume(stored.index, Lifecycle.CREATING, 0, 0, snapshots)
-    lifecycle = Lifecycle.REPAIRING if stored.lost else Lifecycle.BOUND if bound else free
+    lifecycle = Lifecycle.REPAIRING if stored.damage or stored.lost else Lifecycle.BOUND if bound else free
     detached = stored.grows_detached or UNSET
     return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached)
 

@@ -16,8 +16,8 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLOCK = 512
 
 
-def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
-    """Replace the content of ``path``; create its missing directory with mode ``folder``.
+def write_atomic(path: Path, content: bytes, mode: int) -> None:
+    """Replace the content of ``path``; create its missing directory, for the daemon alone.
 
     The file survives a kill of the daemon. It need not survive a power cut, which ends everything that it describes. If
     a full disk has no room for a second file, a single write overwrites the first one, provided that its blocks
@@ -25,7 +25,7 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
     """
     part = path.with_name(f".{path.name}.part")
     try:
-        make_directory(path.parent, folder)
+        make_directory(path.parent)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(content)
         part.replace(path)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.disk.removal import remove
-from reconciler.private_files import check_state_exists
+from reconciler.private_files import check_state_exists, make_directory
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def file_name(name: str) -> str:
@@ -16,17 +20,43 @@ def file_name(name: str) -> str:
     return name
 
 
-def make_traversable(path: Path) -> None:
-    """Create ``path`` and its parents, which others can traverse but not list. Raises OSError."""
-    if not path.is_dir():
-        check_state_exists(path)
-        make_traversable(path.parent)
-        path.mkdir(mode=0o711, exist_ok=True)
+TRAVERSABLE = 0o711
+"""The mode of directories that others traverse, but cannot list."""
+LISTED = 0o755
+"""The mode of directories that others list."""
+
+
+def make_traversable(base: Path, path: Path, mode: int = TRAVERSABLE) -> None:
+    """Create the directories from below ``base`` down to ``path`` with ``mode``; one of ours that lacks it gets it.
+
+    So their modes do not depend on who has created them first. ``base`` stays as it is, and is created for the daemon
+    alone if it is missing. Follows no symlink below it. Raises OSError.
+    """
+    check_state_exists(path)
+    if not base.is_dir():
+        make_directory(base)
+    here = os.open(base, _DIRECTORY)
+    try:
+        for name in path.relative_to(base).parts:
+            with suppress(FileExistsError):
+                os.mkdir(name, mode, dir_fd=here)
+            above, here = here, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(above)
+            _allow(here, mode)
+    finally:
+        os.close(here)
+
+
+def _allow(directory: int, mode: int) -> None:
+    """Add the permissions of ``mode`` to an open directory, if it is ours."""
+    found = os.fstat(directory)
+    if found.st_uid == os.geteuid() and mode & ~found.st_mode:
+        os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(found.st_mode) | mode)
 
 
 def make_replacement(path: Path) -> Path:
     """Create an empty temporary directory beside ``path``, for ``replace_directory``. Raises OSError."""
-    make_traversable(path.parent)
+    make_traversable(path.parent.parent, path.parent)
     fresh = path.with_name(f".{path.name}.new")
     remove(fresh)
     fresh.mkdir(mode=0o711)

@@ -13,6 +13,7 @@ from threading import Lock
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.disk.directories import (
+    TRAVERSABLE,
     file_name,
     make_replacement,
     make_traversable,
@@ -105,10 +106,10 @@ class Files:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
         scratch = _of_replica(self._root / "scratch", place.key, place.replica)
         with self._lock:
-            make_traversable(scratch)
-            if owner.of_image:
-                # Its volumes are open to all users, and containers reach them through mounts alone.
-                scratch.chmod(0o700)
+            make_traversable(self._root, scratch.parent)
+            # Volumes for users that are not known yet are open to all, and containers reach them through mounts alone.
+            scratch.mkdir(mode=0o700, exist_ok=True)
+            scratch.chmod(0o700 if owner.of_image else TRAVERSABLE)
         at = self._secrets(place, secrets, owner)
         mounts = []
         for plan in plans:
@@ -126,8 +127,9 @@ class Files:
         if not secrets:
             return self._on_disk
         with self._lock:
-            at = _of_replica(self._private(owner), place.key, place.replica) / file_name(place.container)
-            make_traversable(at.parent)
+            base = self._private(owner)
+            at = _of_replica(base, place.key, place.replica) / file_name(place.container)
+            make_traversable(base, at.parent)
         fresh = make_replacement(at)
         for position, secret in enumerate(secrets):
             target = fresh / str(position)
@@ -169,7 +171,6 @@ def _make_scratch(path: Path, owner: Owner) -> Path:
     It has no sticky bit: with it the kernel denies root to open files of other users for writing and creation.
     """
     if not owner.of_image:
-        make_traversable(path.parent)
         return make_shared(path, owner)
     make_for_images(path, owner, 0o777)
     return path

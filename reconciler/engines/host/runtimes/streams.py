@@ -92,8 +92,8 @@ class Streams(msgspec.Struct):
         self.outputs = {}
 
 
-def open_pipes() -> Streams:
-    """Three pipes. Raises OSError."""
+def open_pipes(user: int | None = None) -> Streams:
+    """Three pipes; they belong to ``user``, who can then open them by names such as /dev/stderr. Raises OSError."""
     opened: list[int] = []
     try:
         for _ in range(3):
@@ -101,6 +101,8 @@ def open_pipes() -> Streams:
         stdin, ours, stdout, child_stdout, stderr, child_stderr = opened
         for each in (ours, stdout, stderr):
             os.set_blocking(each, False)
+            if user is not None:
+                os.fchown(each, user, -1)
     except OSError:
         _close(*opened)
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.snapshot_export.restic import Restic
 from reconciler.engines.host.status import DeploymentCondition, with_condition
-from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_json
+from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
 from reconciler.engines.protocol import EngineEvent, Observation
@@ -130,10 +131,17 @@ def _pending(root: Path, repository: str) -> list[LocalSnapshot]:
     for folder in sorted(list_paths(root / VOLUMES, "*/*/*.d/snapshots/*")):
         gvc, volumeset, volume, _, name = folder.relative_to(root / VOLUMES).parts
         key, index = Key(Kind.VOLUMESET, gvc, volumeset), volume.removesuffix(".d")
-        exported = read_json(folder / _EXPORTED, _Exported)
-        if index.isdecimal() and read_snapshot(folder) and (exported is None or exported.repository != repository):
+        exported = read_if_readable(folder / _EXPORTED, _Exported)
+        if index.isdecimal() and _is_readable(folder) and (exported is None or exported.repository != repository):
             found.append(LocalSnapshot(key, int(index), name, folder))
     return found
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether ``folder`` has a snapshot; of one that cannot be read, the volume set has a condition."""
+    with suppress(EngineError):
+        return read_snapshot(folder) is not None
+    return False
 
 
 def _digest(text: str) -> str:

@@ -19,7 +19,6 @@ from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_da
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 from reconciler.settings import ResticSettings
 
@@ -45,7 +44,7 @@ async def import_snapshot(root: Path, settings: ResticSettings, key: Key, index:
         _check_backend(files, record)
         if files.read_record() is None and not files.path.is_dir():
             files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
-        make_directory(target.parent)
+        files.make_directory(target.parent)
         staged.rename(target)
         sync_directory(target.parent)
 
@@ -55,7 +54,7 @@ def _staging(files: VolumeFiles) -> Iterator[Path]:
     path = files.partial / "import"
     try:
         remove(path)
-        make_directory(path)
+        files.make_directory(path)
         yield path
     except OSError as error:
         raise write_error(f"the snapshot cannot be written to {path}", error) from None

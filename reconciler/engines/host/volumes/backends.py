@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.btrfs import BtrfsBackend
@@ -15,6 +14,7 @@ from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, Vo
 from reconciler.engines.host.volumes.programs import find_program
 from reconciler.engines.host.volumes.protocol import Backend, BackendName, VolumeSpec
 from reconciler.errors import EngineError
+from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
 _AUTO = "auto"
@@ -101,7 +101,7 @@ class Backends:
         if os.geteuid() != 0:
             return "the daemon is not root, so it cannot limit subvolumes"
         try:
-            make_traversable(self._root)
+            make_directory(self._root)
             self._btrfs.probe(self._root)
         except (OSError, EngineError) as error:
             return f"the quotas of {self._root} cannot be turned on, maybe it is no btrfs: {error}"
@@ -116,7 +116,7 @@ class Backends:
         try:
             tested.detach(files)
             remove(top)
-            make_traversable(top)
+            make_directory(top)
             for each in self._images:
                 each.probe(top)
             tested.create(files, record)

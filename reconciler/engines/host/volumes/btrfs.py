@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
 from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
-from reconciler.private_files import make_directory
 
 _TOP_INODE = 256
 """The inode of the top directory of every subvolume."""
@@ -41,7 +39,7 @@ class BtrfsBackend:
 
     def create(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Create the subvolume with its limit."""
-        make_traversable(files.path.parent)
+        files.make_reachable()
         run_program("btrfs", "subvolume", "create", files.path)
         files.path.chmod(0o700)
         self.grow(files, record)
@@ -88,7 +86,7 @@ class BtrfsBackend:
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Exchange the subvolume for a writable snapshot of ``source``."""
         fresh = files.partial / "restored"
-        make_directory(files.partial)
+        files.make_directory(files.partial)
         self.remove(fresh)
         run_program("btrfs", "subvolume", "snapshot", source, fresh)
         if files.path.is_dir():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, missing_data
 from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
-from reconciler.private_files import make_directory
 
 
 class DirectoryBackend:
@@ -28,7 +26,7 @@ class DirectoryBackend:
 
     def create(self, files: VolumeFiles, record: VolumeRecord) -> None:  # noqa: ARG002
         """Create the directory."""
-        make_traversable(files.path.parent)
+        files.make_reachable()
         files.path.mkdir(mode=0o700)
 
     def attach(self, files: VolumeFiles, record: VolumeRecord) -> None:  # noqa: ARG002
@@ -65,7 +63,7 @@ class DirectoryBackend:
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Exchange the directory for a copy of ``source``."""
         fresh = files.partial / "restored"
-        make_directory(files.partial)
+        files.make_directory(files.partial)
         remove(fresh)
         copy_tree(source, fresh)
         if files.path.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from reconciler.engines.host.volumes.snapshots import (
     snapshot_data,
     write_snapshot,
 )
+from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
@@ -36,17 +38,20 @@ class FinalSnapshots:
         self._root = root / _DELETED
 
     def list(self) -> Iterator[DeletedVolume]:
-        """All of them. Raises EngineError."""
+        """All of them that can be read."""
         for path in list_paths(self._root, "*/*/*"):
             gvc, volumeset, name = path.relative_to(self._root).parts
-            if (snapshot := read_snapshot(path)) is not None:
+            with suppress(EngineError):
+                snapshot = read_snapshot(path)
+                if snapshot is None:
+                    continue
                 yield DeletedVolume(Key(Kind.VOLUMESET, gvc, volumeset), int(name.partition("-")[0]), name, snapshot)
 
     def keep(self, backend: Backend, files: VolumeFiles, record: VolumeRecord, now: float) -> None:
         """Make the data of a detached volume its final snapshot. Raises OSError and EngineError."""
         data = backend.storage(files)
         snapshot = StoredSnapshot("final", iso(now), record.capacity, backend.size(data), backend.digest(data))
-        make_directory(files.final)
+        files.make_directory(files.final)
         write_durable(files.final / _VOLUME, msgspec.json.encode(record))
         write_snapshot(files.final, snapshot)
         data.rename(snapshot_data(files.final))
@@ -77,13 +82,18 @@ class FinalSnapshots:
         delete_folder(backend, path)
         remove_empty(path.parent, self._root)
 
-    def sweep(self, backends: Backends) -> None:
-        """Remove what interrupted deletes left. Raises OSError and EngineError."""
+    def sweep(self, backends: Backends) -> tuple[str, ...]:
+        """Remove what interrupted deletes left; return what an operator must know. Raises OSError."""
+        reports = []
         for path in list_paths(self._root, "*/*/*"):
-            record = read_json(path / _VOLUME, VolumeRecord)
-            if record is not None and read_snapshot(path) is None:
-                remove_staged(backends.of(record), path)
-                remove_empty(path.parent, self._root)
+            try:
+                record = read_json(path / _VOLUME, VolumeRecord)
+                if record is not None and read_snapshot(path) is None:
+                    remove_staged(backends.of(record), path)
+                    remove_empty(path.parent, self._root)
+            except EngineError as error:
+                reports.append(str(error))
+        return tuple(reports)
 
     def _path(self, volume: DeletedVolume) -> Path:
         return self._root / file_name(volume.volumeset.gvc) / file_name(volume.volumeset.name) / file_name(volume.name)

@@ -10,13 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.disk.atomic import sync_directory
-from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.volumes import ext4, freeze, kernel
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
 from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image, extend
 from reconciler.errors import EngineError
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
 _LOOP_END = 10.0
@@ -65,7 +63,7 @@ class ImageBackend:
         """Format an image and mount it."""
         part = files.partial / "image"
         part.unlink(missing_ok=True)
-        make_directory(files.partial)
+        files.make_directory(files.partial)
         try:
             with part.open("xb") as file:
                 os.truncate(file.fileno(), capacity_bytes(record))
@@ -222,7 +220,7 @@ class ImageBackend:
         return reports
 
     def _mount(self, files: VolumeFiles) -> None:
-        make_traversable(files.path.parent)
+        files.make_reachable()
         with suppress(FileExistsError):
             files.path.mkdir(mode=0o700)
         with kernel.loop_device(files.image) as device:
@@ -243,7 +241,7 @@ class ImageBackend:
         """Replace the image with a changed copy of ``source``, at once or not at all."""
         fresh = files.partial / "image"
         fresh.unlink(missing_ok=True)
-        make_directory(files.partial)
+        files.make_directory(files.partial)
         try:
             copy_image(source, fresh)
             change(fresh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_durable
-from reconciler.engines.host.disk.directories import file_name
+from reconciler.engines.host.disk.directories import file_name, make_traversable
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
@@ -21,6 +22,10 @@ VOLUMES = "volumes"
 """The directory of all volumes of a location."""
 T = TypeVar("T")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_RESTORE = "restore this file, or move it and its directory away"
+_REMEDY_OF_RECORD = "restore this file from a backup; the data of the volume are as they were"
+_REMEDY_OF_LOCK = "remove this file once no program uses the volume"
+_REMEDY_OF_COMMAND = "remove this file; if a restore or delete of the volume was interrupted, repeat that afterwards"
 
 
 class VolumeState(StrEnum):
@@ -65,6 +70,7 @@ class VolumeFiles:
     """The paths of one volume, and its small files. All methods raise EngineError for a file that cannot be read."""
 
     def __init__(self, root: Path, gvc: str, volumeset: str, index: str) -> None:
+        self._root = root
         self.path = root / VOLUMES / file_name(gvc) / file_name(volumeset) / file_name(index)
         self.folder = self.path.with_name(f"{self.path.name}.d")
         self.image = self.folder / "image"
@@ -91,13 +97,26 @@ class VolumeFiles:
                 f"a snapshot cannot have this name: {error.strerror}", reason=Reason.INVALID_COMMAND, retry=False
             ) from None
 
+    def make_reachable(self) -> None:
+        """Create the directories above the data, which the users of containers traverse. Raises OSError."""
+        make_traversable(self._root, self.path.parent)
+
+    def make_directory(self, path: Path) -> None:
+        """Create ``path``, the folder of all else or a directory in it, for the daemon alone. Raises OSError."""
+        self.make_reachable()
+        make_directory(path)
+
     def read_record(self) -> VolumeRecord | None:
         """The record; None if there is none: then the volume is a directory, or does not exist."""
-        return read_json(self._record, VolumeRecord)
+        found = read_json(self._record, VolumeRecord, _REMEDY_OF_RECORD)
+        if found is None and self.image.exists():
+            # The mount point of an image would pass for a volume that is a directory.
+            raise _unreadable(self._record, "it is missing", _REMEDY_OF_RECORD)
+        return found
 
     def write_record(self, record: VolumeRecord) -> None:
         """Replace the record."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._record, msgspec.json.encode(record))
 
     def leftovers(self) -> tuple[Path, ...]:
@@ -106,21 +125,21 @@ class VolumeFiles:
 
     def read_command(self) -> LastCommand | None:
         """The last command on the volume; None if there was none."""
-        return read_json(self._command, LastCommand)
+        return read_json(self._command, LastCommand, _REMEDY_OF_COMMAND)
 
     def write_command(self, command: LastCommand) -> None:
         """Replace the last command. Raises OSError."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._command, msgspec.json.encode(command))
 
     def read_lock(self) -> VolumeLock | None:
         """The lock; None if the volume is detached, or was attached before this host booted."""
-        found = read_json(self._lock, VolumeLock)
+        found = read_json(self._lock, VolumeLock, _REMEDY_OF_LOCK)
         return found if found is not None and found.boot == boot_id() else None
 
     def write_lock(self, holder: str) -> None:
         """Lock the volume for ``holder``."""
-        make_directory(self.folder)
+        self.make_directory(self.folder)
         write_durable(self._lock, msgspec.json.encode(VolumeLock(holder, boot_id())))
 
     def remove_lock(self) -> None:
@@ -147,15 +166,24 @@ def boot_id() -> str:
     return _BOOT.read_text().strip()
 
 
-def read_json(path: Path, form: type[T]) -> T | None:
-    """The file ``path``; None if it does not exist. Raises EngineError."""
+def read_json(path: Path, form: type[T], remedy: str = _RESTORE) -> T | None:
+    """The file ``path``; None if it does not exist. Raises EngineError, with what an operator can do."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=form)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise EngineError(
-            f"{path} cannot be read ({error}), and nothing is changed there: restore this file, or move it and its "
-            "directory away",
-            reason=Reason.VOLUME_DAMAGED,
-        ) from None
+        raise _unreadable(path, str(error), remedy) from None
+
+
+def read_if_readable(path: Path, form: type[T]) -> T | None:
+    """The file ``path``; None if it does not exist or cannot be read: then it is written anew."""
+    with suppress(EngineError):
+        return read_json(path, form)
+    return None
+
+
+def _unreadable(path: Path, why: str, remedy: str) -> EngineError:
+    return EngineError(
+        f"{path} cannot be read ({why}), and nothing is changed there: {remedy}", reason=Reason.VOLUME_DAMAGED
+    )

@@ -60,6 +60,9 @@ class StoredVolume(msgspec.Struct, frozen=True):
     it is attached, but its mount vanished or its file system failed; to attach it again mounts it. ``unfinished`` is a
     command that replaces the data and is not done; until then no replica gets the volume. ``grows_detached``: it grows
     only while it is detached.
+
+    ``damage`` says which file of the volume cannot be read, and what to do: until then it is used for nothing, and all
+    else is unknown. ``damaged_snapshots`` has the same for each snapshot that cannot be read.
     """
 
     index: int
@@ -74,6 +77,8 @@ class StoredVolume(msgspec.Struct, frozen=True):
     lost: bool = False
     unfinished: LastCommand | None = None
     grows_detached: bool = False
+    damage: str = ""
+    damaged_snapshots: tuple[str, ...] = ()
 
 
 class DeletedVolume(msgspec.Struct, frozen=True):

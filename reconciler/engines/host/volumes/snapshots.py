@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,22 +16,35 @@ from reconciler.engines.host.volumes.protocol import Backend, StoredSnapshot
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
 _RECORD = "snapshot.json"
 _DATA = "data"
+_REMEDY = "restore this file from a backup, or remove its directory, which is this snapshot alone"
 
 
-def list_snapshots(files: VolumeFiles) -> tuple[StoredSnapshot, ...]:
-    """The snapshots of a volume, the oldest first. Raises EngineError."""
-    found = (read_snapshot(path) for path in list_paths(files.folder, "snapshots/*"))
-    return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.created, each.name)))
+class Listing(NamedTuple):
+    """The snapshots of a volume, the oldest first, and for each that cannot be read what to do."""
+
+    snapshots: tuple[StoredSnapshot, ...]
+    damages: tuple[str, ...]
+
+
+def list_snapshots(files: VolumeFiles) -> Listing:
+    """The snapshots of a volume. Raises OSError."""
+    found, damages = [], []
+    for path in list_paths(files.folder, "snapshots/*"):
+        try:
+            if (snapshot := read_snapshot(path)) is not None:
+                found.append(snapshot)
+        except EngineError as error:
+            damages.append(str(error))
+    return Listing(tuple(sorted(found, key=lambda each: (each.created, each.name))), tuple(damages))
 
 
 def read_snapshot(folder: Path) -> StoredSnapshot | None:
     """The record of a snapshot; None if there is none. Raises EngineError."""
-    return read_json(folder / _RECORD, StoredSnapshot)
+    return read_json(folder / _RECORD, StoredSnapshot, _REMEDY)
 
 
 def write_snapshot(folder: Path, snapshot: StoredSnapshot) -> None:
@@ -54,7 +68,7 @@ def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> Store
         size, checksum = backend.size(data), backend.digest(data)
         complete = msgspec.structs.replace(planned, size=size, checksum=checksum)
         write_snapshot(staged, complete)
-        make_directory(folder.parent)
+        files.make_directory(folder.parent)
         staged.rename(folder)
         sync_directory(folder.parent)
     return complete
@@ -100,7 +114,7 @@ def staging(backend: Backend, files: VolumeFiles, name: str) -> Iterator[Path]:
     """An empty directory for a snapshot that is not complete or not wanted; it is removed at the end."""
     path = files.partial / name
     remove_staged(backend, path)
-    make_directory(path)
+    files.make_directory(path)
     try:
         yield path
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -61,19 +61,23 @@ class VolumeStore:
             except EngineError as error:
                 reports.append(str(error))
         with _failures(f"{self._root} cannot be repaired"):
-            self._final.sweep(self._backends)
-            sweep(self._root, self._backends)
+            reports += self._final.sweep(self._backends)
+            reports += sweep(self._root, self._backends)
         return tuple(reports)
 
     def list(self, volumeset: Key) -> tuple[StoredVolume, ...]:
         """The volumes of a volume set, by their indexes."""
-        found = (Volume(each, self._root, self._backends) for each in self._ids() if each.volumeset == volumeset)
-        return tuple(described for volume in found if (described := volume.describe()) is not None)
+        found = (self._describe(each) for each in self._ids() if each.volumeset == volumeset)
+        return tuple(described for described in found if described is not None)
 
     def holders(self) -> dict[VolumeId, str]:
-        """The attached volumes, and what each is attached to. Raises EngineError."""
-        found = {each: Volume(each, self._root, self._backends).holder for each in self._ids()}
-        return {each: holder for each, holder in found.items() if holder}
+        """The attached volumes, and what each is attached to; a volume whose lock cannot be read is left out."""
+        found = {}
+        for each in self._ids():
+            with suppress(EngineError):
+                if holder := Volume(each, self._root, self._backends).holder:
+                    found[each] = holder
+        return found
 
     def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> Path:
         """Attach a volume to ``holder`` alone and return its directory; it is created if it has no data.
@@ -85,6 +89,7 @@ class VolumeStore:
             found.find()  # nothing is locked if the record cannot be read
             locked = found.lock(holder)
             try:
+                found.files.make_reachable()
                 record = found.create_missing(wanted)
                 found.backend(record).attach(found.files, record)
                 make_shared(found.files.path, owner)
@@ -229,6 +234,18 @@ class VolumeStore:
             if index.isdecimal():
                 yield VolumeId(Key(Kind.VOLUMESET, gvc, volumeset), int(index))
 
+    def _describe(self, volume: VolumeId) -> StoredVolume | None:
+        """A volume as it is. While it is being attached or detached it is locked without a mount, and not lost."""
+        with self._all:
+            lock = self._locks[volume]
+        free = lock.acquire(blocking=False)
+        try:
+            found = Volume(volume, self._root, self._backends).describe()
+        finally:
+            if free:
+                lock.release()
+        return found if free or found is None else msgspec.structs.replace(found, lost=False)
+
     @contextmanager
     def _exclusive(self, volume: VolumeId, failure: str) -> Iterator[Volume]:
         """A volume for one operation at a time; an OSError becomes an EngineError."""
@@ -263,7 +280,7 @@ class VolumeStore:
 
     def _savings(self) -> Iterator[Saving]:
         for each in self._ids():
-            for snapshot in snapshots.list_snapshots(Volume(each, self._root, self._backends).files):
+            for snapshot in snapshots.list_snapshots(Volume(each, self._root, self._backends).files).snapshots:
                 yield Saving(snapshot.size, f"deleting the snapshot {snapshot.name} of {each}")
         for final in self.deleted():
             yield Saving(final.snapshot.size, f"deleting the final snapshot {final.name} of {final.volumeset}")

@@ -69,7 +69,13 @@ class Volume:
         return record
 
     def describe(self) -> StoredVolume | None:
-        """The volume as users see it; None if it does not exist."""
+        """The volume as users see it; None if it does not exist. One that cannot be read affects no other."""
+        try:
+            return self._describe()
+        except EngineError as error:
+            return StoredVolume(self.id.index, "", "", 0, VolumeState.READY, damage=str(error))
+
+    def _describe(self) -> StoredVolume | None:
         record = self.find()
         if record is None:
             return None
@@ -77,8 +83,9 @@ class Volume:
         found, holder = snapshots.list_snapshots(self.files), self.holder
         lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
-            self.id.index, record.backend, record.file_system, record.capacity, record.state, found, holder,
+            self.id.index, record.backend, record.file_system, record.capacity, record.state, found.snapshots, holder,
             backend.enforced, backend.freezes, lost, unfinished, backend.grows_detached,
+            damaged_snapshots=found.damages,
         )  # fmt: skip
 
     def lock(self, holder: str) -> bool:
@@ -181,6 +188,7 @@ class Volume:
 
     def recover(self) -> tuple[str, ...]:
         """Finish or undo what a crash interrupted; return what an operator must know."""
+        self.files.make_reachable()  # earlier versions made these directories for the daemon alone
         for path in self.files.leftovers():
             path.unlink(missing_ok=True)
         record = self.find()
@@ -194,8 +202,9 @@ class Volume:
                 snapshots.remove_staged(backend, part)
             backend.remove(part)
         for folder in list_paths(self.files.folder, "snapshots/*"):
-            if snapshots.read_snapshot(folder) is None:
-                snapshots.remove_staged(backend, folder)
+            with suppress(EngineError):  # one that cannot be read stays as it is
+                if snapshots.read_snapshot(folder) is None:
+                    snapshots.remove_staged(backend, folder)
         if not self.holder:
             self.files.remove_lock()  # of a former boot
         reports = backend.recover(self.files, record, locked=bool(self.holder))
@@ -217,12 +226,20 @@ def remove_folder(folder: Path, backends: Backends) -> None:
     remove(folder)
 
 
-def sweep(root: Path, backends: Backends) -> None:
-    """Remove what interrupted removals left: folders, and empty directories. Raises OSError and EngineError."""
+def sweep(root: Path, backends: Backends) -> tuple[str, ...]:
+    """Remove what interrupted removals left: folders, and empty directories. Raises OSError.
+
+    Returns what an operator must know about those that cannot be removed.
+    """
+    reports = []
     for folder in list_paths(root / VOLUMES, f"*/*/.*{_REMOVED}"):
-        remove_folder(folder, backends)
+        try:
+            remove_folder(folder, backends)
+        except EngineError as error:
+            reports.append(str(error))
     for pattern in ("*/*", "*"):
         for path in list_paths(root / VOLUMES, pattern):
             remove_empty(path, root / VOLUMES)
     with suppress(OSError):
         (root / VOLUMES).rmdir()
+    return tuple(reports)

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import retention_seconds
 from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, read_json
+from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
@@ -19,7 +19,6 @@ from reconciler.engines.volumes import Snapshot
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 from reconciler.times import iso
 
@@ -71,7 +70,7 @@ class Releases:
             return
         stored = {VolumeId(volume.volumeset, each.index): each for each in self.store.list(volume.volumeset)}
         own = stored.get(volume)
-        if own is not None and (own.unfinished or own.holder not in ("", holder)):
+        if own is not None and (own.damage or own.unfinished or own.holder not in ("", holder)):
             return  # to attach it fails, with the reason
         if workload in self._revisions and (own is None or not own.holder):
             now = self._clock.now()
@@ -86,7 +85,7 @@ class Releases:
     def _needs(self, volume: VolumeId, found: StoredVolume, release: LastRelease, name: str) -> bool:
         """Whether a volume has data of another version, and no snapshot of them."""
         taken = any(each.name == name for each in found.snapshots)
-        return found.state is VolumeState.READY and not taken and self._last(volume) != release
+        return found.state is VolumeState.READY and not (taken or found.damage) and self._last(volume) != release
 
     def _take(self, volume: VolumeId, found: StoredVolume, snapshot: Snapshot) -> None:
         """Take a snapshot, then delete those that are outdated by it. Raises EngineError."""
@@ -101,13 +100,13 @@ class Releases:
             self.store.delete_snapshot(volume, name)
 
     def _last(self, volume: VolumeId) -> LastRelease | None:
-        return read_json(self._files(volume).folder / _FILE, LastRelease)
+        return read_if_readable(self._files(volume).folder / _FILE, LastRelease)
 
     def _write(self, volume: VolumeId, release: LastRelease) -> None:
-        folder = self._files(volume).folder
+        files = self._files(volume)
         try:
-            make_directory(folder)
-            write_durable(folder / _FILE, msgspec.json.encode(release))
+            files.make_directory(files.folder)
+            write_durable(files.folder / _FILE, msgspec.json.encode(release))
         except OSError as error:
             raise write_error(f"the version of {volume} cannot be recorded", error) from None
 

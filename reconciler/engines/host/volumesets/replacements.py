@@ -9,7 +9,10 @@ import msgspec
 
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.volumes.layout import read_json
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
+
+_REMEDY = "restore this file, or remove it if no replacement of a volume set was interrupted, and restart the daemon"
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -25,11 +28,21 @@ class Replacements:
     def __init__(self, root: Path) -> None:
         self._file = root / "replaced-volumesets.json"
         self._last: dict[str, Replacement] = {}
+        self._damage: EngineError | None = None
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Read what an earlier daemon began."""
-        self._last = await asyncio.to_thread(self._read)
+        """Read what an earlier daemon began. Without a valid file, no volume set can be replaced."""
+        self._damage = None
+        try:
+            self._last = await asyncio.to_thread(self._read)
+        except EngineError as error:
+            self._last, self._damage = {}, error
+
+    def check(self) -> None:
+        """Raise EngineError if it is unknown what an earlier daemon began: that may have deleted volumes already."""
+        if self._damage is not None:
+            raise self._damage
 
     def is_open(self, key: Key) -> bool:
         """Whether ``key`` is being replaced; a new volume would be deleted when that is repeated."""
@@ -55,7 +68,7 @@ class Replacements:
             await self._write(key, None)
 
     def _read(self) -> dict[str, Replacement]:
-        return read_json(self._file, dict[str, Replacement]) or {}
+        return read_json(self._file, dict[str, Replacement], _REMEDY) or {}
 
     async def _write(self, key: Key, replacement: Replacement | None) -> None:
         """Set the last replacement of ``key``. Steps on other volume sets may do the same at this moment."""

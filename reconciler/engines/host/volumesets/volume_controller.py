@@ -54,6 +54,10 @@ class VolumeController:
         """All volume sets."""
         return (self._watcher.with_condition(self._exporter.with_condition(each)) for each in self.sets.observations())
 
+    def begin_schedules(self) -> None:
+        """Take and delete snapshots by the schedules from now on."""
+        self._watcher.begin_schedules()
+
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What has to run for as long as the engine is open."""
         return self._watcher.run(), self._exporter.run()

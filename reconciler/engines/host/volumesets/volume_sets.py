@@ -40,7 +40,8 @@ class KnownVolumeSet(msgspec.Struct, frozen=True):
     def observation(self) -> Observation:
         """The volume set as it is."""
         state = existing_volumes(self.claimed, self.stored, self.used)
-        return msgspec.structs.replace(self.seen, state=msgspec.json.encode(state))
+        health = Health.UNHEALTHY if any(each.damage or each.lost for each in self.stored) else Health.HEALTHY
+        return msgspec.structs.replace(self.seen, health=health, state=msgspec.json.encode(state))
 
 
 class VolumeSets:
@@ -78,7 +79,7 @@ class VolumeSets:
         for record in records:
             await self._open_store(record.key)
             self._add(as_recorded(record), self._claims.recorded(record), record.body)
-            await self.refresh(record.key)
+            await self._refresh_later(record.key)
 
     async def _open_store(self, key: Key) -> None:
         """Repair what a crash left, before the first use; a host without volume sets is spared it."""
@@ -136,6 +137,8 @@ class VolumeSets:
             await self._replacements.forget(key)
             return Outcome(step.id, Result.APPLIED)
         replaces = step.action is Action.REPLACE and past is not None and past.digest != step.digest
+        if replaces:
+            self._replacements.check()
         # A crash may come between the end of the replacement and its record: then its new volumes stay.
         if replaces and not self._replacements.is_done(key, step.digest):
             await self._replacements.begin(key, step.digest)

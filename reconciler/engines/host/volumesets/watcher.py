@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,8 +23,8 @@ from reconciler.engines.host.decisions.volumes import (
     scheduled_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.status import DeploymentCondition, with_condition
-from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
+from reconciler.engines.host.status import DeploymentCondition, with_condition, with_message
+from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
@@ -69,6 +68,7 @@ class VolumeWatcher:
         self._commands = commands
         self._clock = clock
         self._append_event = append_event
+        self._schedules_begun = False
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
         self._schedules: dict[str, ScheduleState] = {}
@@ -83,8 +83,9 @@ class VolumeWatcher:
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
         # Without a valid file, the schedules and the weeks between trims begin anew.
-        self._schedules = await asyncio.to_thread(_read, self._file, dict[str, ScheduleState])
-        self._trimmed = await asyncio.to_thread(_read, self._trims_file, dict[str, float])
+        schedules = await asyncio.to_thread(read_if_readable, self._file, dict[str, ScheduleState])
+        trimmed = await asyncio.to_thread(read_if_readable, self._trims_file, dict[str, float])
+        self._schedules, self._trimmed = schedules or {}, trimmed or {}
         try:
             while True:
                 for key in self._sets.known:
@@ -94,13 +95,23 @@ class VolumeWatcher:
             await cancel_and_wait(self._tasks.values(), "checks of volumes")
             self._tasks.clear()
 
+    def begin_schedules(self) -> None:
+        """Take and delete snapshots by the schedules, from the next check on: what is recorded of them may be old."""
+        self._schedules_begun = True
+
     def with_condition(self, seen: Observation) -> Observation:
-        """``seen``, a volume set, with a condition while the disk has no room for one of its volumes."""
+        """``seen``, a volume set, with conditions while files cannot be read, or the disk has no room for a volume."""
+        known = self._sets.known.get(seen.key)
+        damages = [each for stored in known.stored for each in _damages(seen.key, stored)] if known is not None else []
         low = [message for volume, message in sorted(self._low.items()) if message and volume.volumeset == seen.key]
-        if not low:
-            return seen
-        found = DeploymentCondition(ConditionType.HOST_DISK_LOW, "True", Reason.HOST_DISK_LOW, low[0])
-        return msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        for kind, reason, messages in (
+            (ConditionType.VOLUME_DAMAGED, Reason.VOLUME_DAMAGED, damages),
+            (ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, low),
+        ):
+            if messages:
+                found = DeploymentCondition(kind, "True", reason, messages[0])
+                seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        return msgspec.structs.replace(seen, state=with_message(seen.state, damages[0])) if damages else seen
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -122,7 +133,9 @@ class VolumeWatcher:
             if each.unfinished is not None:
                 await self._give_up_lost(VolumeId(key, each.index))
         former = self._schedules.get(str(key), ScheduleState())
-        state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
+        state, due = former, None
+        if self._schedules_begun:
+            state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
         ready = [each for each in known.stored if each.state is VolumeState.READY]
         results = [await self._check_volume(VolumeId(key, each.index), each, known, due) for each in ready]
         if state != former and all(results):
@@ -136,10 +149,13 @@ class VolumeWatcher:
     ) -> bool:
         """Do what is due for a volume; False if that failed."""
         try:
+            if stored.damage:
+                raise EngineError(stored.damage, reason=Reason.VOLUME_DAMAGED)
             if stored.lost:
                 raise _lost(volume, stored.holder)
             async with self._commands.exclusive(volume):
-                await self._delete_expired(volume, stored, known.keep_last)
+                if self._schedules_begun:
+                    await self._delete_expired(volume, stored, known.keep_last)
                 await self._measure(volume, stored)
                 await self._grow(volume, stored, known.spec)
                 if due is not None:
@@ -258,6 +274,16 @@ class VolumeWatcher:
         self._append_event(EngineEvent(volume.volumeset, reason, message))
 
 
+def _damages(key: Key, stored: StoredVolume) -> Iterator[str]:
+    """A message for each part of a volume that cannot be used, and what to do; the volume itself first."""
+    volume = VolumeId(key, stored.index)
+    if stored.damage:
+        yield f"{volume}: {stored.damage}"
+    elif stored.lost:
+        yield str(_lost(volume, stored.holder))
+    yield from (f"{volume} has a snapshot that cannot be used: {each}" for each in stored.damaged_snapshots)
+
+
 def _lost(volume: VolumeId, holder: str) -> EngineError:
     """The error for a volume whose file system its replica cannot use."""
     workload, _ = parse_holder(holder)
@@ -266,12 +292,6 @@ def _lost(volume: VolumeId, holder: str) -> EngineError:
         f"disk of the host. Make room if that is full, then mount it again: reconciler restart {workload}",
         reason=Reason.VOLUME_UNAVAILABLE,
     )
-
-
-def _read(path: Path, form: type[dict[str, _State]]) -> dict[str, _State]:
-    with suppress(EngineError):
-        return read_json(path, form) or {}
-    return {}
 
 
 def _write(path: Path, states: object) -> None:

@@ -16,6 +16,7 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.host.provisioning.kit import vault
+from tests.support.host_sandbox import let_others_through
 from tests.support.plans import Bench, ends, plan, step
 
 WEB = "workload/shop/web"
@@ -24,11 +25,13 @@ WEB = "workload/shop/web"
 @asynccontextmanager
 async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[HostEngine]:
     """One life of a daemon; what runs goes on after it."""
-    host = HostSettings(termination_scale=0.0, default_user="root")
+    let_others_through(root)
+    host = HostSettings(termination_scale=0.0)
     settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
     context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
     bench.engines["here"] = engine
+    engine.begin_schedules()
     await engine.open()
     try:
         yield engine

@@ -247,3 +247,36 @@ def test_a_failed_container_starts_again_in_its_version_after_a_rollout_and_two_
         assert (path.name.partition("-")[0], path.stat().st_mode & 0o777) == ("2", 0o600)
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_missed_times_wait_until_git_is_read_which_may_end_the_schedule(tmp_path: Path, ends: bool) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule()
+        await host.rest(MINUTE)
+        assert len(host.starts()) == 1
+        host.git_is_read = False
+        await host.restart()
+        host.end()
+        await host.rest(5 * MINUTE)
+        assert await host.states() == ["Success"], "what ends is recorded meanwhile"
+        if ends:
+            await host.schedule(2, suspend=True)
+        host.engine.begin_schedules()
+        await host.rest(MINUTE / 2)
+        assert (len(host.starts()), "ExecutionsMissed" in host.reasons()) == ((1, False) if ends else (2, True))
+
+    play(tmp_path, story)
+
+
+def test_an_execution_restarts_also_before_git_is_read(tmp_path: Path) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(restartPolicy="OnFailure")
+        await host.rest(MINUTE)
+        host.git_is_read = False
+        await host.restart()
+        host.end(3)
+        await host.rest(20.0)
+        assert len(host.starts()) == 2
+
+    play(tmp_path, story)

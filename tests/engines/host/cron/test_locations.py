@@ -11,7 +11,7 @@ from reconciler.engines.deployment import read_deployment
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.host.engine import HostEngine
-from reconciler.settings import HostSettings, LocationSettings
+from reconciler.settings import LocationSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
 from tests.support.pipeline import BASE, PLACES, Way
@@ -35,6 +35,7 @@ async def at_every_location(way: Way) -> dict[str, list[str]]:
         context = EngineContext(way.records, place, way.settings, clock, vault({}))
         engines[place] = HostEngine(context, way.path / place, FakeRuntime(programs[place]))
         await engines[place].open()
+        engines[place].begin_schedules()
     executor = Executor(way.records, {**way.engines, **engines}, way.clock, RetryPolicy(), 8, random.Random(1))
     report, _ = await way.line.execute(way.prepare(), executor, "test", lambda: False)
     assert report.outcome == "applied"
@@ -56,7 +57,6 @@ async def at_every_location(way: Way) -> dict[str, list[str]]:
 
 def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
     locations = {place: LocationSettings("host") for place in PLACES}
-    host = HostSettings(default_user="root")
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations, host=host)
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations)
     expected = ["Success 2026-01-01T00:05:00Z", "Success 2026-01-01T00:10:00Z"]
     assert asyncio.run(at_every_location(way)) == dict.fromkeys(PLACES, expected)

@@ -295,6 +295,7 @@ def reads(path: Path, user: int, group: int) -> bool:
 @pytest.mark.parametrize("memory", [None, MEMORY])
 def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(memory: Path | None) -> None:
     with open_place() as root:
+        (root / "host").mkdir(mode=0o711)
         files = Files(root / "host", vault(SECRETS), memory=memory)
         try:
             provided = give(files, AT_S, owner=Owner(USER, GROUP))

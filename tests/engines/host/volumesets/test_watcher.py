@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -95,6 +96,32 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
         await host.eventually(_is_one(host), "the newest one stays", pace=3.0)
         await host.time.advance(3600)
         await host.eventually(_is_one(host), "it stays for good", pace=3.0)
+
+    play(tmp_path, story)
+
+
+def test_no_schedule_takes_or_deletes_a_snapshot_before_git_is_read(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots=EVERY_MINUTE)
+
+        async def some() -> bool:
+            return bool(await snapshots(host))
+
+        await host.eventually(some, "one is taken", pace=3.0)
+        host.git_is_read = False
+        await host.restart()
+        await host.running("db-0")
+        taken = await snapshots(host)
+        for _ in range(40):
+            await host.time.advance(15.0)
+            await asyncio.sleep(0.001)
+        assert await snapshots(host) == taken
+        host.engine.begin_schedules()
+
+        async def other() -> bool:
+            return await snapshots(host) not in ([], taken)
+
+        await host.eventually(other, "the schedule goes on", pace=3.0)
 
     play(tmp_path, story)
 

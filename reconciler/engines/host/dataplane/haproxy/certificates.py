@@ -49,7 +49,7 @@ class LiveCertificates:
         if text == self._written:
             return
         try:
-            make_directory(self._directory / FOLDER, 0o700)
+            make_directory(self._directory / FOLDER)
         except OSError as error:
             raise write_error(f"{self._directory / FOLDER} cannot be used", error) from None
         for path, content in render_files(wanted).items():

@@ -28,9 +28,9 @@ from reconciler.engines.host.dataplane.haproxy.facts import read_facts
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.runtimes import exit_watch, procfs
 from reconciler.errors import EngineError
-from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
 
 START_SECONDS = 10.0
@@ -82,8 +82,7 @@ class Master:
         """
         self._program = program
         try:
-            make_directory(self._directory / PAGES, 0o711)
-            self._directory.chmod(0o711)
+            make_traversable(self._directory.parent, self._directory / PAGES)
             if self._descriptor < 0:
                 self._descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.disk.directories import make_traversable
+from reconciler.engines.host.disk.directories import LISTED, make_traversable
 from reconciler.engines.host.disk.ownership import chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
@@ -74,8 +74,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         make_directory(paths.output.parent)
         os.close(os.open(paths.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         names.create(paths.hosts, launch.place, hosts_file(launch))
-        make_traversable(paths.endpoints)
-        paths.endpoints.chmod(0o755)
+        make_traversable(self.root, paths.endpoints, LISTED)
 
     def write(self, tracked: Tracked, oci: tuple[str, ...]) -> None:
         """Record a start; on a full disk nothing is recorded."""

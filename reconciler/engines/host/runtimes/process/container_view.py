@@ -15,7 +15,7 @@ from reconciler.engines.host.disk.atomic import FULL, write_error
 from reconciler.engines.host.disk.directories import make_replacement, replace_directory
 from reconciler.engines.host.disk.ownership import Owner, make
 from reconciler.engines.host.disk.removal import remove
-from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
+from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH, identity
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerView
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
@@ -141,10 +141,8 @@ def unreachable(path: Path, owner: Owner) -> Iterator[str]:
     """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
     if not owner.other or owner.uid == 0:
         return
+    user = identity(owner.user, owner.group)
     for folder in reversed((path, *path.absolute().parents)):
-        found = folder.stat()
-        ours, theirs = found.st_uid == owner.uid, found.st_gid == owner.group
-        may = stat.S_IXUSR if ours else stat.S_IXGRP if theirs else stat.S_IXOTH
-        if not found.st_mode & may:
+        if not user.may(folder, os.X_OK):
             yield f"user {owner.uid} cannot reach its files: {folder} does not let others through."
             return

@@ -163,6 +163,8 @@ def _start(begun: StartRecord, argv: Sequence[str]) -> _Child:
     output = os.fdopen(reading, "rb", buffering=0)
     deny_new_privileges()
     try:
+        if user is not None:
+            os.fchown(writing, user.user, -1)  # which opens it again as /dev/stderr
         child = subprocess.Popen(
             [*gate, *argv],
             env={name: value for name, _, value in pairs},

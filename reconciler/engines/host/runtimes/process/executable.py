@@ -47,16 +47,21 @@ def user_of(launch: ContainerStart) -> User:
 
     The group that owns its volumes is added (docs/platform/workload.md#users-and-groups); 0 means none.
     """
-    more = (launch.group,) if launch.group else ()
+    return identity(launch.user, launch.group)
+
+
+def identity(user: int | None, volume_group: int) -> User:
+    """The identity of the programs of a container with ``user``, whose volumes belong to ``volume_group``."""
+    more = (volume_group,) if volume_group else ()
     if os.geteuid() != 0:
         return User(None, os.getegid(), ())
-    if launch.user is None:
+    if user is None:
         return User(None, os.getegid(), (*os.getgroups(), *more))
     try:
-        group = pwd.getpwuid(launch.user).pw_gid
+        group = pwd.getpwuid(user).pw_gid
     except KeyError:
-        group = launch.user
-    return User(launch.user, group, more)
+        group = user
+    return User(user, group, more)
 
 
 def directory_of(launch: ContainerStart, user: User) -> str:

@@ -57,7 +57,8 @@ def _start(begun: StartRecord, argv: Sequence[str], terminal: TerminalSize | Non
     user = exec_user(begun.pid) if os.geteuid() == 0 else None
     identity = ("", "", "") if user is None else (user.user, user.group, ",".join(map(str, user.groups)))
     variables = [each for each in environment.split(b"\0") if each]
-    streams = open_pipes() if terminal is None else open_terminal(terminal, user.user if user else None)
+    owner = user.user if user is not None else None
+    streams = open_pipes(owner) if terminal is None else open_terminal(terminal, owner)
     with contextlib.ExitStack() as stack:
         failure = stack.enter_context(contextlib.ExitStack())
         failure.callback(streams.close)

@@ -91,10 +91,15 @@ class StateDirectory(msgspec.Struct, frozen=True):
             os.write(code, _NEVER.encode())
             os.ftruncate(code, len(_NEVER))
             os.lseek(code, 0, os.SEEK_SET)
-            return os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600), code
+            output = os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600)
         except OSError:
             os.close(code)
             raise
+        with suppress(OSError):
+            # The program of another user opens it again as /dev/stdout; all others have no way to it, since the
+            # directory of all starts is closed to them.
+            os.fchmod(output, 0o622)
+        return output, code
 
     def write(self, begun: StartRecord) -> None:
         """Record a start, completely or not at all. Raises OSError."""

@@ -1,0 +1,210 @@
+"""Files of the state directory that are damaged: each is one damaged thing, and everything else is looked after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
+
+wait = partial(eventually, patience=60.0)
+
+WITNESS = "workload/shop/witness@here"
+DATA = "volumeset/shop/data@here"
+DATABASE = "workload/shop/db@here"
+
+KINDS = {
+    "host/here/dataplane/ports.json": "made anew: the ports of services are the same again while they are free",
+    "host/here/endpoints/shop/*.json": "made anew: the ready replicas of a workload",
+    "host/here/executions/shop/*.json": "the executions of a cron workload are forgotten",
+    "host/here/logs/shop/*/*/*/*.rlog": "lines of the log of a container",
+    "host/here/replicas/shop/*/*.json": "made anew from the labels of the containers of a replica",
+    "host/here/run/shop/*/*/*/code": "how a container ended",
+    "host/here/run/shop/*/*/*/output": "the newest lines of a container",
+    "host/here/run/shop/*/*/*/record.json": "made anew from the labels of the process of a container",
+    "host/here/snapshot-schedules.json": "made anew: schedules of snapshots begin now",
+    "host/here/templates/shop/*/*.json": "an execution of an older version cannot start its containers again",
+    "host/here/tokens/shop/*": "made anew: replicas of the workload are replaced",
+    "host/here/usage/shop/*.json": "the recommendations for a workload begin anew",
+    "host/here/volume-trims.json": "made anew: unused blocks are given back a week later",
+    "host/here/replaced-volumesets.json": "no volume set can be replaced",
+    "host/here/volumes/shop/*/*.d/command.json": "VolumeDamaged",
+    "host/here/volumes/shop/*/*.d/lock": "VolumeDamaged",
+    "host/here/volumes/shop/*/*.d/release.json": "made anew: a snapshot may precede a version twice",
+    "host/here/volumes/shop/*/*.d/snapshots/*/snapshot.json": "VolumeDamaged",
+    "host/here/volumes/shop/*/*.d/volume.json": "VolumeDamaged",
+    "lock": "made anew: the name of the daemon that has the lock, which the kernel keeps",
+    "reserve": "made anew: room for deletes on a full disk",
+}
+"""Kind of file → what is damaged with it; a volume says so in a condition."""
+WHOLE = ("records.sqlite", "records.sqlite-shm", "records.sqlite-wal", "wake.sock", "api.sock")
+"""The records, which docs/operations.md is about, and the sockets of the daemon."""
+UNFINISHED = (".new", ".part")
+"""What a daemon that is killed leaves of a file that it writes."""
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\x00garbage")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+WAYS: dict[str, Callable[[Path], None]] = {"garbled": garble, "empty": empty, "removed": Path.unlink}
+
+
+WITNESSES = served("witness", command="sleep", args=["1000000"], ports=None, readinessProbe=None)
+
+
+def database() -> str:
+    """A stateful workload, and its volumes."""
+    space = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
+    volume = {"uri": "platform://volumeset/data", "path": "/data"}
+    documents = [
+        json.loads(served("db", replicas=1, volumes=[volume])),
+        {"kind": "volumeset", "name": "data", "gvc": "shop", "spec": space},
+    ]
+    documents[0]["spec"]["type"] = "stateful"
+    return "---\n".join(json.dumps(each) + "\n" for each in documents)
+
+
+def job() -> str:
+    """A cron workload that is due on 29 February only."""
+    container = {"name": "main", "image": "none", "command": "echo", "args": ["done"]}
+    spec = {"type": "cron", "containers": [container], "job": {"schedule": "0 0 29 2 *"}}
+    return json.dumps({"kind": "workload", "name": "job", "gvc": "shop", "spec": spec}) + "\n"
+
+
+@contextmanager
+def used_site(path: Path) -> Iterator[HostSite]:
+    """A site with a file of each kind that such workloads have, and a witness that has none of the damaged ones."""
+    files = {"shop/db.yaml": database(), "shop/job.yaml": job(), "shop/witness.yaml": WITNESSES}
+    with host_site(path, files, drift={"interval": "1s"}) as site:
+        yield site
+
+
+def use(site: HostSite) -> None:
+    """Have the files written that come with use."""
+    wait(lambda: site.healthy(WITNESS) and site.healthy(DATABASE), "all is healthy")
+    for words in (
+        ("workload/shop/job", "runCronWorkload"),
+        ("volumeset/shop/data", "createVolumeSnapshot", "volumeIndex=0", "snapshotName=one"),
+    ):
+        done = site.run("command", *words, "--yes")
+        assert done.returncode == 0, done
+    wait(lambda: any((site.state / "host/here/logs/shop/job").rglob("*.rlog")), "the output is stored")
+    wait(lambda: site.healthy(DATABASE), "it is healthy again")
+
+
+def kinds(site: HostSite) -> dict[str, list[Path]]:
+    """The files of the site but those of the witness, by their kinds; a file of no kind has none yet: give it one."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(each for each in site.state.rglob("*") if each.is_file() or each.is_socket()):
+        name = str(path.relative_to(site.state))
+        if name in WHOLE or "/volumes/shop/data/0/" in name or path.suffix in UNFINISHED:
+            continue
+        matching = [kind for kind in KINDS if fnmatch(name, kind)]
+        assert len(matching) == 1, f"classify {name}"
+        if "witness" not in name:
+            found.setdefault(matching[0], []).append(path)
+    return found
+
+
+def damage(site: HostSite, way: str, of: Collection[str]) -> dict[Path, bytes]:
+    """Damage the files of kinds; what they were."""
+    before = {path: path.read_bytes() for kind, paths in kinds(site).items() if kind in of for path in paths}
+    for path in before:
+        WAYS[way](path)
+    return before
+
+
+def is_witness_healed(site: HostSite) -> bool:
+    """Whether a killed replica of the witness runs again; the one that was killed least, since others back off."""
+    name = min(site.replicas("witness").values(), key=lambda each: (each.containers[0].restarts, each.name)).name
+    restarts = site.replicas("witness")[name].containers[0].restarts
+    [file] = (site.state / "host/here/run/shop/witness" / name).rglob("record.json")
+    os.kill(json.loads(file.read_bytes())["pid"], signal.SIGKILL)
+
+    def runs_again() -> bool:
+        replica = site.replicas("witness").get(name)
+        return replica is not None and replica.containers[0].restarts == restarts + 1 and replica.ready
+
+    wait(runs_again, f"{name} runs again")
+    wait(lambda: site.healthy(WITNESS), "the witness is healthy")
+    return True
+
+
+def all_healthy(site: HostSite) -> bool:
+    """Whether everything is, with the volume that is used."""
+    found = site.recorded()
+    return {str(each.health) for each in found.values()} == {"Healthy"} and lifecycle(site) == "bound"
+
+
+def conditions(site: HostSite, key: str) -> dict[str, str]:
+    """The conditions that the engine reports of a resource: type → message."""
+    status = json.loads(site.recorded()[key].state).get("status", {})
+    return {each["type"]: each["message"] for each in status.get("conditions", [])}
+
+
+def lifecycle(site: HostSite) -> str:
+    """The state of the volume."""
+    [volume] = json.loads(site.recorded()[DATA].state)["volumes"]
+    return str(volume["lifecycle"])
+
+
+def check(site: HostSite, way: str) -> None:
+    """Check that all but what is damaged is observed, healed and reported as it is."""
+    assert is_witness_healed(site)
+    assert "LocationUnreachable" not in site.run("events").stdout
+    if way == "removed":
+        return
+    wait(lambda: lifecycle(site) == "repairing", "the volume is damaged")
+    wait(lambda: site.recorded()[DATA].health == "Unhealthy", "its set says so")
+    assert ": remove" in (text := conditions(site, DATA)["VolumeDamaged"]) or ": restore" in text, text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_workload_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
+    with used_site(tmp_path) as site:
+        with site.daemon() as daemon:
+            use(site)
+            damage(site, way, KINDS.keys() - {"lock"})  # without it the daemon ends
+            assert is_witness_healed(site)
+            daemon.kill()
+        damage(site, way, KINDS)
+        with site.daemon() as daemon:
+            check(site, way)
+            assert daemon.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_damaged_kind_of_file_is_one_damaged_thing(tmp_path: Path, kind: str) -> None:
+    with used_site(tmp_path) as site:
+        with site.daemon() as daemon:
+            use(site)
+            daemon.kill()
+        for way in WAYS:
+            before = damage(site, way, [kind])
+            with site.daemon() as daemon:
+                assert is_witness_healed(site)
+                assert "LocationUnreachable" not in site.run("events").stdout
+                if KINDS[kind] == "VolumeDamaged" and way != "removed":
+                    wait(lambda: "VolumeDamaged" in conditions(site, DATA), "the volume set says so")
+                else:
+                    good = partial(all_healthy, site)
+                    wait(good, "all is healthy")
+                daemon.kill()
+            if KINDS[kind] == "VolumeDamaged" and way != "removed":
+                for path, content in before.items():
+                    path.write_bytes(content)
