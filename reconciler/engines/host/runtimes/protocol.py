@@ -154,6 +154,14 @@ class OutputForm(Enum):
     CRI = "cri"
 
 
+class OutputFile(NamedTuple):
+    """The output file of a container, whether or not its replica is known."""
+
+    place: ContainerId
+    path: Path
+    form: OutputForm
+
+
 OnEnd = Callable[[ContainerId], None]
 """Called in the event loop when a started or adopted container has ended; ``list`` returns the details."""
 
@@ -237,6 +245,9 @@ class Runtime(Protocol):
 
     def output_form(self, place: ContainerId) -> OutputForm:
         """The form of the output file of the container."""
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """The output files on disk, also those of replicas that nobody knows. Blocks while it reads directories."""
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container; does nothing if that fails."""

@@ -41,7 +41,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines import contract
-from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached
+from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached, stored_output
 from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
@@ -593,6 +593,7 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
 def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, service: PodmanService) -> None:
     OWNERS.append(labels_of(tmp_path / "here", "here").owner)
     waits = "until [ -e /go ]; do sleep 0.05; done; exit $CODE"
+    short = "echo fatal: bad configuration; exit 4"
 
     def runtime() -> PodmanRuntime:
         return PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
@@ -604,10 +605,12 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
     async def story() -> None:
         bench, first, second = Bench(tmp_path, SystemClock()), runtime(), runtime()
         async with daemon(bench, tmp_path, first) as engine:
-            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 4"])
-            await ask(engine)
-            failed = await reached(engine, "Failure")
-            assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
+            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", short])
+            for _ in range(3):
+                await ask(engine)
+                failed = await reached(engine, "Failure")
+                assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
+                assert failed.replica
             name = await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "0"}])
             at = ContainerId(Key.parse(WEB), name, "main")
             await started(first, at)
@@ -617,6 +620,28 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             assert (await reached(engine, "Success")).name == name
             await until(lambda: not service.containers(), "the removal of the execution")
             await second.prune(())
+        assert stored_output(tmp_path) == ["fatal: bad configuration"] * 3
+        bench.records.close()
+
+    run(story())
+
+
+@pytest.mark.slow
+def test_the_last_words_of_short_containers_are_stored_once(tmp_path: Path, service: PodmanService) -> None:
+    OWNERS.append(labels_of(tmp_path / "here", "here").owner)
+    texts = {str(number): f"echo line {number}; echo err {number} >&2; exit $(({number} % 3))" for number in range(20)}
+
+    async def story() -> None:
+        bench = Bench(tmp_path, SystemClock())
+        runtime = PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
+        async with daemon(bench, tmp_path, runtime) as engine:
+            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 0"])
+            for text in texts.values():
+                await ask(engine, args=["-c", text])
+            await until(lambda: len(stored_output(tmp_path)) >= 40, "the output of all")
+            await until(lambda: not (tmp_path / "here" / "podman").exists(), "the removal of the executions")
+        wanted = [f"{kind} {number}" for number in texts for kind in ("line", "err")]
+        assert sorted(stored_output(tmp_path)) == sorted(wanted)
         bench.records.close()
 
     run(story())
