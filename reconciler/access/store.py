@@ -18,8 +18,10 @@ from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account
 from reconciler.access.people import People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.records.database import Database
+from reconciler.records.sql import time_of, time_parameters
 
 FILE = "access.sqlite"
 """Name of the file in the state directory."""
@@ -136,21 +138,23 @@ class Answer(NamedTuple):
 class AccessStore:
     """Keys of service accounts, sessions, and the audit log. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
+    def __init__(self, database: Database, clock: Clock, life_of: LifeOf = no_life) -> None:
+        now = clock.now
         self._db = database
         self._now = now
+        self._expiry = clock.expiry
         self._life_of = life_of
-        self.people = People(database, now, life_of)
+        self.people = People(database, clock, life_of)
         self.agents = Agents(database, now, life_of)
         self.audit_records = AuditRecords(database)
 
     @classmethod
-    def open(cls, state: Path, now: Callable[[], float], life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
+    def open(cls, state: Path, clock: Clock, life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
         """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``.
 
         ``life_of`` tells the lives of the accounts that exist.
         """
-        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now, life_of)
+        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), clock, life_of)
 
     def end_former_lives(self) -> None:
         """Delete the credentials of accounts that no longer exist, and bind those that have no life yet."""
@@ -213,7 +217,8 @@ class AccessStore:
         now = self._now()
         groups = msgspec.json.encode(sorted(caller.groups))
         with self._db.transaction():
-            self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
+            over = f"DELETE FROM sessions WHERE expires <= {time_of('created')}"
+            self._db.write(over, time_parameters(self._expiry()))
             life = None if login else self._principal_life(caller.principal)
             row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential, life)
             self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -269,15 +274,16 @@ class AccessStore:
 
     def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> Answer | None:
         """The answer to the earlier request of ``caller`` with ``key``; None if this is the first, which begins now."""
-        now = self._now()
+        expiry = self._expiry()
         with self._db.transaction():
-            self._db.write("DELETE FROM answers WHERE at < ?", (now - ANSWER_SECONDS,))
+            over = f"DELETE FROM answers WHERE at + ? < {time_of('at')}"
+            self._db.write(over, (ANSWER_SECONDS, *time_parameters(expiry)))
             row = self._db.one(
                 "SELECT digest, request_id, status, body FROM answers WHERE caller = ? AND key = ?", (caller, key)
             )
             if row is not None:
                 return Answer(*row)
-            values = (caller, key, digest, request_id, now)
+            values = (caller, key, digest, request_id, expiry.latest)
             self._db.write("INSERT INTO answers VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
         return None
 

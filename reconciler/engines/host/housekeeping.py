@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.bugs import contained
-from reconciler.clock import Clock
+from reconciler.clock import HOLD, JUMP, Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
@@ -14,11 +14,11 @@ from reconciler.reasons import Reason
 COLLECT = 0.5
 """Seconds between two collections of container output."""
 
-CLOCK_JUMPED_SECONDS = 3600.0
-"""Seconds for which a condition reports that the clock was set."""
 
-JUMP = 5.0
-"""Seconds by which the wall clock may differ from the monotonic one before an event reports it."""
+_CONSEQUENCES = (
+    "waits and probes do not depend on it, schedules go on from the new time without a time that has run, and nothing "
+    "that was there expires before it has held for an hour"
+)
 
 
 class Housekeeping:
@@ -68,14 +68,13 @@ class Housekeeping:
 
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
+        self._clock.expiry()  # which is to see every change
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
-            message = (
-                f"the clock of this host was set by {epoch - self.epoch:+.0f} s; waits and probes do not depend on it"
-            )
+            message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; {_CONSEQUENCES}"
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
             self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
-        elif self.clock_jumped and self._clock.monotonic() - self._since >= CLOCK_JUMPED_SECONDS:
+        elif self.clock_jumped and self._clock.monotonic() - self._since >= HOLD:
             self.clock_jumped = ""
             self._append_event(
                 EngineEvent(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")

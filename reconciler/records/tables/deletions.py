@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey
+from reconciler.records.sql import AnyKey, time_of, time_parameters
+from reconciler.times import ExpiryTime
 
 HOUR = 3600.0
 """Seconds for which a delete counts."""
@@ -17,19 +18,21 @@ class Deletions:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add(self, source: str, keys: Iterable[AnyKey], at: float) -> None:
+    def add(self, source: str, keys: Iterable[AnyKey], expiry: ExpiryTime) -> None:
         """Record that ``source`` deletes ``keys`` now; removes expired rows.
 
         If the clock was set back, rows from the future count from now on: a delete counts for an hour, and never for
         years.
         """
         with self._db.transaction():
-            self._db.write("DELETE FROM deletions WHERE at <= ?", (at - HOUR,))
-            self._db.write("UPDATE deletions SET at = ? WHERE at > ?", (at, at))
-            rows = [(source, str(key), at) for key in keys]
+            over = f"DELETE FROM deletions WHERE at + ? <= {time_of('at')}"
+            self._db.write(over, (HOUR, *time_parameters(expiry)))
+            if expiry.is_steady:
+                self._db.write("UPDATE deletions SET at = ? WHERE at > ?", (expiry.now, expiry.now))
+            rows = [(source, str(key), expiry.latest) for key in keys]
             self._db.write_many("INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)", rows)
 
-    def recent(self, source: str, now: float) -> dict[str, float]:
-        """The delete time of each key that counts at ``now``."""
-        sql = "SELECT key, min(at, ?) FROM deletions WHERE source = ? AND at > ? ORDER BY key"
-        return dict(self._db.all(sql, (now, source, now - HOUR)))
+    def recent(self, source: str, expiry: ExpiryTime) -> dict[str, float]:
+        """The delete time of each key that counts now."""
+        sql = f"SELECT key, min(at, ?) FROM deletions WHERE source = ? AND at + ? > {time_of('at')} ORDER BY key"
+        return dict(self._db.all(sql, (expiry.now, source, HOUR, *time_parameters(expiry))))

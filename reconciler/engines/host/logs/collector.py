@@ -153,7 +153,7 @@ class Collector:
         """Remove expired logs of removed replicas, and those beyond the number that is retained."""
         with self._working:
             followed = {each.writer.directory for each in list(self._outputs.values())}
-            expire(self._root, self._clock.now() - self._limits.retention, followed)
+            expire(self._root, self._clock.expiry(), self._limits.retention, followed)
             self._size = None
 
     def _keep_to_budget(self) -> None:
