@@ -60,6 +60,14 @@ class ContainerSpec(msgspec.Struct, frozen=True):
         return (*self.ports, self.metrics.port)
 
 
+class ImageFault(msgspec.Struct, frozen=True):
+    """Why the images of a workload are not on this host; ``final``: another try cannot help."""
+
+    reason: str
+    message: str
+    final: bool = False
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True):
     """A workload at a location.
 
@@ -67,7 +75,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
     securityOptions. ``tcp_ports`` are the declared ports of the protocol tcp; ``dynamic_tags`` is whether images must
-    be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "".
+    be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "";
+    ``image_fault`` is the error of the last try, None while there is none.
     ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
     is "" where they cannot. ``stores`` are the volumes of all containers that are object stores or file shares.
     """
@@ -90,6 +99,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
     pending: str = ""
+    image_fault: ImageFault | None = None
     base_hash: str = ""
     job: Job | None = None
 
