@@ -61,7 +61,7 @@ def record_results(
         if entry.state is not ExecutionState.ACTIVE:
             continue
         new = _result(entry, by_name.get(entry.name), wall, boot)
-        if new is entry and fault is not None and entry.name not in by_name and _is_given_up(entry, fault, wall):
+        if new is entry and fault is not None and entry.name not in by_name and _can_never_start(entry, fault, wall):
             new = ended(entry, ExecutionState.INVALID, fault.reason, fault.message, wall)
         entries[place] = new
         log, news = _count_result(log, new)
@@ -136,7 +136,7 @@ def _result(entry: ExecutionEntry, replica: Replica | None, wall: float, boot: s
     return ended(entry, state, last.reason, f"{name} {exit_words(last)}", wall)
 
 
-def _is_given_up(entry: ExecutionEntry, fault: ImageFault, wall: float) -> bool:
+def _can_never_start(entry: ExecutionEntry, fault: ImageFault, wall: float) -> bool:
     """Whether an execution cannot start: its image does not exist, or cannot be pulled for too long."""
     return fault.final or wall - entry.started >= IMAGE_SECONDS
 
