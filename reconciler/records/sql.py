@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from reconciler.errors import CorruptRowError, DiskFull, RecordsError
 from reconciler.model.key import GVC_SCOPED, Key
@@ -51,9 +51,17 @@ def time_of(made: str) -> str:
     return f"(CASE WHEN {made} >= ? THEN ? ELSE ? END)"
 
 
-def time_parameters(expiry: ExpiryTime) -> tuple[float, float, float]:
+class TimeParameters(NamedTuple):
+    """The parameters of ``time_of``: what was made ``since`` a time expires by ``now``, the rest by ``steady``."""
+
+    since: float
+    now: float
+    steady: float
+
+
+def time_parameters(expiry: ExpiryTime) -> TimeParameters:
     """The parameters of ``time_of``."""
-    return expiry.since, expiry.now, min(expiry.now, expiry.steady)
+    return TimeParameters(expiry.since, expiry.now, min(expiry.now, expiry.steady))
 
 
 def stored_key(text: str, table: str) -> Key:
