@@ -407,6 +407,8 @@ class Reason(StrEnum):
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
     LOG_STORAGE_FAILED = "LogStorageFailed", _warning("The output of the containers of a location cannot be stored.")
+    OUTPUT_DROPPED = ("OutputDropped",
+        _warning("A container writes faster than its output can be stored: the oldest is dropped, the newest stays."))
     CLOCK_JUMPED = ("ClockJumped",
         _resource("The clock of the host where it runs was set.", "If it happens again, find out what sets it."),
         _warning("The clock of this host was set. Schedules go on from the new time, and run no time that has run. "

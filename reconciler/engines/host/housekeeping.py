@@ -15,8 +15,11 @@ COLLECT = 0.5
 """Seconds between two collections of container output."""
 
 
+DROPS = 60.0
+"""Seconds between two reports of output that was dropped."""
+
 _CONSEQUENCES = (
-    "waits and probes do not depend on it, schedules go on from the new time without a time that has run, and nothing "
+    "waits and probes do not depend on it, schedules go on from the new time and run no time again, and nothing "
     "that was there expires before it has held for an hour"
 )
 
@@ -47,6 +50,7 @@ class Housekeeping:
         self.clock_jumped = ""
         """How the clock was set within the last hour; "" if it was not."""
         self._since = 0.0
+        self._next_report = clock.monotonic()
 
     async def run(self) -> None:
         """Work until cancelled; each new failure to store logs is reported once."""
@@ -58,6 +62,7 @@ class Housekeeping:
                 if done.trouble and done.trouble != trouble:
                     self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
                 trouble, behind = done.trouble, done.behind
+                self._report_dropped()
             for reason, message in self._take_events():
                 self._append_event(EngineEvent(self._key, reason, message))
             self.check_clock()
@@ -65,6 +70,17 @@ class Housekeeping:
             await self._clock.sleep(0.0 if behind else COLLECT)
             if abs(self._clock.now() - before) > JUMP:
                 self._on_jump()
+
+    def _report_dropped(self) -> None:
+        """Report output that was dropped, at once and then once a minute."""
+        now = self._clock.monotonic()
+        if now < self._next_report or not (dropped := self._collector.take_dropped()):
+            return
+        self._next_report = now + DROPS
+        for place, size in dropped:
+            text = f"{place.replica}: {size / (1 << 20):.0f} MiB of the output of {place.container} are dropped"
+            message = f"{text}: it writes faster than they can be stored"
+            self._append_event(EngineEvent(place.key, Reason.OUTPUT_DROPPED, message))
 
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
