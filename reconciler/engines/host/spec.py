@@ -60,6 +60,16 @@ class ContainerSpec(msgspec.Struct, frozen=True):
         return (*self.ports, self.metrics.port)
 
 
+class Restriction(msgspec.Struct, frozen=True):
+    """What containers may not do: write to the file system of their image, or use capabilities (sorted, or ALL)."""
+
+    read_only: bool = False
+    dropped: tuple[str, ...] = ()
+
+
+UNRESTRICTED = Restriction()
+
+
 class ImageFault(msgspec.Struct, frozen=True):
     """Why the images of a workload are not on this host; ``final``: another try cannot help."""
 
@@ -78,7 +88,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "";
     ``image_fault`` is the error of the last try, None while there is none.
     ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
-    is "" where they cannot. ``stores`` are the volumes of all containers that are object stores or file shares.
+    is "" where they cannot. ``restriction`` is what the settings forbid. ``stores`` are the volumes of all containers
+    that are object stores or file shares.
     """
 
     key: Key
@@ -101,6 +112,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     pending: str = ""
     image_fault: ImageFault | None = None
     base_hash: str = ""
+    restriction: Restriction = UNRESTRICTED
     job: Job | None = None
 
     @property

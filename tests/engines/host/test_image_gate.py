@@ -19,11 +19,19 @@ from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pull
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
+from reconciler.engines.host.spec import Restriction
 from reconciler.engines.registry import ENGINES
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.settings import HostSettings, ImageSettings, LocationSettings, Settings
+from reconciler.settings import (
+    HostSettings,
+    ImageSettings,
+    LocationSettings,
+    PodmanSettings,
+    RestrictionSettings,
+    Settings,
+)
 from tests.engines.host.cron.kit import CronHost
 from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.kit import WEB, Host, play_on
@@ -364,3 +372,23 @@ def test_an_execution_waits_five_minutes_for_a_registry_that_does_not_answer(tmp
         assert await host.states() == ["Invalid", "Active"]
 
     play_on(lambda: CronImageHost(tmp_path), story)
+
+
+def test_restrictions_of_the_settings_replace_the_replicas_of_the_workloads_that_they_name(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        async def restrict(*rules: RestrictionSettings) -> None:
+            host._settings = msgspec.structs.replace(host._settings, podman=PodmanSettings(restrictions=rules))
+            await host.restart()
+            await host.time.advance(120.0)
+
+        await host.apply(1, f"{HOST}/team/app:1")
+        before = host.programs.places()
+        await restrict(RestrictionSettings(("prod/*", "shop/db"), read_only_root_filesystem=True))
+        assert host.programs.places() == before
+        everywhere = RestrictionSettings(("*/*",), drop_capabilities=("SETPCAP", "SETFCAP"))
+        await restrict(everywhere, RestrictionSettings(("shop/w*",), read_only_root_filesystem=True))
+        [after] = host.programs.places()
+        assert [after] != before
+        assert host.programs.running[after].launch.restriction == Restriction(True, ("SETFCAP", "SETPCAP"))
+
+    played(tmp_path, story)

@@ -12,7 +12,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import UNRESTRICTED, Restriction, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import Settings
@@ -111,6 +111,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
     replica_ports: dict[int, int] = {}
     siblings: tuple[str, ...] = ()
+    restriction: Restriction = UNRESTRICTED
     stores: tuple[StoreMount, ...] = ()
 
 

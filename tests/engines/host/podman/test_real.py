@@ -32,7 +32,7 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.host.spec import ContainerSpec, Restriction
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -177,6 +177,32 @@ def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService
             assert (host.ended, host.tracked(place()).program.pid) == ([], pid)
             with pytest.raises(EngineError, match="does not run"):
                 await host.runtime.resize(place("other"), 100, 32 << 20)
+
+    run(story())
+
+
+def test_a_restricted_container_lacks_capabilities_and_writes_to_its_volumes_and_memory_alone(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    script = """
+        for to in /tmp /var/tmp /run /data / /home; do echo > $to/file 2>/dev/null && echo wrote $to; done
+        grep CapBnd /proc/self/status; grep -c . /etc/hosts; ls /run/reconciler; echo done
+    """
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            restriction = Restriction(read_only=True, dropped=("ALL",))
+            mounts = (Mount(volume, "/data", read_only=False),)
+            await host.runtime.start(shell(script, restriction=restriction, mounts=mounts, directory="/work"))
+            lines = (await host.wrote("done")).splitlines()
+            assert [line for line in lines if line.startswith("wrote")] == [
+                f"wrote {path}" for path in ("/tmp", "/var/tmp", "/run", "/data")
+            ]
+            assert f"CapBnd:\t{'0' * 16}" in lines
+            assert "endpoints" in lines
+        assert (volume / "file").exists()
 
     run(story())
 
