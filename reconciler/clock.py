@@ -141,7 +141,9 @@ class SystemClock:
             return
         fresh = self._file.with_suffix(".new")
         with suppress(OSError):
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "w") as file:
+            with open(
+                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "w"
+            ) as file:
                 json.dump(seen, file)
             fresh.replace(self._file)
 
