@@ -21,6 +21,8 @@ USE_SECONDS = 60.0
 """The last use of a login is recorded once within this time."""
 REUSE_SECONDS = 30.0
 """How long a refresh token that was replaced may be sent again without effect."""
+CLOCK_LEEWAY = 60.0
+"""Seconds by which the begin of a session may lie in the future: the clock is set back a little now and then."""
 _COLUMNS = "name, created, invited_by, issuer, subject, last_login, life"
 _REMEMBERED = 3600.0
 """How long a removal is remembered: longer than a login that has begun takes."""
@@ -144,15 +146,15 @@ class People:
         return login, refresh
 
     def login(self, name: str) -> Login | None:
-        """The login with the id ``name``; None if it was ended or has expired."""
-        sql = "SELECT id, user, groups, ends, used FROM logins WHERE id = ? AND ends > ?"
-        row = self._db.one(sql, (name, self._now()))
+        """The login with the id ``name``; None if it was ended, has expired, or began while the clock was ahead."""
+        sql = "SELECT id, user, groups, ends, used FROM logins WHERE id = ? AND ends > ? AND created <= ?"
+        row = self._db.one(sql, (name, self._now(), self._expiry().latest + CLOCK_LEEWAY))
         return Login(row[0], row[1], msgspec.json.decode(row[2], type=tuple[str, ...]), *row[3:]) if row else None
 
     def use(self, login: Login) -> None:
         """Record a use of ``login``."""
         now = self._now()
-        if now - login.used >= USE_SECONDS:
+        if not 0.0 <= now - login.used < USE_SECONDS:
             self._db.write("UPDATE logins SET used = ? WHERE id = ?", (now, login.id))
 
     def refresh(self, text: str) -> tuple[Login, str] | None:

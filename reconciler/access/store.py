@@ -15,7 +15,7 @@ from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
 from reconciler.access.hash_chain import START, Link, broken_links, chained
 from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
-from reconciler.access.people import People
+from reconciler.access.people import CLOCK_LEEWAY, People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
 from reconciler.clock import Clock
@@ -199,7 +199,7 @@ class AccessStore:
         now = self._now()
         if row[2] is not None and row[2] <= now:
             return None
-        if row[3] is None or now - row[3] >= USE_SECONDS:
+        if row[3] is None or not 0.0 <= now - row[3] < USE_SECONDS:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
@@ -227,10 +227,12 @@ class AccessStore:
     def session(self, text: str) -> Session | None:
         """The session with the token ``text``; None if it is unknown, has expired, or its account was deleted.
 
+        One from the future began while the clock was ahead, so it would last too long.
         Whether the login of a session still counts is for the caller to find out.
         """
-        sql = "SELECT principal, groups, login, credential, life FROM sessions WHERE hash = ? AND expires > ?"
-        row = self._db.one(sql, (hash_of(text), self._now()))
+        sql = """SELECT principal, groups, login, credential, life FROM sessions
+            WHERE hash = ? AND expires > ? AND created <= ?"""
+        row = self._db.one(sql, (hash_of(text), self._now(), self._expiry().latest + CLOCK_LEEWAY))
         if row is None or not (row[2] or self._lives(row[0], row[4])):
             return None
         groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
