@@ -50,6 +50,7 @@ def add_due(
     schedule = "" if wanted.suspended else job.schedule
     if begins_anew(schedule, log.schedule, log.checked, minute, AHEAD):
         return replace(log.at(minute, schedule), skipped=0), []
+    log = log.caught_up(minute)
     times = due_times(schedule, log.checked, minute)
     if times is None:
         return log, []

@@ -79,6 +79,11 @@ class ExecutionLog(msgspec.Struct, frozen=True):
         handled = former if schedule == self.schedule else ()
         return replace(self, schedule=schedule, checked=minute, begun=minute, handled=handled)
 
+    def caught_up(self, minute: int) -> ExecutionLog:
+        """The log at ``minute`` without a gap that was handled before the clock was behind for a moment."""
+        last = max((last for _, last in self.handled if last <= minute), default=self.checked)
+        return self.at(last, self.schedule) if last > self.checked else self
+
     def has_handled(self, minute: int) -> bool:
         """Whether ``minute`` was due before, when the clock was ahead."""
         return any(first <= minute <= last for first, last in self.handled)

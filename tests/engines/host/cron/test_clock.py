@@ -118,6 +118,8 @@ def test_a_clock_that_is_behind_for_a_moment_runs_nothing_twice(tmp_path: Path, 
         host.time.jump(back)
         await run_for(host, 5 * MINUTE)
         assert len(set(host.starts())) == len(host.starts())
+        [missed] = [each.message for each in host.events if each.reason == "ExecutionsMissed"]
+        assert missed.startswith("1 scheduled executions since 2026-01-01T00:31:00Z were missed; ")
         assert minutes(host.starts())[-5:] == list(range(MIDNIGHT - 24 * 60 + 33, MIDNIGHT - 24 * 60 + 38))
 
     play(tmp_path, story)

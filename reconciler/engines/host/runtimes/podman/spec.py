@@ -29,7 +29,7 @@ _MOST_BYTES = 6 << 20
 """The most bytes of variables and arguments that the kernel accepts."""
 _HOSTNAME_LENGTH = 63
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,1023}")
-_NEVER_GIVEN = ("CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW")
+_ALWAYS_DROPPED = ("CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW")
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _SYSTEM = ("/dev", "/proc", "/sys", HOSTS_AT)
 _SAFE = ("rbind", "rprivate", "nosuid", "nodev")
@@ -241,7 +241,7 @@ def _mounts(mounts: tuple[Mount, ...]) -> Iterator[dict[str, Any]]:
 
 def _dropped(names: tuple[str, ...]) -> list[str]:
     """The capabilities that a container lacks, with those that no container has."""
-    return ["ALL"] if "ALL" in names else sorted({*_NEVER_GIVEN, *(f"CAP_{name}" for name in names)})
+    return ["ALL"] if "ALL" in names else sorted({*_ALWAYS_DROPPED, *(f"CAP_{name}" for name in names)})
 
 
 def _writable_mounts(launch: ContainerStart) -> Iterator[dict[str, Any]]:
