@@ -103,8 +103,8 @@ class ConditionType(StrEnum):
         "A part of the manifest has no effect where it runs: the message says what, and where. The resource can be "
         "ready all the same. Present only while it is true.")
     CLOCK_JUMPED = ("ClockJumped",
-        "The clock of the host where it runs was set within the last hour. No wait and no probe depends on it. Present "
-        "only while it is true.")
+        "The clock of the host where it runs was set within the last hour. No wait and no probe depends on it, and "
+        "nothing expires meanwhile that was there before. Present only while it is true.")
     SCALING_UNKNOWN = ("ScalingUnknown",
         "The metric that a workload is scaled by has had no value for 30 s. Present only while it is true.")
     NOT_SERVED = ("NotServed",
@@ -415,9 +415,12 @@ class Reason(StrEnum):
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
     LOG_STORAGE_FAILED = "LogStorageFailed", _warning("The output of the containers of a location cannot be stored.")
+    OUTPUT_DROPPED = ("OutputDropped",
+        _warning("A container writes faster than its output can be stored: the oldest is dropped, the newest stays."))
     CLOCK_JUMPED = ("ClockJumped",
         _resource("The clock of the host where it runs was set.", "If it happens again, find out what sets it."),
-        _warning("The clock of this host was set. Nothing at the location depends on it."))
+        _warning("The clock of this host was set. Schedules go on from the new time, and run no time that has run. "
+                 "What was there before expires once the new time has held for an hour."))
     CLOCK_STABLE = "ClockStable", _normal("The clock of this host was not set for an hour.")
     COMPLETED = ("Completed",
         _container("It ended by itself, with code 0."), _replica("The execution of a cron workload is over."))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from typing import NamedTuple
+
+FIRST_DAY = 1_764_547_200.0
+"""2025-12-01T00:00:00Z: an earlier time is that of a host that did not know the time yet, and nothing expires by it."""
 
 
 def iso(seconds: float) -> str:
@@ -38,3 +43,34 @@ def ago(seconds: float) -> str:
         if seconds < limit:
             return f"{max(0.0, seconds) / unit:.0f} {word}"
     return f"{seconds / 86_400:.0f} days"
+
+
+class ExpiryTime(NamedTuple):
+    """The time by which things expire; a clock that was set destroys nothing before it has held for an hour.
+
+    ``now`` is what the clock shows, and ``steady`` what it would show if it had not been set. What was made before
+    ``since`` expires by the earlier of both; what was made after it, under the clock of now, by ``now``. All are in
+    seconds since the epoch.
+    """
+
+    now: float
+    steady: float
+    since: float = math.inf
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the clock was not set within the last hour."""
+        return self.since == math.inf
+
+    @property
+    def latest(self) -> float:
+        """The time from which a new thing lasts: if the clock is behind, it must not be over when that is right."""
+        return max(self.now, self.steady)
+
+    def of(self, made: float) -> float:
+        """The time by which a thing expires that was made at ``made``."""
+        return self.now if made >= self.since else min(self.now, self.steady)
+
+    def is_over(self, until: float, made: float) -> bool:
+        """Whether a thing that was made at ``made`` and ends at ``until`` may be destroyed."""
+        return until <= self.of(made)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.access.lives import USER_PREFIX, LifeOf, forget_principal, no_life
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.clock import Clock
 from reconciler.model.key import Kind
 from reconciler.records.database import Database
+from reconciler.records.sql import time_of, time_parameters
 
 REFRESH_PREFIX = "rr_"
 """How refresh tokens begin."""
@@ -19,6 +21,8 @@ USE_SECONDS = 60.0
 """The last use of a login is recorded once within this time."""
 REUSE_SECONDS = 30.0
 """How long a refresh token that was replaced may be sent again without effect."""
+CLOCK_LEEWAY = 60.0
+"""Seconds by which the begin of a session may lie in the future: the clock is set back a little now and then."""
 _COLUMNS = "name, created, invited_by, issuer, subject, last_login, life"
 _REMEMBERED = 3600.0
 """How long a removal is remembered: longer than a login that has begun takes."""
@@ -53,9 +57,10 @@ class Login(NamedTuple):
 class People:
     """The users of people, and their logins. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
+    def __init__(self, database: Database, clock: Clock, life_of: LifeOf = no_life) -> None:
         self._db = database
-        self._now = now
+        self._now = clock.now
+        self._expiry = clock.expiry
         self._life_of = life_of
         self._removed: dict[str, float] = {}
 
@@ -85,7 +90,9 @@ class People:
         Sessions end too that they have in the names of others.
         """
         now = self._now()
-        self._removed = {other: at for other, at in self._removed.items() if at > now - _REMEMBERED} | {name: now}
+        over = self._expiry()
+        recent = {other: at for other, at in self._removed.items() if not over.is_over(at + _REMEMBERED, at)}
+        self._removed = recent | {name: now}
         with self._db.transaction():
             self._db.write("DELETE FROM logins WHERE user = ?", (name,))
             self._db.write("DELETE FROM sessions WHERE principal = ?", (f"{USER_PREFIX}{name}",))
@@ -114,7 +121,8 @@ class People:
         now, refresh = self._now(), _new_token()
         login = Login(secrets.token_hex(8), person.name, tuple(sorted(groups)), now + seconds, now)
         with self._db.transaction():
-            self._db.write("DELETE FROM logins WHERE ends <= ?", (now,))
+            over = f"DELETE FROM logins WHERE ends <= {time_of('created')}"
+            self._db.write(over, time_parameters(self._expiry()))
             if self.find(person.name) is None:
                 self._db.write("DELETE FROM users WHERE name = ?", (person.name,))
             life = person.life if person.life is not None else self._life_of(f"{USER_PREFIX}{person.name}")
@@ -138,15 +146,15 @@ class People:
         return login, refresh
 
     def login(self, name: str) -> Login | None:
-        """The login with the id ``name``; None if it was ended or has expired."""
-        sql = "SELECT id, user, groups, ends, used FROM logins WHERE id = ? AND ends > ?"
-        row = self._db.one(sql, (name, self._now()))
+        """The login with the id ``name``; None if it was ended, has expired, or began while the clock was ahead."""
+        sql = "SELECT id, user, groups, ends, used FROM logins WHERE id = ? AND ends > ? AND created <= ?"
+        row = self._db.one(sql, (name, self._now(), self._expiry().latest + CLOCK_LEEWAY))
         return Login(row[0], row[1], msgspec.json.decode(row[2], type=tuple[str, ...]), *row[3:]) if row else None
 
     def use(self, login: Login) -> None:
         """Record a use of ``login``."""
         now = self._now()
-        if now - login.used >= USE_SECONDS:
+        if not 0.0 <= now - login.used < USE_SECONDS:
             self._db.write("UPDATE logins SET used = ? WHERE id = ?", (now, login.id))
 
     def refresh(self, text: str) -> tuple[Login, str] | None:

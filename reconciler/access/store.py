@@ -15,11 +15,13 @@ from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
 from reconciler.access.hash_chain import START, Link, broken_links, chained
 from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
-from reconciler.access.people import People
+from reconciler.access.people import CLOCK_LEEWAY, People
 from reconciler.access.rules import Caller
 from reconciler.access.tokens import SECRET_BYTES, hash_of
+from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.records.database import Database
+from reconciler.records.sql import time_of, time_parameters
 
 FILE = "access.sqlite"
 """Name of the file in the state directory."""
@@ -136,21 +138,23 @@ class Answer(NamedTuple):
 class AccessStore:
     """Keys of service accounts, sessions, and the audit log. Methods raise RecordsError."""
 
-    def __init__(self, database: Database, now: Callable[[], float], life_of: LifeOf = no_life) -> None:
+    def __init__(self, database: Database, clock: Clock, life_of: LifeOf = no_life) -> None:
+        now = clock.now
         self._db = database
         self._now = now
+        self._expiry = clock.expiry
         self._life_of = life_of
-        self.people = People(database, now, life_of)
+        self.people = People(database, clock, life_of)
         self.agents = Agents(database, now, life_of)
         self.audit_records = AuditRecords(database)
 
     @classmethod
-    def open(cls, state: Path, now: Callable[[], float], life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
+    def open(cls, state: Path, clock: Clock, life_of: LifeOf = no_life, *, read_only: bool = False) -> Self:
         """Open the file in the directory ``state``; create it if it is missing, unless ``read_only``.
 
         ``life_of`` tells the lives of the accounts that exist.
         """
-        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), now, life_of)
+        return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), clock, life_of)
 
     def end_former_lives(self) -> None:
         """Delete the credentials of accounts that no longer exist, and bind those that have no life yet."""
@@ -195,7 +199,7 @@ class AccessStore:
         now = self._now()
         if row[2] is not None and row[2] <= now:
             return None
-        if row[3] is None or now - row[3] >= USE_SECONDS:
+        if row[3] is None or not 0.0 <= now - row[3] < USE_SECONDS:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
@@ -213,7 +217,8 @@ class AccessStore:
         now = self._now()
         groups = msgspec.json.encode(sorted(caller.groups))
         with self._db.transaction():
-            self._db.write("DELETE FROM sessions WHERE expires <= ?", (now,))
+            over = f"DELETE FROM sessions WHERE expires <= {time_of('created')}"
+            self._db.write(over, time_parameters(self._expiry()))
             life = None if login else self._principal_life(caller.principal)
             row = (hash_of(text), caller.principal, groups, now, now + seconds, login, caller.credential, life)
             self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -222,10 +227,12 @@ class AccessStore:
     def session(self, text: str) -> Session | None:
         """The session with the token ``text``; None if it is unknown, has expired, or its account was deleted.
 
+        One from the future began while the clock was ahead, so it would last too long.
         Whether the login of a session still counts is for the caller to find out.
         """
-        sql = "SELECT principal, groups, login, credential, life FROM sessions WHERE hash = ? AND expires > ?"
-        row = self._db.one(sql, (hash_of(text), self._now()))
+        sql = """SELECT principal, groups, login, credential, life FROM sessions
+            WHERE hash = ? AND expires > ? AND created <= ?"""
+        row = self._db.one(sql, (hash_of(text), self._now(), self._expiry().latest + CLOCK_LEEWAY))
         if row is None or not (row[2] or self._lives(row[0], row[4])):
             return None
         groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
@@ -269,15 +276,16 @@ class AccessStore:
 
     def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> Answer | None:
         """The answer to the earlier request of ``caller`` with ``key``; None if this is the first, which begins now."""
-        now = self._now()
+        expiry = self._expiry()
         with self._db.transaction():
-            self._db.write("DELETE FROM answers WHERE at < ?", (now - ANSWER_SECONDS,))
+            over = f"DELETE FROM answers WHERE at + ? < {time_of('at')}"
+            self._db.write(over, (ANSWER_SECONDS, *time_parameters(expiry)))
             row = self._db.one(
                 "SELECT digest, request_id, status, body FROM answers WHERE caller = ? AND key = ?", (caller, key)
             )
             if row is not None:
                 return Answer(*row)
-            values = (caller, key, digest, request_id, now)
+            values = (caller, key, digest, request_id, expiry.latest)
             self._db.write("INSERT INTO answers VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
         return None
 

@@ -148,7 +148,8 @@ class Authenticator:
             return None
         timeout = spec.session_timeout_seconds
         if timeout and self._clock.now() - login.used > timeout:
-            self._store.people.end(login.id)
+            if self._clock.expiry().is_over(login.used + timeout, login.used):
+                self._store.people.end(login.id)
             return None
         self._store.people.use(login)
         groups = frozenset(str(Key(Kind.GROUP, "", oidc.groups[each])) for each in login.groups if each in oidc.groups)

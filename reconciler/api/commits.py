@@ -114,7 +114,7 @@ def release_events(settings: Settings, clock: Clock) -> None:
                 continue
             if is_made:
                 records.outbox.release(waiting)
-            elif source is None or clock.now() - waiting.at > PUSH_SECONDS:
+            elif source is None or clock.expiry().is_over(waiting.at + PUSH_SECONDS, waiting.at):
                 records.outbox.discard(waiting)
 
 

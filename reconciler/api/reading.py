@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -13,6 +13,7 @@ import msgspec
 
 from reconciler.access.rules import AccessRules, Grant, built_in_grants, policy_grants
 from reconciler.access.selections import Selections
+from reconciler.clock import Clock
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.group import Group
 from reconciler.model.kinds.org import Org
@@ -81,11 +82,11 @@ class RulesCache:
 class Reader:
     """Reads on one connection of one thread. Raises RecordsError."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float], rules: RulesCache) -> None:
+    def __init__(self, settings: Settings, clock: Clock, rules: RulesCache) -> None:
         self._settings = settings
         self._rules = rules
         self.selections = rules.selections
-        self.records = Records.open(settings.state / FILE, read_only=True, clock_now=now)
+        self.records = Records.open(settings.state / FILE, read_only=True, clock_now=clock.now, expiry=clock.expiry)
         self._version = -1
         self._in_snapshot = False
         self._facts: FactsReader | None = None

@@ -50,9 +50,9 @@ async def serve() -> None:
     logs.configure(start.settings.log.format, start.settings.log.level)
     # It writes a line of plain text for each malformed request, as many as a client likes.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    beat = loop.time()
-    measured = Measurements()
-    api = Api(start.settings, SystemClock(), lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
+    beat, measured = loop.time(), Measurements()
+    clock = SystemClock(start.settings.state)
+    api = Api(start.settings, clock, lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
     config, state = _configured(api), Connections()
     servers: list[asyncio.Server | ProxiedServer] = [await _listen(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]

@@ -131,7 +131,7 @@ class Api:
         self.measured = measured
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
-        self.store = AccessStore.open(settings.state, clock.now, self.reader.records.applied.created_at)
+        self.store = AccessStore.open(settings.state, clock, self.reader.records.applied.created_at)
         self._lives_at = -1
         with suppress(RecordsError):  # a former account has no valid credential meanwhile, and it is tried again
             self.end_former_lives()
@@ -170,7 +170,7 @@ class Api:
 
     def new_reader(self) -> Reader:
         """A reader for one thread, which closes it."""
-        return Reader(self.settings, self.clock.now, self._rules)
+        return Reader(self.settings, self.clock, self._rules)
 
     def borrow_reader(self) -> Reader:
         """A reader for one thread; at most as many are in use as lists and overviews are read at once."""

@@ -109,10 +109,12 @@ def carry_out(command: Callable[[], object], ask_daemon: Callable[[Settings, str
 
 def read_records(settings: Settings) -> Records:
     """The records, read-only; raises RecordsError where there are none yet or they cannot be read."""
+    from reconciler.clock import SystemClock
     from reconciler.records.store import FILE, Records
 
     _ask_daemon(settings, settings.state / FILE)
-    return Records.open(settings.state / FILE, read_only=True)
+    expiry = SystemClock(settings.state).expiry
+    return Records.open(settings.state / FILE, read_only=True, expiry=expiry)
 
 
 def records_or_none(settings: Settings) -> Records:

@@ -9,7 +9,7 @@ from functools import partial
 
 from reconciler import tracing
 from reconciler.bugs import internal_error
-from reconciler.clock import Clock, Timers
+from reconciler.clock import HOLD, Clock, Timers
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.disk import DiskMonitor
 from reconciler.daemon.polling import BackgroundFetch, SourceBackoff
@@ -271,9 +271,10 @@ class Daemon:
 
         An attempt that was due before the round ``began`` was not possible: its source is refused or cannot be read.
         """
-        end = self.runner.next_end()
-        if end is not None:
-            self.timers.after("resume", max(0.05, end - self.clock.now()), partial(self.wakes.add, None, "resume"))
+        left = self.runner.next_end()
+        if left is not None:
+            # After the clock was set, the end comes earlier or later than it seems.
+            self.timers.after("resume", max(0.05, min(left, HOLD)), partial(self.wakes.add, None, "resume"))
         due = self.runner.next_attempt()
         if due is not None:
             # A wait longer than the cap means that the clock was set back since.

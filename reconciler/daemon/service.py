@@ -145,9 +145,9 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
     """
     check_signing_key(settings)
     fix_mmap_threshold()
-    clock = SystemClock()
+    clock = SystemClock(settings.state, writes=True)
     with StateLock(settings.state) as lock:
-        records = Records.open(settings.state / FILE, clock_now=clock.now)
+        records = Records.open(settings.state / FILE, clock_now=clock.now, expiry=clock.expiry)
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records) if file is not None else None

@@ -32,7 +32,7 @@ def check_audit(settings: Settings, clock: Clock) -> Iterator[Check]:
     if not (state / FILE).exists():
         return
     try:
-        with closing(AccessStore.open(state, clock.now, read_only=True)) as store:
+        with closing(AccessStore.open(state, clock, read_only=True)) as store:
             broken = list(_broken(_ABOUT, store.broken_audit()))
             for context in store.audit_records.contexts():
                 broken += _broken(f"audit context {context}", store.audit_records.broken(context))

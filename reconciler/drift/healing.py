@@ -12,6 +12,7 @@ from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
+from reconciler.times import ExpiryTime
 
 
 def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[StepId, Drift]:
@@ -23,7 +24,7 @@ def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[St
     return {drift.id: drift for drift in left if drift is not None}
 
 
-def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, now: float) -> None:
+def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, expiry: ExpiryTime) -> None:
     """Record which drifts ``plan`` has healed; an applied resource no longer differs."""
     known = {(row.key, row.location) for row in records.drifts.all(plan.source)}
     if not known:
@@ -34,7 +35,7 @@ def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run
             continue
         records.drifts.remove(step.key, step.location)
         if step.heals:
-            records.heal_counts.add(step.key, step.location, step.digest, now)
+            records.heal_counts.add(step.key, step.location, step.digest, expiry)
             message = f"as applied again{location_suffix(step.location)}, version {step.version}"
             records.events.append(step.key, Reason.DRIFT_HEALED, message, location=step.location, run=run)
 

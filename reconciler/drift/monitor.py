@@ -212,7 +212,7 @@ class DriftMonitor:
         to_heal: set[str] = set()
         for drift, source in found.drifts:
             old = known.pop((str(drift.key), drift.location), None)
-            row = self._judged(drift, _row(drift, source, old, now), now)
+            row = self._judged(drift, _row(drift, source, old, now))
             if row != old:
                 changed.append(row)
                 events += self._drift_events(drift, row, old)
@@ -245,13 +245,13 @@ class DriftMonitor:
         if events:
             self._append_events(events)
 
-    def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
+    def _judged(self, drift: Drift, row: DriftRow) -> DriftRow:
         """``row``, marked as ``in_conflict`` if it was healed too often."""
         if row.in_conflict or not row.source or not self._settings.drift.heal:
             return row
         record = self._records.applied.at(drift.key, drift.location)
         assert record is not None
-        healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, now)
+        healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, self._clock.expiry())
         return msgspec.structs.replace(row, in_conflict=healed >= self._settings.drift.most_heals)
 
     def _drift_events(self, drift: Drift, row: DriftRow, old: DriftRow | None) -> Iterator[NewEvent]:

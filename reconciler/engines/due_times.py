@@ -8,6 +8,9 @@ from typing import NamedTuple
 from reconciler.model.cron import DAY, Cron
 from reconciler.times import iso
 
+AHEAD = 5
+"""Minutes by which the clock may be set back before a schedule that knows what has run begins anew."""
+
 MOST_COUNTED = 1000
 """Missed times beyond this number are not counted one by one."""
 
@@ -26,12 +29,12 @@ def parse_schedule(text: str) -> Cron:
     return Cron.parse(text)
 
 
-def begins_anew(schedule: str, former: str, checked: int, minute: int) -> bool:
-    """Whether ``schedule`` begins at ``minute``: it has changed since ``checked``, or the clock was far ahead then.
+def begins_anew(schedule: str, former: str, checked: int, minute: int, ahead: int = DAY) -> bool:
+    """Whether ``schedule`` begins at ``minute``: it has changed since ``checked``, or the clock was set back since.
 
-    A clock that was far ahead must not stop the schedule until that time comes again.
+    A clock that was more than ``ahead`` minutes ahead must not stop the schedule until that time comes again.
     """
-    return schedule != former or checked - minute > DAY
+    return schedule != former or checked - minute > ahead
 
 
 def due_times(schedule: str, checked: int, minute: int) -> DueTimes | None:

@@ -239,7 +239,7 @@ def open_existing(settings: Settings, clock: Clock) -> Iterator[Records]:
     """The records of ``settings``, for writing. Raises RecordsError if there are none."""
     path = settings.state / FILE
     Records.open(path, read_only=True).close()  # raises if there are none, so none are created
-    with closing(Records.open(path, clock_now=clock.now)) as records:
+    with closing(Records.open(path, clock_now=clock.now, expiry=clock.expiry)) as records:
         yield records
 
 

@@ -22,11 +22,11 @@ from reconciler.records.sql import stored_key
 from reconciler.records.tables.applied import AppliedRow
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
-from reconciler.times import iso
+from reconciler.times import ExpiryTime, iso
 
 
 def planner_input(
-    view: DesiredStateView, settings: Settings, revision: str, unsettled: Iterable[str], now: float
+    view: DesiredStateView, settings: Settings, revision: str, unsettled: Iterable[str], expiry: ExpiryTime
 ) -> PlannerInput:
     """Return the planner's input for the view's change set and the ``unsettled`` keys of earlier runs.
 
@@ -60,10 +60,10 @@ def planner_input(
         org=settings.org,
         external=index.externals.external,
         policy=_policy(settings),
-        approved=index.records.approvals.valid(now),
+        approved=index.records.approvals.valid(expiry.now),
         suspended=frozenset(_suspended(index, keys)),
         drifts=drifts,
-        recent_deletes=_counted_deletes(index, now),
+        recent_deletes=_counted_deletes(index, expiry),
         orphans={keys[name]: by for name, by in index.records.orphans.all().items() if name in keys},
         retention=_retention(settings, [key for key in keys.values() if key not in desired]),
     )
@@ -96,9 +96,9 @@ def _policy(settings: Settings) -> PrunePolicy:
     )
 
 
-def _counted_deletes(index: RecordsIndex, now: float) -> dict[str, str]:
-    """The keys that the source deleted in the hour before ``now``, each with the time until which it counts."""
-    return {key: iso(math.ceil(at + HOUR)) for key, at in index.records.deletions.recent(index.source, now).items()}
+def _counted_deletes(index: RecordsIndex, expiry: ExpiryTime) -> dict[str, str]:
+    """The keys that the source deleted in the last hour, each with the time until which it counts."""
+    return {key: iso(math.ceil(at + HOUR)) for key, at in index.records.deletions.recent(index.source, expiry).items()}
 
 
 def _suspended(index: RecordsIndex, keys: Mapping[str, Key]) -> Iterator[Key]:

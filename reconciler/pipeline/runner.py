@@ -282,7 +282,7 @@ class Runner:
         return None if found is None else report.suspended(name, suspended_by(found))
 
     def next_end(self) -> float | None:
-        """Time at which the next suspension or hold of requests ends (seconds since the epoch), None if none does."""
+        """The seconds until the next suspension or hold of requests ends, None if none does."""
         return next_expiry(self.records)
 
     def _read(self, name: str, reason: str) -> PlannedRevision:

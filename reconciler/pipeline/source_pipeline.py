@@ -177,7 +177,7 @@ class SourcePipeline:
         them.
         """
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
-        return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
+        return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.expiry())
 
     @span("plan")
     def _planned(self, result: Loaded, state: SourceState) -> PlannedRevision:
@@ -211,7 +211,7 @@ class SourcePipeline:
             self.records.approvals.carry(self.name, plan.hold_digest, plan.approved_digests)
             # Counted before the first step is journaled, so that a crash loses none; a retried delete counts once.
             if any(step.action is Action.DELETE for step in plan.steps):
-                self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.now())
+                self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.expiry())
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.request_sweep()
@@ -259,7 +259,7 @@ class SourcePipeline:
         with self.records.transaction() if plan.approved_digests else self.records.repeatable():
             news = waiting.save_wait_reasons(self.records, outcomes, plan.retained)
             self.records.status_queue.add_many(self.name, news)
-            record_healed(self.records, plan, outcomes, run, self.clock.now())
+            record_healed(self.records, plan, outcomes, run, self.clock.expiry())
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
             self.records.events.trim(self.settings.events.keep)

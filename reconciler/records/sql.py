@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from reconciler.errors import CorruptRowError, DiskFull, RecordsError
 from reconciler.model.key import GVC_SCOPED, Key
+from reconciler.times import ExpiryTime
+
+Expiry: TypeAlias = Callable[[], ExpiryTime]
+"""The time by which rows expire (see reconciler.times)."""
 
 AnyKey: TypeAlias = Key | str
 """A key, or its text if the caller has that: parsing 100,000 of them just for lookups would be wasteful."""
@@ -37,6 +41,27 @@ _WORDS = {
 
 UNPARSABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)
 """Exceptions from parsing a stored value that this program did not write."""
+
+
+def time_of(made: str) -> str:
+    """SQL of the time by which a row expires whose column ``made`` has the time when it was made.
+
+    Its three parameters are those of ``time_parameters``.
+    """
+    return f"(CASE WHEN {made} >= ? THEN ? ELSE ? END)"
+
+
+class TimeParameters(NamedTuple):
+    """The parameters of ``time_of``: what was made ``since`` a time expires by ``now``, the rest by ``steady``."""
+
+    since: float
+    now: float
+    steady: float
+
+
+def time_parameters(expiry: ExpiryTime) -> TimeParameters:
+    """The parameters of ``time_of``."""
+    return TimeParameters(expiry.since, expiry.now, min(expiry.now, expiry.steady))
 
 
 def stored_key(text: str, table: str) -> Key:

@@ -13,6 +13,7 @@ from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import MIGRATIONS, schema
 from reconciler.records.reserve import DiskReserve
+from reconciler.records.sql import Expiry
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
 from reconciler.records.tables.commands import Commands
@@ -33,6 +34,7 @@ from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import Changes, StatusQueue
 from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
+from reconciler.times import ExpiryTime
 
 _KEY_IN_MEMORY = bytes(32)
 """Digests in memory are not stored, so their key protects nothing; a fixed key makes plans reproducible."""
@@ -45,7 +47,7 @@ class Records:
     RecordsError, or DiskFull on a full disk.
     """
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], expiry: Expiry) -> None:
         self._database = database
         self.sources = Sources(database)
         self.documents = DocumentCache(database)
@@ -57,12 +59,12 @@ class Records:
         self.events = Events(database, now)
         self.outbox = Outbox(database, self.events)
         self.runs = Runs(database, now)
-        self.requests = Requests(database, now)
-        self.commands = Commands(database, now)
+        self.requests = Requests(database, now, expiry)
+        self.commands = Commands(database, now, expiry)
         self.approvals = Approvals(database, now)
         self.status_queue = StatusQueue(database)
         self.conditions = Conditions(database, now)
-        self.suspensions = Suspensions(database, now)
+        self.suspensions = Suspensions(database, now, expiry)
         self.pins = Pins(database, now)
         self.orphans = Orphans(database, now)
         self.drifts = Drifts(database)
@@ -70,12 +72,21 @@ class Records:
         self.deletions = Deletions(database)
         self.restarts = Restarts(database, now)
         self.schedules = Schedules(database)
-        self.traffic_holds = TrafficHolds(database, now)
+        self.traffic_holds = TrafficHolds(database, now, expiry)
         self.changes = Changes(database)
 
     @classmethod
-    def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:
+    def open(
+        cls,
+        path: Path | None,
+        *,
+        read_only: bool = False,
+        clock_now: Callable[[], float] = time.time,
+        expiry: Expiry | None = None,
+    ) -> Records:
         """Open the records at ``path`` (None: in memory); create or migrate them if needed.
+
+        Without ``expiry``, rows expire by ``clock_now``.
 
         Raises RecordsError if they cannot be opened, are newer than this program, or (``read_only``) do not exist.
         """
@@ -83,7 +94,7 @@ class Records:
         if not read_only:
             key = _KEY_IN_MEMORY if path is None else os.urandom(32)
             database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))
-        return cls(database, clock_now)
+        return cls(database, clock_now, expiry or (lambda: ExpiryTime(now := clock_now(), now)))
 
     @property
     def path(self) -> Path | None:

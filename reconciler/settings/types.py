@@ -143,10 +143,19 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     disk_reserve: float = 5.0
 
 
+class RestrictionSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """What containers of the ``workloads`` (patterns of GVC/NAME) may not do; capabilities are without ``CAP_``."""
+
+    workloads: tuple[str, ...]
+    read_only_root_filesystem: bool = False
+    drop_capabilities: tuple[str, ...] = ()
+
+
 class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The Podman service; ``socket`` is None for the usual one of the daemon's user."""
 
     socket: Path | None = None
+    restrictions: tuple[RestrictionSettings, ...] = ()
 
 
 class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -101,8 +101,8 @@ def end_expired(records: Records, append: Callable[[Iterable[NewEvent]], None]) 
 
 
 def next_expiry(records: Records) -> float | None:
-    """When the next suspension or hold of requests ends (seconds since the epoch), None if none does."""
-    return min(filter(None, (records.suspensions.next_end(), records.traffic_holds.next_end())), default=None)
+    """The seconds until the next suspension or hold of requests ends, None if none does."""
+    return min(filter(None, (records.suspensions.seconds_left(), records.traffic_holds.seconds_left())), default=None)
 
 
 def pinned_by(pin: Pin) -> str:

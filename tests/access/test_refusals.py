@@ -19,7 +19,7 @@ FLOOD = 10_000
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[AccessStore]:
     """A file of its own."""
-    made = AccessStore.open(tmp_path, lambda: 0.0)
+    made = AccessStore.open(tmp_path, FakeClock(0.0))
     yield made
     made.close()
 
@@ -79,7 +79,7 @@ def test_what_was_counted_is_appended_at_the_end_of_the_server(tmp_path: Path) -
 
 
 def _newest(site: ApiSite) -> AuditEntry:
-    store = AccessStore.open(site.state, lambda: 0.0)
+    store = AccessStore.open(site.state, FakeClock(0.0))
     try:
         return store.audit()[-1].entry
     finally:

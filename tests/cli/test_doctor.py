@@ -24,6 +24,7 @@ from reconciler.access.audit_records import AuditRecord
 from reconciler.access.hash_chain import START, chained
 from reconciler.access.store import FILE as ACCESS_FILE
 from reconciler.access.store import AccessStore, AuditEntry
+from reconciler.clock import SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.domain_status import DomainCondition, DomainReport, update_domain_state
 from reconciler.model.key import Key
@@ -536,7 +537,7 @@ def test_records_that_cannot_be_read_are_a_problem(desk: Desk) -> None:
 def test_an_audit_log_that_was_changed_is_a_problem(desk: Desk) -> None:
     entry = AuditEntry(0, "user/ann", "key 1", "", "DELETE", "/org/acme/gvc/shop", "id", 200)
     record = AuditRecord(0, "user/ann", "key 1", "", "id", "deployed", "", "", {})
-    with closing(AccessStore.open(desk.state, time.time)) as store:
+    with closing(AccessStore.open(desk.state, SystemClock())) as store:
         store.append_audit([entry] * 8)
         for _ in range(2):
             store.audit_records.append("trail", record)
@@ -555,7 +556,7 @@ def test_an_audit_log_that_was_changed_is_a_problem(desk: Desk) -> None:
 
 def append(desk: Desk, *targets: str) -> None:
     """Append entries to the audit log."""
-    with closing(AccessStore.open(desk.state, time.time)) as store:
+    with closing(AccessStore.open(desk.state, SystemClock())) as store:
         store.append_audit([AuditEntry(0, "user/ann", "key 1", "", "DELETE", each, "id", 200) for each in targets])
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from reconciler.clock import SeenTime
+from reconciler.times import ExpiryTime
+
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z."""
 
@@ -29,6 +32,7 @@ class FakeClock:
 
     def __init__(self, now: float = START, *, auto: bool = False) -> None:
         self._start = now
+        self._seen = SeenTime("", now, now)
         self._passed = 0.0
         self._auto = auto
         self._order = 0
@@ -43,7 +47,9 @@ class FakeClock:
 
     def jump(self, seconds: float) -> None:
         """Set the time of day forward, or back, as a correction of the clock does; timers do not notice."""
+        self.expiry()
         self._start += seconds
+        self.expiry()
 
     def suspend(self, seconds: float) -> None:
         """Suspend the machine: time passes, and no sleep ends earlier for it."""
@@ -59,6 +65,12 @@ class FakeClock:
     def monotonic(self) -> float:
         """Seconds since the clock was made."""
         return self._passed
+
+    def expiry(self) -> ExpiryTime:
+        """The time by which things expire."""
+        now, monotonic = self.now(), self.monotonic()
+        self._seen = self._seen.observe(now, monotonic, "")
+        return self._seen.expiry(now, monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Return once the clock was advanced by ``seconds``."""

@@ -134,8 +134,9 @@ async def _run_here(
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import FILE, Records
 
-    records = Records.open(settings.state / FILE)
-    runner = Runner(settings, records, SystemClock())
+    clock = SystemClock(settings.state, writes=True)
+    records = Records.open(settings.state / FILE, expiry=clock.expiry)
+    runner = Runner(settings, records, clock)
     try:
         records.reserve.restore()
         try:

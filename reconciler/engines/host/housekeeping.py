@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.bugs import contained
-from reconciler.clock import Clock
+from reconciler.clock import HOLD, JUMP, Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
@@ -14,11 +14,14 @@ from reconciler.reasons import Reason
 COLLECT = 0.5
 """Seconds between two collections of container output."""
 
-CLOCK_JUMPED_SECONDS = 3600.0
-"""Seconds for which a condition reports that the clock was set."""
 
-JUMP = 5.0
-"""Seconds by which the wall clock may differ from the monotonic one before an event reports it."""
+DROPS = 60.0
+"""Seconds between two reports of output that was dropped."""
+
+_CONSEQUENCES = (
+    "waits and probes do not depend on it, schedules go on from the new time and run no time again, and nothing "
+    "that was there expires before it has held for an hour"
+)
 
 
 class Housekeeping:
@@ -47,6 +50,7 @@ class Housekeeping:
         self.clock_jumped = ""
         """How the clock was set within the last hour; "" if it was not."""
         self._since = 0.0
+        self._next_report = clock.monotonic()
 
     async def run(self) -> None:
         """Work until cancelled; each new failure to store logs is reported once."""
@@ -58,6 +62,7 @@ class Housekeeping:
                 if done.trouble and done.trouble != trouble:
                     self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
                 trouble, behind = done.trouble, done.behind
+                self._report_dropped()
             for reason, message in self._take_events():
                 self._append_event(EngineEvent(self._key, reason, message))
             self.check_clock()
@@ -66,16 +71,26 @@ class Housekeeping:
             if abs(self._clock.now() - before) > JUMP:
                 self._on_jump()
 
+    def _report_dropped(self) -> None:
+        """Report output that was dropped, at once and then once a minute."""
+        now = self._clock.monotonic()
+        if now < self._next_report or not (dropped := self._collector.take_dropped()):
+            return
+        self._next_report = now + DROPS
+        for place, size in dropped:
+            text = f"{place.replica}: {size / (1 << 20):.0f} MiB of the output of {place.container} are dropped"
+            message = f"{text}: it writes faster than they can be stored"
+            self._append_event(EngineEvent(place.key, Reason.OUTPUT_DROPPED, message))
+
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
+        self._clock.expiry()  # which is to see every change
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
-            message = (
-                f"the clock of this host was set by {epoch - self.epoch:+.0f} s; waits and probes do not depend on it"
-            )
+            message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; {_CONSEQUENCES}"
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
             self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
-        elif self.clock_jumped and self._clock.monotonic() - self._since >= CLOCK_JUMPED_SECONDS:
+        elif self.clock_jumped and self._clock.monotonic() - self._since >= HOLD:
             self.clock_jumped = ""
             self._append_event(
                 EngineEvent(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")

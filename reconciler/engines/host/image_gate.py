@@ -19,7 +19,7 @@ from reconciler.engines.host.images.refresh import WatchedTag
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.host.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
@@ -53,7 +53,7 @@ class ImageGate:
         self._pulls = False
         self._images: dict[Key, WorkloadImages] = {}
         self._ready: set[Key] = set()
-        self._errors: dict[Key, str] = {}
+        self._errors: dict[Key, ImageFault] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def open(self, site: EngineContext, root: Path, runtime: Runtime, in_use: Callable[[], Collection[str]]) -> None:
@@ -85,7 +85,8 @@ class ImageGate:
 
     def error(self, key: Key) -> str:
         """Why the images of the newest version are not ready; "" while nothing failed."""
-        return self._errors.get(key, "")
+        found = self._errors.get(key)
+        return f"{found.reason}: {found.message}" if found is not None else ""
 
     def digests(self, key: Key, version: int) -> tuple[str, ...]:
         """The pinned references of a version, in order of its containers; empty before they are known."""
@@ -122,7 +123,8 @@ class ImageGate:
             self._begin(images, {*running, wanted.version})
         pinned = self._pinned(wanted.key, wanted.version)
         if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
-            return msgspec.structs.replace(wanted, pending=_pending(containers))
+            fault = self._errors.get(wanted.key)
+            return msgspec.structs.replace(wanted, pending=_pending(containers), image_fault=fault)
         members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
         return msgspec.structs.replace(wanted, containers=tuple(members))
 
@@ -191,9 +193,11 @@ class ImageGate:
     def _note(self, key: Key, error: Exception) -> float:
         """Record a failure; returns the seconds until the next try."""
         known = error if isinstance(error, EngineError) else internal_error(error, f"images of {key}")
-        message = f"{known.reason}: {known}"
-        if message != self._errors.get(key):
-            self._errors[key] = message
+        final = isinstance(known, EngineError) and not known.retry
+        final = final or (isinstance(known, ImageError) and known.missing)
+        fault = ImageFault(str(known.reason), str(known), final)
+        if fault != self._errors.get(key):
+            self._errors[key] = fault
             self._append_event(_event(key, known))
             self._changed(key)
         wait = error.wait if isinstance(error, ImageError) else None

@@ -50,6 +50,7 @@ class LocationController:
         running = {each.place: each for each in await services.runtime.list()}
         stored, removed = services.store.load()
         alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
+        await self._store_outputs({(replica.key, replica.name) for replica in stored} | alive)
         for key, name in removed:
             if (key, name) in alive:
                 continue
@@ -127,6 +128,13 @@ class LocationController:
         known = self._replica_names()
         await self._services.provisioner.prune(known)
         await self._services.runtime.prune(known)
+
+    async def _store_outputs(self, known: Collection[tuple[Key, str]]) -> None:
+        """Store the output of all replicas but ``known``: those of an earlier boot, and what a crash left."""
+        for each in await asyncio.to_thread(self._services.runtime.outputs):
+            if (each.place.key, each.place.replica) not in known:
+                self._services.logs.watch(each.place, each.path, each.form)
+                await self._services.logs.forget(each.place)
 
     def _replica_names(self) -> set[tuple[Key, str]]:
         """Workload and name of every replica that exists."""

@@ -60,6 +60,24 @@ class ContainerSpec(msgspec.Struct, frozen=True):
         return (*self.ports, self.metrics.port)
 
 
+class Restriction(msgspec.Struct, frozen=True):
+    """What containers may not do: write to the file system of their image, or use capabilities (sorted, or ALL)."""
+
+    read_only: bool = False
+    dropped: tuple[str, ...] = ()
+
+
+UNRESTRICTED = Restriction()
+
+
+class ImageFault(msgspec.Struct, frozen=True):
+    """Why the images of a workload are not on this host; ``final``: another try cannot help."""
+
+    reason: str
+    message: str
+    final: bool = False
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True):
     """A workload at a location.
 
@@ -67,9 +85,11 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
     securityOptions. ``tcp_ports`` are the declared ports of the protocol tcp; ``dynamic_tags`` is whether images must
-    be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "".
+    be checked for updates. ``pending`` is why no replica of it can start yet, as its images are on their way, or "";
+    ``image_fault`` is the error of the last try, None while there is none.
     ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
-    is "" where they cannot. ``stores`` are the volumes of all containers that are object stores or file shares.
+    is "" where they cannot. ``restriction`` is what the settings forbid. ``stores`` are the volumes of all containers
+    that are object stores or file shares.
     """
 
     key: Key
@@ -90,7 +110,9 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
     pending: str = ""
+    image_fault: ImageFault | None = None
     base_hash: str = ""
+    restriction: Restriction = UNRESTRICTED
     job: Job | None = None
 
     @property

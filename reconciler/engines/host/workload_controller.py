@@ -256,7 +256,6 @@ class WorkloadController:
     def _watch(self, replica: Replica, name: str) -> None:
         services, container = self._services, container_of(replica, name)
         place = ContainerId(self.key, replica.name, name)
-        services.logs.watch(place, services.runtime.output(place), services.runtime.output_form(place))
         if replica.ending is None or container.sigterm_at is None:
             services.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:

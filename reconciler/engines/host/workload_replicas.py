@@ -80,6 +80,8 @@ class WorkloadReplicas:
     def adopt(self, replica: Replica, *, written: bool) -> None:
         """Add a replica that an earlier daemon left; ``written`` is whether its file is up to date."""
         self.by_name[replica.name] = replica
+        for container in replica.containers:
+            self._collect(ContainerId(self._key, replica.name, container.name))
         if not written:
             self._unwritten.add(replica.name)
 
@@ -103,6 +105,8 @@ class WorkloadReplicas:
         launch = services.provisioner.launch(replica, act.container)
         self.set(apply_action(replica, act, services.clock.monotonic()))
         self.write()
+        # Before the start: a short program is over when it returns.
+        self._collect(launch.place)
         await services.runtime.start(launch)
 
     async def remove(self, replica: Replica) -> None:
@@ -169,6 +173,11 @@ class WorkloadReplicas:
         except EngineError as failure:
             error = failure
         self._note(ENDPOINTS, error)
+
+    def _collect(self, place: ContainerId) -> None:
+        """Collect all that a container writes, or wrote while no daemon ran."""
+        runtime = self._services.runtime
+        self._services.logs.watch(place, runtime.output(place), runtime.output_form(place))
 
     def _note(self, name: str, error: EngineError | None) -> None:
         if error is None:

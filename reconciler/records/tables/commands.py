@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.model.key import Key
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, stored_row
+from reconciler.records.sql import AnyKey, Expiry, stored_row, time_of, time_parameters
 
 KEEP = 1000
 """The number of finished commands that are remembered."""
@@ -80,9 +80,10 @@ class StoredCommand(msgspec.Struct, frozen=True):
 class Commands:
     """Commands in the order of their requests. One that runs while the daemon is killed stays ``running``."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], expiry: Expiry) -> None:
         self._db = database
         self._now = now
+        self._expiry = expiry
 
     def add(self, command: NewCommand) -> str:
         """Add a pending command. Returns its id, which no other command ever had.
@@ -144,9 +145,9 @@ class Commands:
                 (stage.value, now, *packed, name),
             )
             self._db.write(
-                f"""DELETE FROM commands WHERE NOT {_OPEN} AND (finished < ?
+                f"""DELETE FROM commands WHERE NOT {_OPEN} AND (finished + ? < {time_of("finished")}
                 OR number <= (SELECT max(number) FROM commands) - ?)""",
-                (now - KEEP_SECONDS, KEEP),
+                (KEEP_SECONDS, *time_parameters(self._expiry()), KEEP),
             )
 
 

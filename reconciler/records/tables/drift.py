@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey
+from reconciler.records.sql import AnyKey, time_of, time_parameters
+from reconciler.times import ExpiryTime
 
 HOUR = 3600.0
 """Seconds for which a heal counts."""
@@ -87,17 +88,20 @@ class HealCounts:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add(self, key: AnyKey, location: str, digest: str, at: float) -> None:
+    def add(self, key: AnyKey, location: str, digest: str, expiry: ExpiryTime) -> None:
         """Record that ``key`` was healed to ``digest`` at ``location``; removes expired rows."""
         with self._db.transaction():
-            self._db.write("DELETE FROM heals WHERE at <= ? OR at > ?", (at - HOUR, at))
+            over = f"DELETE FROM heals WHERE at + ? <= {time_of('at')} OR at > ?"
+            self._db.write(over, (HOUR, *time_parameters(expiry), expiry.latest))
             self._db.write("INSERT INTO heals (key, location, digest, at) VALUES (?, ?, ?, ?)",
-                           (str(key), location, digest, at))  # fmt: skip
+                           (str(key), location, digest, expiry.now))  # fmt: skip
 
-    def count(self, key: AnyKey, location: str, digest: str, now: float) -> int:
-        """The number of heals to ``digest`` within the hour before ``now``."""
-        sql = "SELECT count(*) FROM heals WHERE key = ? AND location = ? AND digest = ? AND at > ? AND at <= ?"
-        return int(self._db.value(sql, (str(key), location, digest, now - HOUR, now)))
+    def count(self, key: AnyKey, location: str, digest: str, expiry: ExpiryTime) -> int:
+        """The number of heals to ``digest`` within the last hour."""
+        sql = f"""SELECT count(*) FROM heals WHERE key = ? AND location = ? AND digest = ?
+            AND at + ? > {time_of("at")} AND at <= ?"""
+        values = (str(key), location, digest, HOUR, *time_parameters(expiry), expiry.now)
+        return int(self._db.value(sql, values))
 
     def forget(self, key: AnyKey) -> int:
         """Reset the count of ``key`` and its conflicts; returns the number of removed heals and conflicts."""

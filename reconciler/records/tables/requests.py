@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from reconciler.clock import SystemClock
 from reconciler.records.database import Database
 from reconciler.records.migrations import MIGRATIONS
-from reconciler.records.sql import AnyKey, stored_row
+from reconciler.records.sql import AnyKey, Expiry, stored_row, time_of, time_parameters
 
 KEEP = 1000
 """The number of completed requests that are remembered."""
@@ -40,9 +41,10 @@ class Request(msgspec.Struct, frozen=True):
 class Requests:
     """Requests in the order of arrival. One that was started and not done because of a crash is open again."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], expiry: Expiry) -> None:
         self._db = database
         self._now = now
+        self._expiry = expiry
 
     def add(self, kind: str, args: Mapping[str, Any], by: str) -> int:
         """Add a request of ``kind``; ``args`` must be JSON. Returns its number."""
@@ -53,7 +55,10 @@ class Requests:
             )
             number = int(cursor.lastrowid or 0)
             self._db.write("DELETE FROM requests WHERE done IS NOT NULL AND id <= ?", (number - KEEP,))
-            self._db.write("DELETE FROM requests WHERE kind = ? AND at < ?", (PLAN, self._now() - KEEP_PLAN_SECONDS))
+            self._db.write(
+                f"DELETE FROM requests WHERE kind = ? AND at + ? < {time_of('at')}",
+                (PLAN, KEEP_PLAN_SECONDS, *time_parameters(self._expiry())),
+            )
         return number
 
     def remove(self, number: int) -> None:
@@ -92,7 +97,7 @@ def requests_table(path: Path, patience: float) -> Iterator[Requests]:
     Database.open(path, MIGRATIONS, read_only=True).close()
     with closing(Database.open(path, MIGRATIONS)) as database:
         database.write(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
-        yield Requests(database, time.time)
+        yield Requests(database, time.time, SystemClock(path.parent).expiry)
 
 
 class Restarts:

@@ -8,10 +8,12 @@ import msgspec
 
 from reconciler.model.key import Key
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, stored_key
+from reconciler.records.sql import AnyKey, Expiry, stored_key, time_of, time_parameters
+from reconciler.times import ExpiryTime
 
 COLUMNS = 'target, reason, "by", at, until'
 HOLD_COLUMNS = 'key, reason, "by", at, until'
+_TIME = time_of("at")
 
 
 def source_target(name: str) -> str:
@@ -35,9 +37,10 @@ class Suspension(msgspec.Struct, frozen=True):
 class Suspensions:
     """One row for each target. Only ``over`` returns expired suspensions."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], expiry: Expiry) -> None:
         self._db = database
         self._now = now
+        self._expiry = expiry
 
     def put(self, target: str, reason: str, by: str, until: float | None) -> None:
         """Suspend ``target``; replaces an earlier suspension."""
@@ -52,24 +55,23 @@ class Suspensions:
 
     def get(self, target: str) -> Suspension | None:
         """The current suspension of ``target``."""
-        sql = f"SELECT {COLUMNS} FROM suspensions WHERE target = ? AND (until IS NULL OR until > ?)"
-        row = self._db.one(sql, (target, self._now()))
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE target = ? AND (until IS NULL OR until > {_TIME})"
+        row = self._db.one(sql, (target, *time_parameters(self._expiry())))
         return None if row is None else Suspension(*row)
 
     def all(self) -> list[Suspension]:
         """All current suspensions, by target."""
-        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until IS NULL OR until > ? ORDER BY target"
-        return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until IS NULL OR until > {_TIME} ORDER BY target"
+        return [Suspension(*row) for row in self._db.all(sql, time_parameters(self._expiry()))]
 
     def over(self) -> list[Suspension]:
         """Expired suspensions that are not removed yet, by target."""
-        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until <= ? ORDER BY target"
-        return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until <= {_TIME} ORDER BY target"
+        return [Suspension(*row) for row in self._db.all(sql, time_parameters(self._expiry()))]
 
-    def next_end(self) -> float | None:
-        """When the next suspension expires, None if none does."""
-        end: float | None = self._db.value("SELECT min(until) FROM suspensions WHERE until > ?", (self._now(),))
-        return end
+    def seconds_left(self) -> float | None:
+        """The seconds until the next suspension expires, None if none does."""
+        return _seconds_left(self._db, "suspensions", self._expiry())
 
 
 class TrafficHold(msgspec.Struct, frozen=True):
@@ -85,9 +87,10 @@ class TrafficHold(msgspec.Struct, frozen=True):
 class TrafficHolds:
     """One row for each workload. Only ``over`` returns holds whose time is over."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float], expiry: Expiry) -> None:
         self._db = database
         self._now = now
+        self._expiry = expiry
 
     def put(self, key: AnyKey, reason: str, by: str, until: float) -> None:
         """Hold the requests of ``key``; replaces an earlier hold."""
@@ -102,17 +105,23 @@ class TrafficHolds:
 
     def all(self) -> list[TrafficHold]:
         """All current holds, by key."""
-        return self._list("until > ?")
+        return self._list(f"until > {_TIME}")
 
     def over(self) -> list[TrafficHold]:
         """Holds whose time is over and that are not removed yet, by key."""
-        return self._list("until <= ?")
+        return self._list(f"until <= {_TIME}")
 
-    def next_end(self) -> float | None:
-        """When the next hold ends, None if none does."""
-        end: float | None = self._db.value("SELECT min(until) FROM traffic_holds WHERE until > ?", (self._now(),))
-        return end
+    def seconds_left(self) -> float | None:
+        """The seconds until the next hold ends, None if none does."""
+        return _seconds_left(self._db, "traffic_holds", self._expiry())
 
     def _list(self, where: str) -> list[TrafficHold]:
-        rows = self._db.all(f"SELECT {HOLD_COLUMNS} FROM traffic_holds WHERE {where} ORDER BY key", (self._now(),))
+        sql = f"SELECT {HOLD_COLUMNS} FROM traffic_holds WHERE {where} ORDER BY key"
+        rows = self._db.all(sql, time_parameters(self._expiry()))
         return [TrafficHold(stored_key(key, "traffic_holds"), *rest) for key, *rest in rows]
+
+
+def _seconds_left(database: Database, table: str, expiry: ExpiryTime) -> float | None:
+    sql = f"SELECT min(rest) FROM (SELECT until - {_TIME} AS rest FROM {table}) WHERE rest > 0"
+    left: float | None = database.value(sql, time_parameters(expiry))
+    return left

@@ -26,6 +26,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputFile,
     OutputForm,
     RunningContainer,
     Usage,
@@ -304,6 +305,10 @@ class FakeRuntime(HostPrograms):
     def output_form(self, place: ContainerId) -> OutputForm:
         """No container writes anything."""
         return OutputForm.PLAIN
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """No container writes anything."""
+        return []
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """There are no readers."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
+from reconciler.tasks import cancel_and_wait
+from tests.engines.host.fake import QuickClock
 from tests.engines.host.test_versions import WEB, Host, played
 from tests.support.pace import in_time
 
@@ -113,3 +117,39 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
         assert news[0].message.startswith(f"{before.replica} is replaced: it uses 1.2 GB of ephemeral storage")
 
     played(tmp_path, story)
+
+
+def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 3_000_000)
+    monkeypatch.setattr(ephemeral_storage, "SHRUNK", 1_000_000)
+    files = tmp_path / "scratch" / "shop" / "web" / "web-1"
+    files.mkdir(parents=True)
+    free = iter(range(1 << 40, 0, -700_000))
+    flooded: list[int] = []
+    monkeypatch.setattr(ephemeral_storage, "_free", lambda _: next(free) if flooded else 1 << 40)
+    clock, measured, evicted = QuickClock(), list[float](), list[str]()
+
+    class Measured(EphemeralStorage):
+        def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
+            measured.append(clock.monotonic())
+            found = super().find_excess(replicas)
+            self._cost = 0.0
+            return found
+
+    async def story() -> None:
+        looking = Measured(tmp_path / "scratch", lambda _: (), clock)
+        running = asyncio.create_task(
+            looking.run(lambda: [replica(50)], lambda each, _: evicted.append(each.name)), name="measure"
+        )
+        await clock.advance(30.0)
+        assert measured == [10.0, 20.0, 30.0]
+        flooded.append(1)
+        (files / "flood").write_bytes(bytes(4_000_000))
+        await clock.advance(4.0)
+        await cancel_and_wait([running], "measuring")
+
+    asyncio.run(story())
+    assert measured[3] < 34.0
+    assert evicted[0] == "web-1"

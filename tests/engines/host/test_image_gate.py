@@ -19,11 +19,20 @@ from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pull
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
+from reconciler.engines.host.spec import Restriction
 from reconciler.engines.registry import ENGINES
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.settings import HostSettings, ImageSettings, LocationSettings, Settings
+from reconciler.settings import (
+    HostSettings,
+    ImageSettings,
+    LocationSettings,
+    PodmanSettings,
+    RestrictionSettings,
+    Settings,
+)
+from tests.engines.host.cron.kit import CronHost
 from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.kit import WEB, Host, play_on
 from tests.engines.host.kit import played as played_plainly
@@ -324,5 +333,62 @@ def test_an_image_that_is_gone_when_a_container_starts_is_pulled_at_once(tmp_pat
         assert host.store.pulls == [pinned("1")] * 2
         assert host.images == [pinned("1")] * 2
         assert host.serving() == [1]
+
+    played(tmp_path, story)
+
+
+class CronImageHost(ImageHost, CronHost):
+    """A cron workload whose image comes from the registry."""
+
+
+def test_an_execution_whose_image_does_not_exist_is_invalid_and_the_next_one_runs_when_it_does(tmp_path: Path) -> None:
+    async def story(host: CronImageHost) -> None:
+        await host.schedule(image=f"{HOST}/team/app:3", concurrencyPolicy="Forbid")
+        await host.rest(130.0)
+        first, second = await host.executions()
+        assert (first.status, second.status) == ("Invalid", "Invalid")
+        assert first.conditions[0]["reason"] == "ImagePullFailed"
+        assert "404" in first.conditions[0]["message"]
+        assert "ExecutionSkipped" not in host.reasons()
+        host.registry.push("team/app", "3", manifest("3"))
+        await host.rest(300.0)
+        assert host.images == [pinned("3")]
+        assert (await host.states())[-1] == "Active"
+
+    play_on(lambda: CronImageHost(tmp_path), story)
+
+
+def test_an_execution_waits_five_minutes_for_a_registry_that_does_not_answer(tmp_path: Path) -> None:
+    async def story(host: CronImageHost) -> None:
+        host.registry.answer = lambda asked: refused(503, "UNAVAILABLE", "later")
+        await host.schedule(image=f"{HOST}/team/app:1", schedule="*/20 * * * *", historyLimit=5)
+        await host.rest(20 * 60.0 + 290.0)
+        assert await host.states() == ["Active"]
+        await host.rest(20.0)
+        [one] = await host.executions()
+        assert (one.status, one.conditions[0]["reason"]) == ("Invalid", "ImagePullFailed")
+        host.registry.answer = lambda asked: None
+        await host.rest(20 * 60.0)
+        assert await host.states() == ["Invalid", "Active"]
+
+    play_on(lambda: CronImageHost(tmp_path), story)
+
+
+def test_restrictions_of_the_settings_replace_the_replicas_of_the_workloads_that_they_name(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        async def restrict(*rules: RestrictionSettings) -> None:
+            host._settings = msgspec.structs.replace(host._settings, podman=PodmanSettings(restrictions=rules))
+            await host.restart()
+            await host.time.advance(120.0)
+
+        await host.apply(1, f"{HOST}/team/app:1")
+        before = host.programs.places()
+        await restrict(RestrictionSettings(("prod/*", "shop/db"), read_only_root_filesystem=True))
+        assert host.programs.places() == before
+        everywhere = RestrictionSettings(("*/*",), drop_capabilities=("SETPCAP", "SETFCAP"))
+        await restrict(everywhere, RestrictionSettings(("shop/w*",), read_only_root_filesystem=True))
+        [after] = host.programs.places()
+        assert [after] != before
+        assert host.programs.running[after].launch.restriction == Restriction(True, ("SETFCAP", "SETPCAP"))
 
     played(tmp_path, story)

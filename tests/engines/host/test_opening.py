@@ -15,7 +15,7 @@ from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
-from reconciler.engines.host.runtimes.protocol import OnEnd
+from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -24,9 +24,11 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
+from tests.engines.host.cron.real import daemon, stored_output
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, played
 from tests.engines.host.provisioning.kit import vault
+from tests.support.plans import Bench
 from tests.support.waiting import until
 
 
@@ -99,6 +101,28 @@ def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that
         finally:
             await engine.close()
             records.close()
+
+    asyncio.run(story())
+
+
+def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
+    key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
+
+    async def story() -> None:
+        bench = Bench(tmp_path, SystemClock())
+        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+        earlier = Store(root / "replicas")
+        earlier.boot = "earlier"
+        earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
+        for replica in ("web-1", "web-2"):
+            output = ProcessRuntime(root, "here", SystemClock()).output(ContainerId(key, replica, "main"))
+            output.parent.mkdir(parents=True)
+            output.write_text(f"the power fails under {replica}\n")
+        for _ in range(2):
+            async with daemon(bench, tmp_path, ProcessRuntime(root, "here", SystemClock())):
+                assert not output.exists()
+        assert sorted(stored_output(tmp_path)) == [f"the power fails under web-{number}" for number in (1, 2)]
+        bench.records.close()
 
     asyncio.run(story())
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from reconciler.engines.host.housekeeping import Housekeeping
+from reconciler.engines.host.logs import tail
 from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
+from reconciler.model.key import Key, Kind
+from reconciler.tasks import cancel_and_wait
 from tests.support.clock import FakeClock
 
 
@@ -35,3 +41,26 @@ def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) ->
     asyncio.run(clock.advance(3600))
     upkeep.check_clock()
     assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")
+
+
+def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "MOST_UNREAD", 2 << 20)
+    monkeypatch.setattr(tail, "LEFT_UNREAD", 1 << 10)
+    clock, output, events = FakeClock(auto=True), tmp_path / "output", list[EngineEvent]()
+    collector = Collector(tmp_path / "logs", "here", clock)
+    collector.watch(ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main"), output)
+    upkeep = Housekeeping(collector, clock, "here", events.append)
+
+    async def flood() -> None:
+        running = asyncio.create_task(upkeep.run())
+        for count in (1, 2, 2, 2):
+            output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))
+            while len(events) < count and clock.monotonic() < 200.0:
+                await asyncio.sleep(0.001)
+        await cancel_and_wait([running], "the upkeep")
+
+    asyncio.run(flood())
+    assert [(str(each.key), each.reason) for each in events] == [("workload/shop/web", "OutputDropped")] * 2
+    assert events[0].message.startswith("web-1: 3 MiB of the output of main are dropped: ")

@@ -17,6 +17,7 @@ from reconciler.engines.host.decisions.actions import Create, Decision, Remove, 
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
 from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import (
+    IMAGE_SECONDS,
     ExecutionCondition,
     execution_conditions,
     record_results,
@@ -67,7 +68,7 @@ class Executions:
         """
         clock = self._services.clock
         wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
-        log, failures = record_results(self.log, limit, replicas, wall, self._boot)
+        log, failures = record_results(self.log, limit, replicas, wall, self._boot, wanted.image_fault)
         events: Events = []
         if self._services.runs_schedules():
             log, events = add_due(log, wanted, wall, self._boot, replicas)
@@ -78,6 +79,9 @@ class Executions:
             remaining = (act for act in decision.actions if not isinstance(act, Create | Remove))
             decision = Decision(tuple(remaining), decision.wake)
         due = next_due(log) if self._services.runs_schedules() else None
+        if wanted.image_fault is not None and failure is None:
+            names, patience = {each.name for each in replicas}, 0.0 if wanted.image_fault.final else IMAGE_SECONDS
+            due = soonest(due, *(each.started + patience for each in self.log.active if each.name not in names))
         wake = soonest(decision.wake, None if due is None else now + max(due - wall, 0.0))
         return Decision(decision.actions, None if wake is None else _check_at(wake, now)), failure
 

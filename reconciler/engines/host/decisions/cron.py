@@ -1,7 +1,7 @@
 """When a cron workload runs: due times, the concurrency policy, missed times and the history; pure.
 
-The log of a workload is written before an execution starts, and names it. A time that the log has passed is never due
-again, so neither a crash nor a clock that is set back starts an execution twice.
+The log of a workload is written before an execution starts, and names it. It knows the times that it has handled, so
+neither a crash nor a clock that is set back starts an execution twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reconciler.engines.due_times import at, begins_anew, due_times, missed_message
+from reconciler.engines.due_times import AHEAD, at, begins_anew, due_times, missed_message
 from reconciler.engines.due_times import next_due as next_minute
 from reconciler.engines.host.decisions.availability import EVERY
 from reconciler.engines.host.decisions.execution_log import (
@@ -48,13 +48,17 @@ def add_due(
     """
     job, minute = wanted.job or Job(), int(wall // 60)
     schedule = "" if wanted.suspended else job.schedule
-    if begins_anew(schedule, log.schedule, log.checked, minute):
-        return replace(log, schedule=schedule, checked=minute, skipped=0), []
+    if begins_anew(schedule, log.schedule, log.checked, minute, AHEAD):
+        return replace(log.at(minute, schedule), skipped=0), []
+    log = log.caught_up(minute)
     times = due_times(schedule, log.checked, minute)
     if times is None:
         return log, []
     newest = times.newest
-    log, skip = replace(log, checked=newest), bool(log.active) and job.concurrency_policy == "Forbid"
+    log = replace(log, checked=newest) if times.first == newest else log.at(newest, schedule)
+    if log.has_handled(newest):
+        return log, []
+    skip = bool(log.active) and job.concurrency_policy == "Forbid"
     missed = missed_message(times, "is skipped" if skip else "runs")
     events: Events = [(Reason.EXECUTIONS_MISSED, missed)] if missed else []
     log = replace(log, entries=with_running(log.entries, replicas))

@@ -10,6 +10,9 @@ from msgspec.structs import replace
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.reasons import Reason
 
+MOST_SPANS = 16
+"""Spans of handled minutes that are remembered."""
+
 Events = list[tuple[Reason, str]]
 
 
@@ -50,6 +53,8 @@ class ExecutionLog(msgspec.Struct, frozen=True):
     """The executions of one workload, oldest first.
 
     ``checked`` is the last minute since the epoch that was handled under ``schedule``, which is "" while suspended.
+    All due minutes from ``begun`` to ``checked`` were handled as they came. ``handled`` are earlier such spans, each
+    with its first and last minute: between them the clock was set, or no daemon ran.
     ``skipped`` counts the times in a row that were skipped because an execution still ran, ``replaced`` the executions
     in a row that were replaced before their end, ``failures`` those that failed in a row.
     """
@@ -59,12 +64,29 @@ class ExecutionLog(msgspec.Struct, frozen=True):
     skipped: int = 0
     replaced: int = 0
     failures: int = 0
+    begun: int = 0
+    handled: tuple[tuple[int, int], ...] = ()
     entries: tuple[ExecutionEntry, ...] = ()
 
     @property
     def active(self) -> tuple[ExecutionEntry, ...]:
         """The executions that have not ended."""
         return tuple(each for each in self.entries if each.state is ExecutionState.ACTIVE)
+
+    def at(self, minute: int, schedule: str) -> ExecutionLog:
+        """The log when ``schedule`` goes on, or begins, at ``minute`` without what lies between."""
+        former = (*self.handled, (self.begun or self.checked, self.checked))[-MOST_SPANS:]
+        handled = former if schedule == self.schedule else ()
+        return replace(self, schedule=schedule, checked=minute, begun=minute, handled=handled)
+
+    def caught_up(self, minute: int) -> ExecutionLog:
+        """The log at ``minute`` without a gap that was handled before the clock was behind for a moment."""
+        last = max((last for _, last in self.handled if last <= minute), default=self.checked)
+        return self.at(last, self.schedule) if last > self.checked else self
+
+    def has_handled(self, minute: int) -> bool:
+        """Whether ``minute`` was due before, when the clock was ahead."""
+        return any(first <= minute <= last for first, last in self.handled)
 
 
 def ended(entry: ExecutionEntry, state: ExecutionState, reason: str, message: str, wall: float) -> ExecutionEntry:

@@ -17,6 +17,7 @@ from reconciler.engines.host.decisions.execution_log import (
     trimmed,
 )
 from reconciler.engines.host.replica import Phase, Replica
+from reconciler.engines.host.spec import ImageFault
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import iso
 
@@ -29,16 +30,27 @@ class ExecutionCondition(NamedTuple):
     message: str
 
 
+IMAGE_SECONDS = 300.0
+"""Seconds for which an execution waits for an image that cannot be pulled."""
+
+MOST_STARTS = 4
+"""Starts that may fail before an execution with the restart policy OnFailure is Invalid."""
+
 IN_A_ROW = 3
 """Failed, replaced or skipped executions in a row that are a condition of the workload."""
 
 
 def record_results(
-    log: ExecutionLog, limit: int, replicas: Sequence[Replica], wall: float, boot: str
+    log: ExecutionLog,
+    limit: int,
+    replicas: Sequence[Replica],
+    wall: float,
+    boot: str,
+    fault: ImageFault | None = None,
 ) -> tuple[ExecutionLog, Events]:
     """``log`` with the results of executions that have ended, and an event for each failure.
 
-    ``limit`` is the number of ended executions to keep.
+    ``limit`` is the number of ended executions to keep; ``fault`` is why what has no replica yet cannot start.
     """
     by_name, events = {each.name: each for each in replicas}, Events()
     known = {each.name for each in log.entries}
@@ -48,7 +60,10 @@ def record_results(
     for place, entry in enumerate(entries):
         if entry.state is not ExecutionState.ACTIVE:
             continue
-        entries[place] = new = _result(entry, by_name.get(entry.name), wall, boot)
+        new = _result(entry, by_name.get(entry.name), wall, boot)
+        if new is entry and fault is not None and entry.name not in by_name and _can_never_start(entry, fault, wall):
+            new = ended(entry, ExecutionState.INVALID, fault.reason, fault.message, wall)
+        entries[place] = new
         log, news = _count_result(log, new)
         events += news
     return replace(log, entries=trimmed(tuple(entries), limit)), events
@@ -60,9 +75,14 @@ def is_finished(replica: Replica) -> bool:
 
 
 def restarts(replica: Replica, container: str) -> bool:
-    """Whether an ended container starts again: after a failure, with the restart policy OnFailure."""
+    """Whether an ended container starts again: after a failure, with the restart policy OnFailure.
+
+    A program that cannot be started is tried a few times.
+    """
     found = next(each for each in replica.containers if each.name == container)
     failed = found.last is not None and found.last.code != 0
+    if found.last is not None and found.last.reason == Reason.START_FAILED and found.failures >= MOST_STARTS:
+        return False
     return failed and replica.run is not None and replica.run.restart
 
 
@@ -114,6 +134,11 @@ def _result(entry: ExecutionEntry, replica: Replica | None, wall: float, boot: s
     name, last = faults[0]
     state = ExecutionState.INVALID if last.reason == Reason.START_FAILED else ExecutionState.FAILURE
     return ended(entry, state, last.reason, f"{name} {exit_words(last)}", wall)
+
+
+def _can_never_start(entry: ExecutionEntry, fault: ImageFault, wall: float) -> bool:
+    """Whether an execution cannot start: its image does not exist, or cannot be pulled for too long."""
+    return fault.final or wall - entry.started >= IMAGE_SECONDS
 
 
 def _count_result(log: ExecutionLog, entry: ExecutionEntry) -> tuple[ExecutionLog, Events]:

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from reconciler.engines.due_times import begins_anew, due_times
+from reconciler.engines.due_times import AHEAD, begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
 from reconciler.model.kinds.volumeset import Growth, Snapshots
-from reconciler.times import iso
+from reconciler.times import FIRST_DAY, ExpiryTime, iso
 
 SCHEDULED = "reconciler/schedule"
 """The tag of snapshots that the schedule took; its value is the schedule."""
@@ -85,7 +85,7 @@ def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[S
     A new or changed schedule begins now. After a downtime only the newest time counts.
     """
     minute, schedule = int(now // 60), wanted.schedule or ""
-    if begins_anew(schedule, state.schedule, state.checked, minute):
+    if begins_anew(schedule, state.schedule, state.checked, minute, AHEAD):
         return ScheduleState(schedule, minute), None
     times = due_times(schedule, state.checked, minute)
     return (state, None) if times is None else (ScheduleState(schedule, times.newest), times.newest)
@@ -112,16 +112,23 @@ def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnaps
     return sorted((each for each in snapshots if SCHEDULED in each.tags), key=lambda each: (each.created, each.name))
 
 
-def expired(snapshots: Iterable[StoredSnapshot], now: float, keep_last: int | None = None) -> tuple[str, ...]:
+def expired(snapshots: Iterable[StoredSnapshot], expiry: ExpiryTime, keep_last: int | None = None) -> tuple[str, ...]:
     """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
 
-    The newest one of the schedule stays until there is a newer one.
+    The newest one of the schedule stays until there is a newer one. One from the future was taken while the clock was
+    ahead: it makes no other one old.
     """
     listed = sorted(snapshots, key=lambda each: (each.created, each.name))
-    scheduled = scheduled_snapshots(listed)
-    surplus = scheduled[:-keep_last] if keep_last is not None else []
-    over = [each for each in listed if each in surplus or (each.expires and _seconds(each.expires) <= now)]
+    scheduled = [each for each in scheduled_snapshots(listed) if _seconds(each.created) <= expiry.now]
+    surplus = scheduled[:-keep_last] if keep_last is not None and expiry.is_steady else []
+    over = [each for each in listed if each in surplus or _is_over(each, expiry)]
     return tuple(each.name for each in over if each not in scheduled[-1:])
+
+
+def _is_over(snapshot: StoredSnapshot, expiry: ExpiryTime) -> bool:
+    """Whether a snapshot has expired, and not only by the clock of a host that did not know the time."""
+    until = _seconds(snapshot.expires) if snapshot.expires else math.inf
+    return until >= FIRST_DAY and expiry.is_over(until, _seconds(snapshot.created))
 
 
 @lru_cache(maxsize=256)

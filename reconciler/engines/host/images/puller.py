@@ -152,5 +152,6 @@ class Puller:
 def missing_here(reference: ImageReference) -> ImageError:
     """The error for a local image that this host does not have."""
     return ImageError(
-        f"the image {reference} is not on this host: build or load it here, or write the registry that has it"
+        f"the image {reference} is not on this host: build or load it here, or write the registry that has it",
+        missing=True,
     )

@@ -8,6 +8,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.images.protocol import ImageError, ImageStore
 from reconciler.engines.host.images.pulled import PulledImage, PulledImages
 from reconciler.engines.host.images.puller import Puller
+from reconciler.times import FIRST_DAY
 
 SWEEP_SECONDS = 600.0
 """Seconds between two sweeps."""
@@ -49,10 +50,10 @@ class ImageSpace:
         own = [name for _, name in unused if name in here and images.keys() >= {*here[name].references}]
         sizes = {name: here[name].size for name in own}
         excess = sum({here[name].id: here[name].size for name in own}.values()) - (budget or 0)
-        removed = []
+        removed, expiry = [], self._clock.expiry()
         for since, name in unused:
             is_over = budget is not None and excess > 0 and name in sizes
-            if (is_over or self._clock.now() - since >= keep) and await self._remove(name):
+            if (is_over or expiry.is_over(since + keep, since)) and await self._remove(name):
                 excess -= sizes.get(name, 0)
                 removed.append(name)
         if removed:
@@ -70,7 +71,7 @@ class ImageSpace:
                 found[name] = PulledImage(pulled=image.pulled)
             elif name in here:
                 # Setting the clock must not make an image older than it is.
-                found[name] = PulledImage(now if since is None else min(since, now), image.pulled)
+                found[name] = PulledImage(now if since is None or since < FIRST_DAY else min(since, now), image.pulled)
             else:
                 # Others removed it, or the pull failed. A remaining claim is released at once.
                 found[name] = PulledImage(0.0, image.pulled)

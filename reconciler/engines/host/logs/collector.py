@@ -16,6 +16,7 @@ from reconciler.engines.host.logs.retention import expire, make_room
 from reconciler.engines.host.logs.tail import LogTail
 from reconciler.engines.host.logs.writer import Writer
 from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
+from reconciler.model.key import Key, Kind
 
 BUDGET = 1 << 30
 """Bytes of all segments of a location."""
@@ -83,6 +84,7 @@ class Collector:
         self._again = 0.0
         self._expire_at = clock.monotonic()
         self._gone = 0
+        self._dropped: dict[str, int] = {}
         self._working = Lock()
 
     def watch(self, place: ContainerId, path: Path, form: OutputForm = OutputForm.PLAIN) -> None:
@@ -131,6 +133,7 @@ class Collector:
     def _take(self, outputs: list[LogTail], last: bool) -> Collected:
         with self._working:
             read, behind, trouble = 0, False, ""
+            self._drop_excess(outputs)
             for output in outputs:
                 if read >= AT_ONCE:
                     behind = True
@@ -149,11 +152,29 @@ class Collector:
             self._keep_to_budget()
             return Collected(read, behind, trouble)
 
+    def _drop_excess(self, outputs: list[LogTail]) -> None:
+        """Keep what waits of each file within its bound, before any is read: that of the last must not wait for it."""
+        for output in outputs:
+            # A file that is not there has none, and what cannot be stored is reported when it is read.
+            with suppress(OSError):
+                if dropped := output.drop_excess(self._ms()):
+                    directory = output.writer.directory
+                    self._dropped[directory] = self._dropped.get(directory, 0) + dropped
+
+    def take_dropped(self) -> list[tuple[ContainerId, int]]:
+        """The bytes of output that were dropped since the last call, by container."""
+        found, self._dropped = self._dropped, {}
+        places = []
+        for directory, size in sorted(found.items()):
+            gvc, workload, replica, container = Path(directory).relative_to(self._root).parts
+            places.append((ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), size))
+        return places
+
     def _expire(self) -> None:
         """Remove expired logs of removed replicas, and those beyond the number that is retained."""
         with self._working:
             followed = {each.writer.directory for each in list(self._outputs.values())}
-            expire(self._root, self._clock.now() - self._limits.retention, followed)
+            expire(self._root, self._clock.expiry(), self._limits.retention, followed)
             self._size = None
 
     def _keep_to_budget(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.logs.segments import Stream, segments, streams
+from reconciler.times import FIRST_DAY, ExpiryTime
 
 _CLUSTER = 4096
 _FOLDERS = 2 * _CLUSTER
@@ -56,10 +57,10 @@ def make_room(root: Path, budget: int, before_removal: Callable[[str], None]) ->
     return size
 
 
-def expire(root: Path, before: float, followed: Collection[str]) -> None:
-    """Remove logs of removed replicas: those last written before ``before``, and all but the newest MOST_GONE.
+def expire(root: Path, expiry: ExpiryTime, seconds: float, followed: Collection[str]) -> None:
+    """Remove logs of removed replicas: those last written ``seconds`` ago, and all but the newest MOST_GONE.
 
-    ``followed`` are the directories of streams that are still written; ``before`` is in seconds since the epoch.
+    ``followed`` are the directories of streams that are still written.
     """
     gone: dict[tuple[str, str, str], dict[str, list[Stream]]] = {}
     for stream in streams({"": root}):
@@ -68,9 +69,15 @@ def expire(root: Path, before: float, followed: Collection[str]) -> None:
             replicas.setdefault(stream.replica, []).append(stream)
     for replicas in gone.values():
         ended = sorted(((_last_written(each), each) for each in replicas.values()), reverse=True)
-        surplus = [each for position, (at, each) in enumerate(ended) if at < before or position >= MOST_GONE]
+        surplus = [
+            each for position, (at, each) in enumerate(ended) if _is_over(expiry, at, seconds) or position >= MOST_GONE
+        ]
         for stream in chain.from_iterable(surplus):
             _remove(stream, root)
+
+
+def _is_over(expiry: ExpiryTime, at: float, seconds: float) -> bool:
+    return at >= FIRST_DAY and expiry.is_over(at + seconds, at)
 
 
 def _last_written(found: list[Stream]) -> float:

@@ -23,6 +23,11 @@ FREED_AT = 256 << 10
 SHORTENED_AT = 64 << 20
 """The size at which a file is truncated if its file system cannot free a part of it."""
 
+MOST_UNREAD = 64 << 20
+"""Bytes of a file that may wait to be stored."""
+
+LEFT_UNREAD = 16 << 20
+"""Bytes, the newest, that remain of those that wait when they are too many."""
 
 _UNSEEN = (-1, -1, -1)
 
@@ -69,6 +74,29 @@ class LogTail:
                 with suppress(OSError):
                     self._give_back(file, 0)
                 raise
+        finally:
+            os.close(file)
+
+    def drop_excess(self, ms: int) -> int:
+        """Drop the oldest output that waits, if there is too much of it, and return the bytes. Raises OSError.
+
+        A program that writes faster than its output can be stored must not fill the disk. The line that is cut is
+        dropped too.
+        """
+        if os.stat(self.path).st_size - self._offset <= MOST_UNREAD:
+            return 0
+        file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            self._locate(file)
+            begin, end = self._offset, os.fstat(file).st_size
+            if end - begin <= MOST_UNREAD:
+                return 0
+            offset = _next_line(file, end - LEFT_UNREAD) if self._in_parts else end
+            # Before the file changes: after a kill, the next daemon goes on from here.
+            self.writer.move_on(ms, self._inode, offset)
+            self._offset, self._waiting = offset, None
+            self._give_back(file, 0)
+            return offset - begin
         finally:
             os.close(file)
 
@@ -159,6 +187,11 @@ def whole(text: bytes, end: bool) -> int:
     """
     lines = text.rfind(b"\n") + 1
     return lines or (len(text) if end else max(0, len(text) - 1) // LONGEST_LINE * LONGEST_LINE)
+
+
+def _next_line(file: int, offset: int) -> int:
+    """The beginning of the next line after ``offset``, or ``offset`` within a long one."""
+    return offset + os.pread(file, PIECE, offset).find(b"\n") + 1
 
 
 def _is_continuation(file: int, known: Position, inode: int) -> bool:

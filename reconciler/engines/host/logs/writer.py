@@ -76,6 +76,12 @@ class Writer:
             block(self._time(ms), known.inode, known.offset, b"", Block.flags_of(continues=known.open)), b""
         )
 
+    def move_on(self, ms: int, inode: int, offset: int) -> int:
+        """Record that reading goes on at ``offset`` of the file ``inode``, without what lies before; return the bytes
+        written."""
+        self.position()
+        return self._write(block(self._time(ms), inode, offset, b"", Block.flags_of(continues=False)), b"")
+
     def sync(self) -> None:
         """Sync all written data to disk."""
         for path in (self.path, *self._fresh):

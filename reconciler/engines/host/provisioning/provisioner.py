@@ -127,6 +127,7 @@ class Provisioner:
             mounts=files.mounts,
             replica_ports=replica.ports,
             siblings=tuple(each.name for each in template.desired.containers),
+            restriction=template.desired.restriction,
             stores=store_mounts(spec, template.access, self._reveal) if self._runtime.mounts_stores else (),
         )
 

@@ -37,7 +37,8 @@ class HashInputs(NamedTuple):
     """What a replica depends on besides the spec and version of its workload.
 
     ``gvc`` are the variables of the GVC. ``secrets`` maps the secrets in use to the digests of their records.
-    ``restarts`` counts the requested restarts. ``runtime`` is the name of the runtime: a change of it is a rollout.
+    ``restarts`` counts the requested restarts. ``runtime`` is the name of the runtime, with what the settings forbid: a
+    change of it is a rollout.
     ``images`` are the images that its tags mean, if ``supportDynamicTags`` lets them change.
     """
 

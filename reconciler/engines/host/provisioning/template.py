@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from reconciler.engines.host.provisioning.revision_hash import HashInputs, base_
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.provisioning.stores import CloudAccess, cloud_access, store_secrets
 from reconciler.engines.host.provisioning.tokens import Tokens
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import Restriction, WorkloadSpec
 from reconciler.engines.names import make_alias
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.model.key import Key, Kind
@@ -22,7 +23,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification
 from reconciler.records.store import Records
-from reconciler.settings import CloudAccountSettings
+from reconciler.settings import CloudAccountSettings, RestrictionSettings
 from reconciler.times import iso
 
 
@@ -53,6 +54,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
 
     ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas, and
     ``uses_images`` whether containers have the programs of their image. ``api`` is the base URL of the HTTP API, or "".
+    ``restrictions`` are those of containers of images.
     """
 
     org: str
@@ -64,6 +66,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     cloud_accounts: Mapping[str, CloudAccountSettings] = {}
     uses_images: bool = False
     api: str = ""
+    restrictions: tuple[RestrictionSettings, ...] = ()
 
 
 class TemplateBuilder:
@@ -89,7 +92,9 @@ class TemplateBuilder:
         access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
         used = (*secrets_used(spec, variables), *store_secrets(access))
         digests = {secret: self._digest(secret) for secret in used}
-        inputs = HashInputs(variables, digests, self._records.restarts.count(key), fixed.runtime, images)
+        restriction = restriction_of(key, fixed.restrictions)
+        runtime = " ".join((fixed.runtime, *("read-only",) * restriction.read_only, *restriction.dropped))
+        inputs = HashInputs(variables, digests, self._records.restarts.count(key), runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
@@ -112,7 +117,7 @@ class TemplateBuilder:
         )
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
-        desired = self._with_runtime(workload_spec(applied, hashed), spec)
+        desired = replace(self._with_runtime(workload_spec(applied, hashed), spec), restriction=restriction)
         return ReplicaTemplate(desired, spec, context, created, logins, access)
 
     def _with_runtime(self, desired: WorkloadSpec, spec: Specification) -> WorkloadSpec:
@@ -137,3 +142,11 @@ class TemplateBuilder:
     def _digest(self, secret: Key) -> str:
         record = self._binding.record(secret, "")
         return record.digest if record is not None else ""
+
+
+def restriction_of(key: Key, rules: Iterable[RestrictionSettings]) -> Restriction:
+    """What the settings forbid to the containers of a workload."""
+    found = [each for each in rules if any(fnmatchcase(f"{key.gvc}/{key.name}", text) for text in each.workloads)]
+    dropped = {name for each in found for name in each.drop_capabilities}
+    names = ("ALL",) if "ALL" in dropped else tuple(sorted(dropped))
+    return Restriction(any(each.read_only_root_filesystem for each in found), names)

@@ -19,6 +19,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputFile,
     OutputForm,
     RunningContainer,
     Runtime,
@@ -144,6 +145,10 @@ class HandoverRuntime:
     def output_form(self, place: ContainerId) -> OutputForm:
         """The form of the output file, in the runtime of the container."""
         return self._of(place.key, place.replica).output_form(place)
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """The output files of all runtimes."""
+        return [each for runtime in (self._current, *self._former, *self._idle) for each in runtime.outputs()]
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container."""

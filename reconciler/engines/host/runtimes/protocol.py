@@ -12,7 +12,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.spec import UNRESTRICTED, Restriction, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import Settings
@@ -111,6 +111,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
     replica_ports: dict[int, int] = {}
     siblings: tuple[str, ...] = ()
+    restriction: Restriction = UNRESTRICTED
     stores: tuple[StoreMount, ...] = ()
 
 
@@ -152,6 +153,14 @@ class OutputForm(Enum):
 
     PLAIN = "plain"
     CRI = "cri"
+
+
+class OutputFile(NamedTuple):
+    """The output file of a container, whether or not its replica is known."""
+
+    place: ContainerId
+    path: Path
+    form: OutputForm
 
 
 OnEnd = Callable[[ContainerId], None]
@@ -237,6 +246,9 @@ class Runtime(Protocol):
 
     def output_form(self, place: ContainerId) -> OutputForm:
         """The form of the output file of the container."""
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """The output files on disk, also those of replicas that nobody knows. Blocks while it reads directories."""
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container; does nothing if that fails."""

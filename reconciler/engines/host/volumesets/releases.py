@@ -75,7 +75,7 @@ class Releases:
         if workload in self._revisions and (own is None or not own.holder):
             now = self._clock.now()
             lasts = retention_seconds(spec.snapshots.retention_duration)
-            expires = iso(now + lasts) if lasts is not None else ""
+            expires = iso(self._clock.expiry().latest + lasts) if lasts is not None else ""
             snapshot = snapshot_before(workload, version, self._revisions[workload], iso(now), expires)
             for each, found in stored.items():
                 if self._needs(each, found, release, snapshot.name) and (each == volume or _is_free(found)):

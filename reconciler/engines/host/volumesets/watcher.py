@@ -178,7 +178,7 @@ class VolumeWatcher:
 
     async def _delete_expired(self, volume: VolumeId, stored: StoredVolume, keep_last: int | None) -> None:
         """Delete the snapshots that are over, but never the newest one of the schedule that can be restored."""
-        over = expired(stored.snapshots, self._clock.now(), keep_last)
+        over = expired(stored.snapshots, self._clock.expiry(), keep_last)
         if not over or over == self._spared.get(volume):
             return
         newest = await self._newest_intact(volume, stored)
@@ -224,7 +224,7 @@ class VolumeWatcher:
         name = scheduled_name(minute)
         if all(each.name != name for each in stored.snapshots):
             tags = {SCHEDULED: wanted.schedule or ""}
-            await self._commands.take_snapshot(volume, name, expiry(wanted, self._clock.now()), tags)
+            await self._commands.take_snapshot(volume, name, expiry(wanted, self._clock.expiry().latest), tags)
 
     async def _trim(self, volume: VolumeId, stored: StoredVolume) -> None:
         """Give the host the blocks of a mounted image that its file system does not use."""

@@ -57,4 +57,5 @@ def platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings
         settings.cloud_accounts,
         uses_images=runtime.image_store is not None,
         api=settings.api.endpoint if settings.api is not None else "",
+        restrictions=settings.podman.restrictions if runtime.image_store is not None else (),
     )

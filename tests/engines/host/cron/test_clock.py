@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.engines.host.cron.kit import MINUTE, CronHost, play
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+MIDNIGHT = 29_455_200
+"""The minute 2026-01-02T00:00:00Z."""
+
+
+def minutes(names: list[str]) -> list[int]:
+    """The minutes since the epoch that executions are named after."""
+    return [int(name.rpartition("-")[2]) for name in names]
+
+
+async def run_for(host: CronHost, seconds: float) -> None:
+    """Let time pass, and each execution end before the next one is due."""
+    for _ in range(int(seconds // 15)):
+        await host.rest(15.0)
+        host.end()
 
 
 def test_the_deadline_counts_while_the_machine_is_suspended(tmp_path: Path) -> None:
@@ -60,11 +76,51 @@ def test_a_clock_that_is_set_a_day_forward_is_one_start_and_one_event(tmp_path: 
         assert sorted(host.reasons()) == ["ClockJumped", "ExecutionsMissed"]
         host.end()
         host.time.jump(-20 * MINUTE)
-        await host.rest(15 * MINUTE)
-        assert len(host.starts()) == 1
-        await host.rest(15 * MINUTE)
-        assert len(host.starts()) == 2
+        ran = host.starts()
+        await host.rest(10 * MINUTE)
+        host.end()
+        await host.rest(25 * MINUTE)
+        # 23:50 was missed and runs now; midnight has run already.
+        assert [each - MIDNIGHT for each in minutes(host.starts()[len(ran) :])] == [-10, 10]
         assert host.reasons().count("ExecutionsMissed") == 1
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("ahead", [2 * HOUR, 400 * DAY, 54 * 365 * DAY])
+def test_a_clock_that_is_ahead_for_a_moment_stops_no_schedule_and_runs_nothing_twice(
+    tmp_path: Path, ahead: float
+) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(historyLimit=1)
+        await run_for(host, 3 * MINUTE)
+        host.time.jump(ahead)
+        await run_for(host, 45.0)
+        host.time.jump(-ahead)
+        await run_for(host, 5 * MINUTE)
+        begin = MIDNIGHT - 24 * 60
+        assert sorted(minutes(host.starts())) == [*range(begin + 1, begin + 9), begin + 3 + int(ahead // 60)]
+        assert host.reasons().count("ClockJumped") == 2
+        if ahead == 2 * HOUR:
+            await run_for(host, 2 * HOUR)
+            assert len(set(host.starts())) == len(host.starts()) == 8 + 121 - 1
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("back", [20 * MINUTE, 400 * DAY])
+def test_a_clock_that_is_behind_for_a_moment_runs_nothing_twice(tmp_path: Path, back: float) -> None:
+    async def story(host: CronHost) -> None:
+        await host.schedule(historyLimit=1)
+        await run_for(host, 30 * MINUTE)
+        host.time.jump(-back)
+        await run_for(host, 2 * MINUTE)
+        host.time.jump(back)
+        await run_for(host, 5 * MINUTE)
+        assert len(set(host.starts())) == len(host.starts())
+        [missed] = [each.message for each in host.events if each.reason == "ExecutionsMissed"]
+        assert missed.startswith("1 scheduled executions since 2026-01-01T00:31:00Z were missed; ")
+        assert minutes(host.starts())[-5:] == list(range(MIDNIGHT - 24 * 60 + 33, MIDNIGHT - 24 * 60 + 38))
 
     play(tmp_path, story)
 

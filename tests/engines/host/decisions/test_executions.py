@@ -11,7 +11,7 @@ from reconciler.engines.host.decisions.cron import add_due
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
 from reconciler.engines.host.replica import Container, Ended, Phase, Replica, Run
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.host.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.model.kinds.workload import Job, Options
 from reconciler.times import parse_time
@@ -25,24 +25,29 @@ def seconds(text: str) -> float:
     return parse_time(f"{at}:00Z" if at.count(":") == 1 else f"{at}Z")
 
 
-def container(name: str, text: str) -> Container:
+def container(name: str, text: str, tries: int = 0) -> Container:
     """``PHASE CODE REASON MESSAGE``."""
     phase, code, reason, message = (*text.split(maxsplit=3), "", "", "")[:4]
     last = Ended(int(code), 5.0, reason, message) if code else None
-    return Container(name, Phase(phase), started=1.0, last=last)
+    return Container(name, Phase(phase), started=1.0, last=last, failures=tries)
 
 
 @pytest.mark.parametrize("case", cases("host/executions.yaml"))
 def test_an_execution_ends_as_its_case_expects(case: dict[str, Any]) -> None:
     entry = ExecutionEntry(
-        "web-1", 1, 100.0, boot=case.get("boot", "boot"), overrides=(ContainerOverride("main", args=("secret",)),)
+        "web-1",
+        1,
+        case.get("started", 100.0),
+        boot=case.get("boot", "boot"),
+        overrides=(ContainerOverride("main", args=("secret",)),),
     )
-    containers = tuple(container(name, text) for name, text in case.get("containers", {}).items())
+    containers = tuple(container(name, text, case.get("tries", 0)) for name, text in case.get("containers", {}).items())
     replica = Replica("web-1", KEY, 1, "", 0.0, containers, run=Run(restart=case.get("restart", False)))
     if "reason" in case:
         replica = msgspec.structs.replace(replica, ending=4.0, reason=case["reason"])
     log = ExecutionLog(failures=case.get("failures", 0), entries=(entry,))
-    log, events = record_results(log, 5, [replica] if containers else [], 160.0, "boot")
+    fault = ImageFault(*case["fault"]) if "fault" in case else None
+    log, events = record_results(log, 5, [replica] if containers else [], 160.0, "boot", fault)
     [found] = log.entries
     assert {"state": found.state, "reason": found.reason, "message": found.message} == case["result"]
     assert [str(reason) for reason, _ in events] == case.get("events", [])

@@ -24,6 +24,7 @@ from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind, data_in_words
 from reconciler.model.kinds.volumeset import Growth, Snapshots
+from reconciler.times import ExpiryTime, iso, parse_time
 from tests.support.cases import cases
 
 BEGIN = int(datetime.fromisoformat("2026-01-01T00:00:00Z").timestamp()) // 60
@@ -88,7 +89,38 @@ def test_snapshots_expire_but_for_the_newest_of_the_schedule(case: dict[str, Any
         for each in case["snapshots"]
     ]
     now = datetime.fromisoformat("2026-01-10T00:00:00Z").timestamp()
-    assert list(expired(snapshots, now, case.get("keep"))) == case["expired"]
+    assert list(expired(snapshots, ExpiryTime(now, now), case.get("keep"))) == case["expired"]
+
+
+DAY = 86_400.0
+
+
+def scheduled(day: int, *, lasts: int = 1) -> StoredSnapshot:
+    """A snapshot of the schedule, taken on a day of January 2026 (or that many days after it began)."""
+    at = parse_time("2025-12-31T00:00:00Z") + day * DAY
+    return StoredSnapshot(str(day), iso(at), 10, 0, "", iso(at + lasts * DAY), {SCHEDULED: "0 3 * * *"})
+
+
+def test_a_clock_that_jumps_ahead_makes_no_snapshot_old_that_was_there() -> None:
+    now = parse_time("2026-01-10T12:00:00Z")
+    there = [scheduled(7), scheduled(8), scheduled(9, lasts=400)]
+    assert expired(there, ExpiryTime(now, now), 2) == ("7", "8")
+    ahead = ExpiryTime(now + 400 * DAY, now - 3 * DAY, now + 400 * DAY)
+    assert expired(there, ahead, 1) == ()
+    taken_since = scheduled(411, lasts=0)
+    assert expired([*there, taken_since, scheduled(412)], ahead._replace(now=now + 402 * DAY)) == ("411",)
+
+
+def test_a_snapshot_from_the_future_makes_no_other_one_old() -> None:
+    now = parse_time("2026-01-10T12:00:00Z")
+    there = [scheduled(day, lasts=500) for day in (8, 9, 10, 400)]
+    assert expired(there, ExpiryTime(now, now), 2) == ("8",)
+
+
+def test_a_snapshot_of_a_host_that_did_not_know_the_time_stays() -> None:
+    now = parse_time("2026-01-10T12:00:00Z")
+    at = StoredSnapshot("first", iso(60.0), 10, 0, "", iso(DAY), {SCHEDULED: "0 3 * * *"})
+    assert expired([at, scheduled(9), scheduled(10)], ExpiryTime(now, now)) == ("9",)
 
 
 def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:

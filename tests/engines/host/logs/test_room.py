@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.logs import retention
+from reconciler.engines.host.logs import retention, tail
 from reconciler.engines.host.logs.collector import EXPIRES, RETENTION
+from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
+from reconciler.engines.host.runtimes.protocol import OutputForm
 from tests.engines.host.logs.kit import Location, place
 
 MIB = 1 << 20
@@ -116,3 +118,50 @@ def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypa
     assert location.lines('{workload="job"}') == names[-5:]
     assert len(list((location.root / "shop" / "job").iterdir())) == 5
     assert location.lines('{gvc="shop",workload!="job"}') == ["cron-1", "web"]
+
+
+@pytest.mark.parametrize("form", list(OutputForm))
+@pytest.mark.parametrize("free", [punch_hole, lambda *_: False], ids=["holes", "truncated"])
+def test_a_flood_loses_its_oldest_output_and_no_other_stream_loses_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: OutputForm, free: FreeRange
+) -> None:
+    monkeypatch.setattr(tail, "MOST_UNREAD", 8 * MIB)
+    monkeypatch.setattr(tail, "LEFT_UNREAD", 2 * MIB)
+    monkeypatch.setattr(tail, "SHORTENED_AT", MIB)
+    begin = "2026-01-01T00:00:00.000000000Z stdout F " if form is OutputForm.CRI else ""
+    location, flood, quiet = Location(tmp_path, form=form, free=free), place("flood"), place("quiet", "quiet-1")
+    location.taken(f"{begin}first\n", flood)
+    location.write(f"{begin}all is well\n", quiet)
+    for turn in range(3):
+        numbers = range(turn * 200_000, (turn + 1) * 200_000)
+        lines = "".join(f"{begin}{number:0100}\n" for number in numbers).encode()
+        path = location.write(lines, flood)
+        location.restarted()
+        location.collect()
+        assert path.stat().st_blocks * 512 <= 2 * MIB + (1 << 19)
+    [(of, size)] = location.collector.take_dropped()
+    assert (of, location.collector.take_dropped()) == (flood, [])
+    assert len(lines) - 3 * MIB < size <= len(lines)
+    found = location.lines('{workload="flood"}')
+    assert set(map(len, found)) <= {5, 100}, "no line is cut"
+    assert location.lines('{workload="quiet"}') == ["all is well"]
+    location.write(f"{begin}last words\n", flood)
+    location.collect()
+    assert location.lines('{workload="flood"}')[-1] == "last words"
+    if free is punch_hole:
+        assert found[0] == "first"
+        assert len(found) > 3 * 2 * MIB // 160
+        assert found[-1] == f"{599_999:0100}"
+
+
+def test_a_flood_that_ended_while_no_daemon_ran_keeps_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "MOST_UNREAD", 8 * MIB)
+    monkeypatch.setattr(tail, "LEFT_UNREAD", 2 * MIB)
+    location = Location(tmp_path)
+    location.write(noise(1, 20 * MIB) + b"last words\n")
+    location.restarted()
+    location.forget(place())
+    assert location.lines()[-1] == "last words"
+    assert size(location) < 2 * MIB

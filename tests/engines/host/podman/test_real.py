@@ -32,7 +32,7 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.host.spec import ContainerSpec, Restriction
 from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -41,7 +41,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines import contract
-from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached
+from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached, stored_output
 from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
@@ -177,6 +177,32 @@ def test_limits_are_in_the_control_groups(tmp_path: Path, service: PodmanService
             assert (host.ended, host.tracked(place()).program.pid) == ([], pid)
             with pytest.raises(EngineError, match="does not run"):
                 await host.runtime.resize(place("other"), 100, 32 << 20)
+
+    run(story())
+
+
+def test_a_restricted_container_lacks_capabilities_and_writes_to_its_volumes_and_memory_alone(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    script = """
+        for to in /tmp /var/tmp /run /data / /home; do echo > $to/file 2>/dev/null && echo wrote $to; done
+        grep CapBnd /proc/self/status; grep -c . /etc/hosts; ls /run/reconciler; echo done
+    """
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            restriction = Restriction(read_only=True, dropped=("ALL",))
+            mounts = (Mount(volume, "/data", read_only=False),)
+            await host.runtime.start(shell(script, restriction=restriction, mounts=mounts, directory="/work"))
+            lines = (await host.wrote("done")).splitlines()
+            assert [line for line in lines if line.startswith("wrote")] == [
+                f"wrote {path}" for path in ("/tmp", "/var/tmp", "/run", "/data")
+            ]
+            assert f"CapBnd:\t{'0' * 16}" in lines
+            assert "endpoints" in lines
+        assert (volume / "file").exists()
 
     run(story())
 
@@ -593,6 +619,7 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
 def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, service: PodmanService) -> None:
     OWNERS.append(labels_of(tmp_path / "here", "here").owner)
     waits = "until [ -e /go ]; do sleep 0.05; done; exit $CODE"
+    short = "echo fatal: bad configuration; exit 4"
 
     def runtime() -> PodmanRuntime:
         return PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
@@ -604,10 +631,12 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
     async def story() -> None:
         bench, first, second = Bench(tmp_path, SystemClock()), runtime(), runtime()
         async with daemon(bench, tmp_path, first) as engine:
-            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 4"])
-            await ask(engine)
-            failed = await reached(engine, "Failure")
-            assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
+            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", short])
+            for _ in range(3):
+                await ask(engine)
+                failed = await reached(engine, "Failure")
+                assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
+                assert failed.replica
             name = await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "0"}])
             at = ContainerId(Key.parse(WEB), name, "main")
             await started(first, at)
@@ -617,6 +646,28 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             assert (await reached(engine, "Success")).name == name
             await until(lambda: not service.containers(), "the removal of the execution")
             await second.prune(())
+        assert stored_output(tmp_path) == ["fatal: bad configuration"] * 3
+        bench.records.close()
+
+    run(story())
+
+
+@pytest.mark.slow
+def test_the_last_words_of_short_containers_are_stored_once(tmp_path: Path, service: PodmanService) -> None:
+    OWNERS.append(labels_of(tmp_path / "here", "here").owner)
+    texts = {str(number): f"echo line {number}; echo err {number} >&2; exit $(({number} % 3))" for number in range(20)}
+
+    async def story() -> None:
+        bench = Bench(tmp_path, SystemClock())
+        runtime = PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
+        async with daemon(bench, tmp_path, runtime) as engine:
+            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 0"])
+            for text in texts.values():
+                await ask(engine, args=["-c", text])
+            await until(lambda: len(stored_output(tmp_path)) >= 40, "the output of all")
+            await until(lambda: not (tmp_path / "here" / "podman").exists(), "the removal of the executions")
+        wanted = [f"{kind} {number}" for number in texts for kind in ("line", "err")]
+        assert sorted(stored_output(tmp_path)) == sorted(wanted)
         bench.records.close()
 
     run(story())

@@ -442,3 +442,26 @@ def test_a_command_that_needs_no_podman_does_not_import_its_client() -> None:
         "plugin.is_in_use(Path('/nonexistent')); sys.exit('httpx2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_container_that_ends_while_podman_looks_at_it_did_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        service, failures = Libpod(), iter(range(3))
+
+        def refuse(request: str, body: dict[str, Any]) -> None:
+            if request.endswith("/json") and request.startswith("GET containers/") and "r-main" in service_names():
+                for _ in failures:
+                    raise Refusal(500, "no such process", "read /proc/7/cgroup: no such process")
+                service.end(service.named("r-main"), 3)
+
+        def service_names() -> str:
+            return " ".join(box.body["name"] for box in service.boxes.values())
+
+        async with host(tmp_path, service) as one:
+            service.refuse = refuse
+            await one.runtime.start(launch())
+            found = await one.over()
+            assert (found.code, found.alive) == (3, False)
+            assert sum("create" in each for each in service.requests) == 3, "the network, the sandbox and one container"
+
+    asyncio.run(story())

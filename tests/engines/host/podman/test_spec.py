@@ -25,6 +25,7 @@ from reconciler.engines.host.runtimes.podman.spec import (
     sandbox_body,
 )
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount
+from reconciler.engines.host.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
 from tests.engines.host.podman.kit import KEY, launch, place
@@ -64,6 +65,18 @@ def test_more_variables_than_the_kernel_takes_are_refused_and_ten_thousand_are_n
     assert container_body(launch(env=many), AROUND, "box", PATHS, "n")["env"] == many
     with pytest.raises(EngineError, match="6 MiB"):
         container_body(launch(env=dict.fromkeys(many, "x" * 700)), AROUND, "box", PATHS, "n")
+
+
+def test_a_restricted_container_has_fewer_capabilities_and_writes_only_where_it_may() -> None:
+    volume = Mount(Path("/vols/tmp"), "/tmp", read_only=False)
+    restricted = launch(mounts=(volume,), restriction=Restriction(read_only=True, dropped=("SETFCAP", "SETPCAP")))
+    body = container_body(restricted, AROUND, "box", PATHS, "n1")
+    assert body["cap_drop"] == ["CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETPCAP"]
+    assert body["read_only_filesystem"] is True
+    assert [each["destination"] for each in body["mounts"] if each["type"] == "tmpfs"] == ["/run", "/var/tmp"]
+    body = container_body(launch(restriction=Restriction(dropped=("ALL",))), AROUND, "box", PATHS, "n1")
+    assert body["cap_drop"] == ["ALL"]
+    assert "read_only_filesystem" not in body
 
 
 def test_a_sandbox_publishes_the_ports_of_the_whole_replica_on_this_host_alone() -> None:

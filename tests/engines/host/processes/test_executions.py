@@ -7,7 +7,8 @@ from pathlib import Path
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
-from tests.engines.host.cron.real import apply, ask, daemon, reached
+from tests.engines.host.cron.real import apply, ask, daemon, reached, stored_output
+from tests.engines.host.processes.kit import marked
 from tests.support.host_sandbox import open_place
 from tests.support.plans import Bench
 from tests.support.waiting import until
@@ -24,12 +25,12 @@ def runtime(root: Path) -> ProcessRuntime:
 
 
 async def outlive(root: Path) -> None:
-    """Run one execution to its end, and another across a restart of the daemon."""
+    """Run one execution to its end, another across a restart of the daemon, and one to its end between two daemons."""
     shared = root / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     go, began = shared / "go", shared / "began"
-    waits = f"echo >> {began}; until [ -e {go} ]; do sleep 0.05; done; exit $CODE"
+    waits = f"echo first; echo >> {began}; until [ -e {go} ]; do sleep 0.05; done; echo last words; exit $CODE"
     bench = Bench(root, SystemClock())
     try:
         async with daemon(bench, root, runtime(root)) as engine:
@@ -44,6 +45,14 @@ async def outlive(root: Path) -> None:
             go.touch()
             assert (await reached(engine, "Success")).replica
             assert began.read_text() == "\n"
+            go.unlink()
+            last = await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "3"}])
+            await until(lambda: began.read_text() == "\n\n", "the start of the third execution")
+        go.touch()
+        await until(lambda: not marked(root / "here"), "its end while no daemon runs")
+        async with daemon(bench, root, runtime(root)) as engine:
+            assert (await reached(engine, "Failure")).name == last
+            assert stored_output(root, last) == ["first", "last words"]
     finally:
         go.touch()
         bench.records.close()

@@ -126,6 +126,32 @@ def test_no_schedule_takes_or_deletes_a_snapshot_before_git_is_read(tmp_path: Pa
     play(tmp_path, story)
 
 
+def test_a_clock_that_jumps_ahead_deletes_no_snapshot_within_an_hour(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots={"schedule": "* * * * *", "retentionDuration": "1d"})
+
+        async def two() -> bool:
+            return len(await snapshots(host)) == 2
+
+        await host.eventually(two, "two snapshots are taken", pace=3.0)
+        taken = await snapshots(host)
+        for _ in range(2):
+            host.time.jump(400 * 86_400.0)
+            await host.time.advance(45.0)
+            assert set(taken) <= set(await snapshots(host))
+            host.time.jump(-400 * 86_400.0)
+        host.time.jump(400 * 86_400.0)
+        await host.running("db-0")
+        await host.time.advance(3700.0)
+
+        async def gone() -> bool:
+            return not set(taken) & set(await snapshots(host))
+
+        await host.eventually(gone, "they expire by a clock that was right", pace=3.0)
+
+    play(tmp_path, story)
+
+
 def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_one(tmp_path: Path) -> None:
     async def story(host: VolumeHost) -> None:
         await begin(host, snapshots={"schedule": "* * * * *"})

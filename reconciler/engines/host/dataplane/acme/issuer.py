@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
@@ -114,9 +115,19 @@ class Issuer:
     async def work(self) -> None:
         """Place the orders that are due. Raises EngineError."""
         await asyncio.to_thread(self._stored.refresh)
+        self._forget_future()
         while (host := self._next_host()) is not None:
             await self._obtain(host)
         self._show(self._failed())
+
+    def _forget_future(self) -> None:
+        """Let times that a clock wrote which was ahead count from now: they would delay orders until they come."""
+        state, latest = self._load(), self._clock.expiry().latest
+        issued = {host: min(at, latest) for host, at in state.issued.items()}
+        failures = {host: replace(each, at=min(each.at, latest)) for host, each in state.failures.items()}
+        if (issued, failures) != (state.issued, state.failures):
+            self._state = _State(issued, failures)
+            self._save()
 
     def _next_host(self) -> str | None:
         """The host whose order is due for the longest time; None if none is."""

@@ -17,6 +17,7 @@ import msgspec
 from reconciler.engines.host.disk.directories import LISTED, make_traversable
 from reconciler.engines.host.disk.ownership import chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
+from reconciler.engines.host.runtimes.outputs import OUTPUT
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.spec import ContainerPaths, hosts_file
 from reconciler.engines.host.runtimes.podman.stores import unmount_below
@@ -26,7 +27,7 @@ from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
-_TOP, _OUTPUT, _HOSTS, _STORES, _RECORD = "podman", "output", "hosts", "stores", "container.json"
+_TOP, _HOSTS, _STORES, _RECORD = "podman", "hosts", "stores", "container.json"
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
@@ -55,11 +56,11 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def paths(self, place: ContainerId, endpoints: Path) -> ContainerPaths:
         """The files of a container."""
         folder = self._of(place)
-        return ContainerPaths(folder / _OUTPUT, folder / _HOSTS, endpoints / place.key.gvc)
+        return ContainerPaths(folder / OUTPUT, folder / _HOSTS, endpoints / place.key.gvc)
 
     def output(self, place: ContainerId) -> Path:
         """The output file of a container."""
-        return self._of(place) / _OUTPUT
+        return self._of(place) / OUTPUT
 
     def stores(self, place: ContainerId) -> Path:
         """The directory of the mounts of object stores of a container."""

@@ -14,6 +14,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
+from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import Request
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
@@ -38,6 +39,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputFile,
     OutputForm,
     RunningContainer,
     Usage,
@@ -240,6 +242,10 @@ class PodmanRuntime:
     def output_form(self, place: ContainerId) -> OutputForm:  # noqa: ARG002
         """That of conmon."""
         return OutputForm.CRI
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """The output files below the directory of the location."""
+        return list_outputs(self._folders.top, OutputForm.CRI)
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Append ``text`` to the output file, in the form in which conmon writes it."""

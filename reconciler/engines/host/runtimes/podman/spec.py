@@ -29,6 +29,8 @@ _MOST_BYTES = 6 << 20
 """The most bytes of variables and arguments that the kernel accepts."""
 _HOSTNAME_LENGTH = 63
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,1023}")
+_ALWAYS_DROPPED = ("CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW")
+_WRITABLE = ("/run", "/tmp", "/var/tmp")
 _SYSTEM = ("/dev", "/proc", "/sys", HOSTS_AT)
 _SAFE = ("rbind", "rprivate", "nosuid", "nodev")
 _NO_HEALTH_CHECK = {"Test": ["NONE"]}
@@ -85,9 +87,9 @@ def container_body(
         "env": launch.env,
         "groups": [str(launch.group)] if launch.group else [],
         "umask": "0022",
-        "cap_drop": ["CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW"],
+        "cap_drop": _dropped(launch.restriction.dropped),
         "resource_limits": _limits(launch.cpu, launch.memory, around.controllers) | _pids(launch, around.controllers),
-        "mounts": [*_mounts(launch.mounts), *_own_mounts(paths)],
+        "mounts": [*_mounts(launch.mounts), *_own_mounts(paths), *_writable_mounts(launch)],
         "netns": inside,
         "utsns": inside,
         "use_image_hosts": True,
@@ -101,6 +103,8 @@ def container_body(
         body |= {"work_dir": launch.directory, "create_working_dir": True}
     if launch.user is not None:
         body |= {"user": str(launch.user)}
+    if launch.restriction.read_only:
+        body |= {"read_only_filesystem": True}
     return body
 
 
@@ -233,6 +237,20 @@ def _mounts(mounts: tuple[Mount, ...]) -> Iterator[dict[str, Any]]:
     for mount in mounts:
         options = ["ro", *_SAFE, "noexec"] if mount.read_only else ["rw", *_SAFE]
         yield {"type": "bind", "source": str(mount.source), "destination": mount.path, "options": options}
+
+
+def _dropped(names: tuple[str, ...]) -> list[str]:
+    """The capabilities that a container lacks, with those that no container has."""
+    return ["ALL"] if "ALL" in names else sorted({*_ALWAYS_DROPPED, *(f"CAP_{name}" for name in names)})
+
+
+def _writable_mounts(launch: ContainerStart) -> Iterator[dict[str, Any]]:
+    """Directories in memory where programs expect to write, if the file system of the image is read-only."""
+    taken = {mount.path for mount in launch.mounts}
+    for path in _WRITABLE if launch.restriction.read_only else ():
+        if path not in taken:
+            options = ["rw", "rprivate", "nosuid", "nodev", "tmpcopyup"]
+            yield {"type": "tmpfs", "source": "tmpfs", "destination": path, "options": options}
 
 
 def _own_mounts(paths: ContainerPaths) -> Iterator[dict[str, Any]]:

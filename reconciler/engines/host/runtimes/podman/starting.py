@@ -20,6 +20,9 @@ AT_ONCE = 6
 """Containers that start at the same time; more only wait for the processor."""
 _ATTEMPTS = 4
 """Starts whose replies may be lost in a row: each time the service is restarted in the middle of one."""
+_QUESTIONS, _PAUSE = 40, 0.05
+_ENDING = "no such process"
+"""Podman's name for a failure to read what the kernel tells of a process."""
 _MODEST = Ulimits(4096, 4096)
 """Limits for a service that may not even set its own hard limits, or does not show them."""
 
@@ -62,8 +65,19 @@ class Starter:
             raise last
 
     async def inspect(self, container: str) -> Inspected:
-        """The container in detail. Raises PodmanError."""
-        return read(await self._client.get(f"containers/{container}/json"), Inspected)
+        """The container in detail. Raises PodmanError.
+
+        Podman fails to show a container that ends at this moment. It is asked again: the container did run.
+        """
+        for _ in range(_QUESTIONS):
+            try:
+                return read(await self._client.get(f"containers/{container}/json"), Inspected)
+            except PodmanError as error:
+                last = error
+                if error.cause != _ENDING:
+                    break
+            await asyncio.sleep(_PAUSE)
+        raise last
 
     async def _start(self, body: dict[str, Any], prepare: Prepare | None) -> Inspected:
         container = read(await self._client.post("containers/create", body), Created).id

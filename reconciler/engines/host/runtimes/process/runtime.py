@@ -17,6 +17,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes import cgroups, exit_watch
 from reconciler.engines.host.runtimes.limitations import HostPrograms
+from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.process import usage
 from reconciler.engines.host.runtimes.process.adoption import (
     Discovery,
@@ -43,6 +44,7 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerView,
     ExecResult,
     OnEnd,
+    OutputFile,
     OutputForm,
     RunningContainer,
     Usage,
@@ -191,6 +193,10 @@ class ProcessRuntime(HostPrograms):
     def output_form(self, place: ContainerId) -> OutputForm:  # noqa: ARG002
         """What the programs wrote."""
         return OutputForm.PLAIN
+
+    def outputs(self) -> Sequence[OutputFile]:
+        """The output files below the directory of the location."""
+        return list_outputs(self._folders.top, OutputForm.PLAIN)
 
     def append_output(self, place: ContainerId, text: str) -> None:
         """Append ``text`` to the output file."""

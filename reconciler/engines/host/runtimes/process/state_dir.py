@@ -14,13 +14,14 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.runtimes.outputs import OUTPUT
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.state_migration import REPLICA_NAMES, convert, migrate_files, rename_members
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
-_RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
+_RECORD, _CODE = "record.json", "code"
 _FRESH = f"{_RECORD}.new"
 _NEVER = "never"
 """Content of the code file until the wrapper has its script; it also reserves room for the code on a full disk."""
@@ -76,7 +77,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def output(self, place: ContainerId) -> Path:
         """The output file of the container."""
-        return self.of(place) / _OUTPUT
+        return self.of(place) / OUTPUT
 
     def prepare(self, place: ContainerId) -> tuple[int, int]:
         """Prepare a start; returns open files for the output and the code, which the caller closes. Raises OSError."""
@@ -91,7 +92,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             os.write(code, _NEVER.encode())
             os.ftruncate(code, len(_NEVER))
             os.lseek(code, 0, os.SEEK_SET)
-            output = os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600)
+            output = os.open(folder / OUTPUT, flags | os.O_APPEND, 0o600)
         except OSError:
             os.close(code)
             raise

@@ -150,3 +150,18 @@ def test_nothing_is_ordered_for_a_domain_that_is_not_proven(tmp_path: Path) -> N
     host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
     host.work(www_six_example="six.example")
     assert (host.events, host.issuer.problems) == ([], {})
+
+
+def test_a_clock_that_was_ahead_delays_no_order_until_that_time_comes(tmp_path: Path) -> None:
+    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host.proven.add("five.example")
+    host.clock.jump(400 * 86_400.0)
+    host.work(www_five_example="five.example")
+    host.clock.jump(-400 * 86_400.0)
+    for _ in range(2):
+        host.restart()
+        host.work(www_five_example="five.example")
+    assert len(host.events) == 1
+    host.clock.block(1000.0)
+    host.work(www_five_example="five.example")
+    assert [each.reason for each in host.events] == [Reason.CERTIFICATE_FAILED] * 2
