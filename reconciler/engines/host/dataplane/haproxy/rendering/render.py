@@ -18,6 +18,7 @@ import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS
 from reconciler.engines.host.dataplane.haproxy.config import (
+    ALIVE_SOCKET,
     BY_RULES,
     CONNECT,
     HOLD,
@@ -30,10 +31,12 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     STATS_SOCKET,
     TCP,
     TUNNEL,
+    WAIT,
     Backend,
     ProxyOptions,
     add_self,
     add_server,
+    add_wait,
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
@@ -179,6 +182,7 @@ def _shared(layout: Layout, digest: str) -> str:
         "digest": digest,
         "stats_socket": STATS_SOCKET,
         "log_socket": LOG_SOCKET,
+        "alive_socket": ALIVE_SOCKET,
         "threads": options.threads,
         "files": FILES,
         "reloads": MAX_RELOADS,
@@ -226,6 +230,7 @@ def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         shape.lines,
         *([] if options.runtime else [_PASS_ON]),
         f"  server {SELF} {shape.server}\n",
+        f"  server {WAIT} {add_wait(backend)}\n",
         *(f"  server {each.name} {add_server(backend, each)}\n" for each in sorted(backend.servers) if servers),
     ]
     return "".join(lines)
