@@ -92,8 +92,8 @@ class Master:
         self._maps.clear()
         for name in (each for each in (HOLDS, SPLITS, EMPTY) if not (self._directory / each).exists()):
             self.write_map(name, {})
-        for status, text in pages().items():
-            write_atomic(self._directory / PAGES / str(status), text.encode(), 0o644)
+        for name, text in pages().items():
+            write_atomic(self._directory / PAGES / name, text.encode(), 0o644)
         self.find()
 
     def find(self) -> None:

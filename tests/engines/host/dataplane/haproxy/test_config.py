@@ -83,8 +83,8 @@ def prepare(path: Path, backends: Sequence[Backend], options: ProxyOptions = OPT
     (path / PAGES).mkdir(exist_ok=True)
     for name in (HOLDS, EMPTY, PORTS, SPLITS):
         (path / name).touch()
-    for status, text in pages().items():
-        (path / PAGES / str(status)).write_text(text)
+    for name, text in pages().items():
+        (path / PAGES / name).write_text(text)
     (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
     (path / CONFIG).write_text(render(layout(backends, options), backends))
 

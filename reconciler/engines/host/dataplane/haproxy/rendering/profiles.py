@@ -28,7 +28,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     mode_of,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.retries import retry_words
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
@@ -108,7 +108,7 @@ def _http_lines(options: ProxyOptions, service: Service) -> list[str]:
         *_common_lines(options, HTTP),
         f"timeout server {service.timeout_seconds}s",
         f"timeout tunnel {TUNNEL}",
-        *(error_page(status).strip() for status in MESSAGES),
+        *(line.strip() for line in error_pages()),
         *(["http-response set-var(txn.measured) bool(true)"] if service.measures_latency else []),
         *(each.strip() for each in (outside_lines(outside) if outside is not None else ())),
         *_hold_lines(options),

@@ -40,7 +40,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import connection_lines, profile_of
 from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
@@ -190,7 +190,8 @@ def _shared(layout: Layout, digest: str) -> str:
         "load": f"  lua-load ./{HOLD}" if options.lua else "",
         "counted": COUNTED,
         "line": REQUEST_LINE,
-        "pages": "\n".join(map(error_page, MESSAGES)),
+        "pages": "\n".join(error_pages()),
+        "unserved_pages": "\n".join(error_pages(served=False)),
         "connect": CONNECT,
         "tunnel": TUNNEL,
         "no_route": NO_ROUTE,
