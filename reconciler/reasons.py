@@ -209,7 +209,8 @@ class Reason(StrEnum):
     DEPENDENCY_FAILED = ("DependencyFailed",
         _resource("A resource that it depends on could not be applied.", "See that resource."))
     DEPENDENCY_NOT_HEALTHY = ("DependencyNotHealthy",
-        _resource("Its tag `reconciler/depends-on` names a resource that is not healthy.", "See that resource."))
+        _resource("Its tag `reconciler/depends-on` names a resource that is not healthy; or it was renamed, and stays "
+                  "until the workload in its place is healthy.", "See that resource."))
     LOCATION_NOT_BOUND = ("LocationNotBound",
         _resource("The GVC names locations that the settings of this host bind to no engine.",
                   "Add them under `locations`, or leave them to the host that has them."))
@@ -361,6 +362,9 @@ class Reason(StrEnum):
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
+    MANY_REQUESTS_WAIT = ("ManyRequestsWait",
+        _warning("More requests wait for the workload than for any other of the location, and HAProxy has so many "
+                 "connections that only a few of each workload may wait for now."))
     REQUESTS_CUT_OFF = ("RequestsCutOff",
         _warning("A replica that ends was killed after its termination grace period with open requests, such as "
                  "WebSockets and streams. The built-in data plane counts connections, idle ones included."))

@@ -61,7 +61,8 @@ def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Ch
         message = f"{found}, and the endpoints of {where} need {oldest} or newer"
         yield problem(ABOUT, message, "apt-get install haproxy, or set `dataplane: builtin`")
     elif program is not None and not program.lua:
-        message = f"HAProxy {program.text} lacks Lua: at {where}, no request waits for the first replica"
+        what = "requests do not wait for the end of a hold, nor outlast a reload"
+        message = f"HAProxy {program.text} lacks Lua: at {where}, {what}"
         yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
     if program is not None and program.usable and who.uid:
         for place in named:

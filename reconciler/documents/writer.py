@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from reconciler.documents.scalars import plain
 from reconciler.printable import UNSAFE
 
@@ -16,6 +18,7 @@ _NUMERIC = re.compile(r"[-+0-9][-+0-9:._ TZxobe]*", re.IGNORECASE)
 _OPTION = re.compile("--?[a-zA-Z]")
 _FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
+_BUILTIN = (dict, list, str, int, float)
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
@@ -32,10 +35,13 @@ STYLE = Style()
 
 
 def written(value: Any) -> str:
-    """``value`` (dict, list, str, int, float, bool, None) as one YAML document in its own order; ends with a newline.
+    """``value`` as one YAML document in its own order; ends with a newline.
 
-    Lists are indented below their key, texts of several lines are literal blocks, and nothing is folded.
+    It consists of dict, list, str, int, float, bool and None, or of what msgspec turns into these, such as tuples. Any
+    other value is a TypeError. Lists are indented below their key, texts of several lines are literal blocks, and
+    nothing is folded.
     """
+    value = _builtin(value)
     if isinstance(value, dict | list) and value:
         return "".join(f"{line}\n" for line in write_lines(value))
     return f"{_leaf(value, '')}\n"
@@ -67,7 +73,7 @@ def write_lines(value: dict[str, Any] | list[Any], style: Style = STYLE) -> Iter
         for name, member in value.items():
             yield from _entry(f"{scalar(str(name))}:", member, style)
         return
-    for item in value:
+    for item in map(_builtin, value):
         if isinstance(item, dict | list) and item:
             first, *rest = write_lines(item, style)
             yield f"- {first}"
@@ -76,7 +82,14 @@ def write_lines(value: dict[str, Any] | list[Any], style: Style = STYLE) -> Iter
             yield from _entry("-", item, style)
 
 
+def _builtin(value: Any) -> Any:
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return value if isinstance(value, _BUILTIN) or value is None else msgspec.to_builtins(value)
+
+
 def _entry(head: str, value: Any, style: Style) -> Iterator[str]:
+    value = _builtin(value)
     if isinstance(value, dict | list) and value:
         yield head
         indent = "  " if style.has_indented_lists or isinstance(value, dict) else ""
@@ -94,7 +107,9 @@ def _leaf(value: Any, indent: str) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return _number(value)
-    return "{}" if value == {} else "[]" if value == [] else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return "{}" if value == {} else "[]"
 
 
 def _number(value: float) -> str:

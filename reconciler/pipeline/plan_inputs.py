@@ -14,10 +14,12 @@ from reconciler.iteration import batches
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Record
 from reconciler.pipeline.desired_index import MAX_PREFETCHED, RecordsIndex
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
+from reconciler.planning.successors import find_successors
 from reconciler.records.sql import stored_key
 from reconciler.records.tables.applied import AppliedRow
 from reconciler.records.tables.deletions import HOUR
@@ -66,7 +68,28 @@ def planner_input(
         recent_deletes=_counted_deletes(index, expiry),
         orphans={keys[name]: by for name, by in index.records.orphans.all().items() if name in keys},
         retention=_retention(settings, [key for key in keys.values() if key not in desired]),
+        successors=_successors(view, [records[key] for key in keys.values() if key in records and key not in desired]),
     )
+
+
+def _successors(view: DesiredStateView, undesired: Iterable[tuple[Record, ...]]) -> dict[Key, tuple[Key, ...]]:
+    """The workloads that were deleted from Git before this revision, each with those that may have its place there."""
+    by_gvc: dict[str, list[Record]] = {}
+    for records in undesired:
+        if records[0].key.kind is Kind.WORKLOAD:
+            by_gvc.setdefault(records[0].key.gvc, []).append(records[0])
+    # If a workload comes in the place of one that goes by this revision, both are in the same plan.
+    removed = set(view.index.changes.removed()) if by_gvc else set()
+    found: dict[Key, tuple[Key, ...]] = {}
+    for gvc, gone in by_gvc.items():
+        if waiting := [each for each in gone if str(each.key) not in removed]:
+            others = view.index.members(gvc) - {str(each.key) for each in gone}
+            names = view.index.records.applied.get_many(
+                (name for name in others if name.startswith(f"{Kind.WORKLOAD}/")), bodies=False
+            )
+            bodies = {Key.parse(name): body for name in names if (body := view.bodies.related_body(name)) is not None}
+            found |= find_successors(waiting, bodies)
+    return found
 
 
 def _retention(settings: Settings, undesired: Iterable[Key]) -> dict[Key, str]:

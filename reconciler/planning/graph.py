@@ -15,6 +15,7 @@ from reconciler.model.resource import Dependency, Reference
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Step, StepId
 from reconciler.planning.recorded_references import recorded_targets
+from reconciler.planning.successors import successor_edges
 
 References = tuple[Reference, ...]
 Edges = list[frozenset[int]]
@@ -34,6 +35,9 @@ def order_steps(scope: PlannerInput, steps: list[Step]) -> None:
         sets = [set(awaited) for awaited in edges]
         _backward(scope, steps, by_key, sets)
         _volume_handover_edges(scope, steps, sets)
+        for doomed, successor in successor_edges(steps):
+            if not _reaches(successor, doomed, sets):
+                sets[doomed].add(successor)
         edges = [frozenset(awaited) for awaited in sets]
     _bind(scope, references, steps, edges)
     steps[:] = [steps[index] for index in _sorted(edges)]
@@ -60,7 +64,7 @@ def _bind(scope: PlannerInput, references: list[References], steps: list[Step], 
         if id(refs) not in healthy:
             healthy[id(refs)] = _needs_healthy(scope, refs)
         recorded_only = step.key.kind in PLACED and not step.location
-        needs = () if recorded_only else healthy[id(refs)]
+        needs = step.needs_healthy or (() if recorded_only else healthy[id(refs)])
         if awaited or needs:
             steps[position] = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
 

@@ -53,6 +53,8 @@ class PlannerInput(msgspec.Struct, frozen=True):
     keys stay unchanged; ``orphans``, each with the operator who made it one, are never deleted, nor are keys in
     ``retention``, each with the reason why what belongs to it keeps it. ``recent_deletes`` are
     keys that runs of the last hour deleted without approval, each with the time (ISO 8601) until which it counts.
+    ``successors`` are workloads whose delete waits since an earlier run, each with those that differ in the name only:
+    one of them was made in its place.
     ``drifts`` are differences between observed and recorded state, which the plan heals.
     """
 
@@ -73,6 +75,7 @@ class PlannerInput(msgspec.Struct, frozen=True):
     retention: Mapping[Key, str] = {}
     drifts: Mapping[StepId, Drift] = {}
     recent_deletes: Mapping[str, str] = {}
+    successors: Mapping[Key, tuple[Key, ...]] = {}
 
     def places(self, key: Key) -> tuple[str, ...]:
         """The desired locations of ``key``: the bound ones of its GVC, or ``("",)`` for a kind without locations."""

@@ -13,6 +13,7 @@ from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, Hold, Plan, RetainedResource, Step
 from reconciler.planning.policy import renames_in, retained, with_holds
 from reconciler.planning.steps import steps_for
+from reconciler.planning.successors import with_successors
 
 
 def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
@@ -24,8 +25,8 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     deletes = [step for step in steps if step.action is Action.DELETE]
     stays = retained(scope, deletes) if deletes else {}
     steps = [step for step in steps if step.action is not Action.DELETE or step.key not in stays]
-    renames = renames_in(steps, scope.records)
-    steps = with_holds(scope, steps, renames)
+    renames = renames_in([step for step in steps if step.key not in scope.successors], scope.records)
+    steps = with_holds(scope, with_successors(scope, steps, renames), renames)
     del found  # It would keep the steps that order_steps replaces: 14 MB of 100,000.
     order_steps(scope, steps)
     final = tuple(steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from reconciler.model.record import Record
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Hold, Rename, Step
 from reconciler.planning.recorded_references import recorded_targets
+from reconciler.planning.successors import nameless
 
 PRUNE = "reconciler/prune"
 
@@ -109,18 +109,10 @@ def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> 
     if not gone:
         return ()
     new = {step.key: step.body for step in steps if step.action is Action.CREATE and step.key not in records}
-    by_content = {_nameless(key, body): key for key, body in sorted(gone.items(), reverse=True)}
+    by_content = {nameless(key, body): key for key, body in sorted(gone.items(), reverse=True)}
     found = {}
     for key, body in sorted(new.items()):
-        before = by_content.pop(_nameless(key, body), None)
+        before = by_content.pop(nameless(key, body), None)
         if before is not None:
             found[before] = key
     return tuple(Rename(before, after) for before, after in sorted(found.items()))
-
-
-def _nameless(key: Key, body: bytes) -> bytes:
-    content: dict[str, Any] = msgspec.json.decode(body)
-    name = content.pop("name")
-    if content.get("description") == name:
-        del content["description"]
-    return msgspec.json.encode((key.kind, key.gvc, content), order="deterministic")

@@ -254,7 +254,11 @@ def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
     hosted(desk, dataplane="haproxy")
     for version, verdict, expected in (
         ("HAProxy version 3.0.1 2024\nBuilt with Lua\n", "ok", "; HAProxy 3.0.1 serves the endpoints of here"),
-        ("HAProxy version 2.6.1 2024\n", "warning", "HAProxy 2.6.1 lacks Lua: at here, no request waits"),
+        (
+            "HAProxy version 2.6.1 2024\n",
+            "warning",
+            "HAProxy 2.6.1 lacks Lua: at here, requests do not wait",
+        ),
         ("HAProxy version 2.4.22 2024\n", "problem", "HAProxy 2.4.22 is installed, and the endpoints of here need 2.6"),
         (
             "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -52,6 +53,21 @@ def test_our_reader_reads_back_what_was_written(value: Any) -> None:
 @given(st.dictionaries(TEXT.filter(is_name), TEXT, min_size=1))
 def test_readers_of_yaml_1_1_read_the_same_texts(value: dict[str, str]) -> None:
     assert yaml.load(written(value), yaml.CSafeLoader) == value
+
+
+class Point(msgspec.Struct):
+    """A value of the program."""
+
+    x: int
+
+
+def test_values_of_the_program_are_written_as_json_has_them() -> None:
+    value = {"tuples": ({"url": "a"}, ()), "set": frozenset({1}), "points": [Point(1)], "at": Point(2), "none": ()}
+    assert written(value) == written(msgspec.json.decode(msgspec.json.encode(value)))
+    assert "(" not in written(value)
+    assert written(("a",)) == "- a\n"
+    with pytest.raises(TypeError):
+        written({"a": object()})
 
 
 def test_yaml_is_written_as_people_write_it() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.model.key import Key, Kind
+from reconciler.model.record import Health
 from reconciler.model.resource import Dependency, Reference, Resource
 from reconciler.planning.graph import order_steps
 from reconciler.planning.inputs import PlannerInput
@@ -49,6 +51,82 @@ def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> N
     plan = way.plan()
     assert waits(plan)["workload/shop/b@here"] == {"gvc/shop", "workload/shop/a@here", "workload/shop/a@there"}
     assert {str(key) for step in plan.steps for key in step.needs_healthy} == {"workload/shop/a"}
+
+
+def test_a_renamed_workload_stays_until_the_one_in_its_place_is_healthy(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("old")), prune=FREE)
+    way.applied()
+    engine = way.engines["here"] = LedgerEngine(tmp_path / "ledger", "here")
+    engine.unhealthy = {"workload/shop/new"}
+    way.commit(shop(workload("new")))
+    plan = way.plan()
+    assert ids(plan) == [
+        "create workload/shop/new@here",
+        "create workload/shop/new@there",
+        "delete workload/shop/old@here",
+        "delete workload/shop/old@there",
+    ]
+    news = {"workload/shop/new@here", "workload/shop/new@there"}
+    assert waits(plan) == {
+        **{key: set() for key in news},
+        **dict.fromkeys(("workload/shop/old@here", "workload/shop/old@there"), news),
+    }
+    assert way.apply().outcome == "waiting"
+    assert way.outcomes[plan.steps[3].id].message == "waits until workload/shop/new is Healthy"
+    # Another program, and another commit meanwhile: it still waits.
+    way.line = way.fresh_line()
+    way.commit(shop(workload("new"), workload("more")))
+    assert way.apply().outcome == "waiting"
+    assert "workload/shop/old@there" in way.recorded()
+    heal(way, "workload/shop/new")
+    assert not way.has_nothing_to_do()
+    engine.unhealthy.clear()
+    way.applied()
+    assert {"workload/shop/old@here", "workload/shop/old@there"}.isdisjoint(way.recorded())
+    assert way.plan().steps == ()
+
+
+def heal(way: Way, key: str) -> None:
+    """Let the records say that a resource is healthy, as the monitor does after it has observed so."""
+    for record in way.records.applied.get(key):
+        way.records.applied.put(msgspec.structs.replace(record, health=Health.HEALTHY))
+
+
+@pytest.mark.parametrize(
+    ("former", "why"),
+    [
+        pytest.param(
+            workload("old").replace("type: standard", "type: cron, job: {schedule: '0 3 * * *'}"),
+            "it serves nobody",
+            id="cron",
+        ),
+        pytest.param(
+            workload("old").replace("spec: {", "spec: {defaultOptions: {suspend: true}, "), "it is off", id="suspended"
+        ),
+        pytest.param(stateful("old", "data"), "its volumes go first", id="volumes"),
+    ],
+)
+def test_a_renamed_workload_that_serves_nothing_now_is_deleted_at_once(tmp_path: Path, former: str, why: str) -> None:
+    way = Way(tmp_path, shop(VOLUMES.format(name="data"), former), prune=FREE)
+    way.applied()
+    way.commit(shop(VOLUMES.format(name="data"), former.replace("name: old", "name: new")))
+    plan = way.plan()
+    assert len(plan.renames) == 1, why
+    assert not any(step.needs_healthy for step in plan.steps)
+    way.applied()
+    assert way.plan().steps == ()
+
+
+def test_a_renamed_workload_that_is_not_healthy_itself_does_not_wait(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("old")), prune=FREE)
+    way.engines["here"] = engine = LedgerEngine(tmp_path / "ledger", "here")
+    engine.unhealthy = {"workload/shop/old", "workload/shop/new"}
+    way.engines["there"] = other = LedgerEngine(tmp_path / "other", "there")
+    other.unhealthy = engine.unhealthy
+    way.applied()
+    way.commit(shop(workload("new")))
+    way.applied()
+    assert "workload/shop/old@here" not in way.recorded()
 
 
 def test_no_resource_with_shared_references_waits_for_itself() -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.decide import MetricReading
+from reconciler.engines.host.autoscaling.decide import LATENCY, MetricReading
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.host.spec import WorkloadSpec
@@ -22,6 +22,8 @@ COLLECT = 15.0
 
 UNKNOWN = 30.0
 """Seconds without a value after which users are informed."""
+FIRST_LATENCY = 90.0
+"""The same for latency: it has its first value after a minute, and values come every 20 seconds."""
 
 
 class MetricSource(Protocol):
@@ -54,7 +56,10 @@ class MetricSources:
 
 
 class UnknownMetrics:
-    """The workloads whose metric has had no value for 30 seconds; an event reports each, and its end."""
+    """The workloads whose metric has had no value for 30 seconds, or for 90 if it is latency.
+
+    An event reports each, and its end.
+    """
 
     def __init__(self, append_event: Callable[[EngineEvent], None]) -> None:
         self._append_event = append_event
@@ -67,7 +72,7 @@ class UnknownMetrics:
             self._since.pop(key, None)
             if self._metrics.pop(key, None) is not None:
                 self._append_event(EngineEvent(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again"))
-        elif now >= self._since.setdefault(key, now) + UNKNOWN and self._metrics.get(key) != metric:
+        elif now >= self._since.setdefault(key, now) + _patience(metric) and self._metrics.get(key) != metric:
             self._metrics[key] = metric
             self._append_event(EngineEvent(key, Reason.SCALING_UNKNOWN, self.message(key)))
 
@@ -80,6 +85,10 @@ class UnknownMetrics:
         """Forget a deleted workload."""
         self._since.pop(key, None)
         self._metrics.pop(key, None)
+
+
+def _patience(metric: str) -> float:
+    return FIRST_LATENCY if metric == LATENCY else UNKNOWN
 
 
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:

@@ -40,7 +40,7 @@ def haproxy_limitations(service: Service, program: Program | None, *, outside: b
     elif program is not None and not program.tls:
         yield "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL."
     if program is not None and not program.lua:
-        yield "Requests do not wait for the first replica, nor for the end of a hold: the installed HAProxy lacks Lua."
+        yield "Requests wait for the end of a hold no longer than for a replica: the installed HAProxy lacks Lua."
     version = program.version if program is not None else OLDEST
     if names := failures_without_retry(service, version):
         yield f"Requests are not tried again after {', '.join(names)}: HAProxy does not retry these failures."

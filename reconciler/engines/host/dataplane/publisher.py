@@ -159,10 +159,10 @@ class ServicePublisher:
     def _on_change(self) -> None:
         """Report new problems of domains; called first once everything was compared with what is wanted."""
         self._compared = True
-        problems = self.dataplane.route_problems()
+        problems, awaited = self.dataplane.route_problems(), self._served.awaited
         for name, texts in problems.items():
             for each in texts:
-                if each not in self._problems.get(name, ()):
+                if each not in self._problems.get(name, ()) and each not in awaited:
                     self._append_event(EngineEvent(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, each))
         self._problems = problems
         self._changed()
@@ -248,7 +248,7 @@ class ServicePublisher:
         yield from self.dataplane.limitations(wanted)
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)
-            yield from self._router.unserved(wanted.key, self.dataplane.route_problems())
+            yield from self._router.unserved(wanted.key, self.dataplane.route_problems(), self._served)
             if (outside := self._router.table().workloads.get(wanted.key)) is not None:
                 yield from endpoint_without_tls(self._served.without_domain.get(outside.host, ""))
 

@@ -22,7 +22,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     """One process; ``start`` in clock ticks since the boot distinguishes it from a later one of the same number.
 
     ``cpu_seconds`` includes its reaped children; ``memory`` is its resident bytes. In the middle of an exec, a
-    process that ``has_environment`` shows none.
+    process that ``has_environment`` shows none. A ``runnable`` one runs, or waits for a processor or a disk.
     """
 
     pid: int
@@ -33,6 +33,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     has_environment: bool
     cpu_seconds: float
     memory: int
+    runnable: bool
 
 
 def read(path: str) -> bytes:
@@ -63,6 +64,7 @@ def find_process(pid: int) -> Proc | None:
         has_environment=not int(fields[6]) & _NO_ENVIRONMENT,
         cpu_seconds=sum(map(int, fields[11:15])) * _TICK,
         memory=int(fields[21]) * _PAGE,
+        runnable=fields[0] in (b"R", b"D"),
     )
 
 

@@ -118,6 +118,16 @@ def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past
     assert counted_replicas("cpu", ready, 110) == {"old", "new"}
 
 
+def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
+    events: list[EngineEvent] = []
+    unknown = UnknownMetrics(events.append)
+    for at in range(0, 90, 2):
+        unknown.note(KEY, "latency", known=False, now=at)
+    assert events == []
+    unknown.note(KEY, "latency", known=False, now=90)
+    assert [each.reason for each in events] == ["ScalingUnknown"]
+
+
 def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_return() -> None:
     events: list[EngineEvent] = []
     unknown = UnknownMetrics(events.append)

@@ -30,14 +30,18 @@ Report = Callable[[str, Reason, str], None]
 """Takes a host name, the reason of an event, and its message."""
 
 _ACCOUNT, _STATE, _CERTIFICATES = "account.pem", "state.json", "certificates"
-_INTERRUPTED = "the daemon ended during the order"
+_INTERRUPTED = "the order was interrupted"
 
 
 class _State(msgspec.Struct):
-    """What outlives the daemon: when each host got its certificate, and failures."""
+    """What outlives the daemon: when each host got its certificate, failures, and when orders began that run.
+
+    One that still runs according to this when its daemon has ended has failed.
+    """
 
     issued: dict[str, float] = {}
     failures: dict[str, Failures] = {}
+    running: dict[str, float] = {}
 
 
 def read_failures(directory: Path) -> dict[str, Failures]:
@@ -116,6 +120,7 @@ class Issuer:
         """Place the orders that are due. Raises EngineError."""
         await asyncio.to_thread(self._stored.refresh)
         self._forget_future()
+        self._end_interrupted()
         while (host := self._next_host()) is not None:
             await self._obtain(host)
         self._show(self._failed())
@@ -143,23 +148,33 @@ class Issuer:
     async def _obtain(self, host: str) -> None:
         state = self._load()
         count = state.failures[host].count if host in state.failures else 0
-        # It counts as failed until it succeeds: neither a full disk nor a crash leads to one order after the other.
-        state.failures[host] = Failures(count + 1, self._clock.now(), _INTERRUPTED)
+        # If it is interrupted, it counts as failed: neither a full disk nor a crash leads to one order after the other.
+        state.running[host] = self._clock.now()
         self._save()
         answer = await asyncio.to_thread(self._place, host)
         if answer.problem:
+            del state.running[host]
             state.failures[host] = Failures(count + 1, self._clock.now(), answer.problem, answer.retry_after)
             self._save()
             due = iso(next_order(host, self._validity(host), state.failures[host]))
             self._report(host, Reason.CERTIFICATE_FAILED, f"{host}: {answer.problem}; the next order is at {due}")
             return
         write_atomic(self._directory / _CERTIFICATES / f"{host}.pem", answer.pem.encode(), 0o600)
-        del state.failures[host]
+        del state.running[host]
+        state.failures.pop(host, None)
         state.issued[host] = self._clock.now()
         self._save()
         await asyncio.to_thread(self._stored.refresh)
         self._report(host, Reason.CERTIFICATE_ISSUED, f"the certificate for {host} was issued")
         self._changed()
+
+    def _end_interrupted(self) -> None:
+        """Let orders fail that neither this daemon nor an earlier one has ended."""
+        state = self._load()
+        for host, began in state.running.items():
+            count = state.failures[host].count if host in state.failures else 0
+            state.failures[host] = Failures(count + 1, began, _INTERRUPTED)
+        state.running.clear()
 
     def _place(self, host: str) -> Answer:
         settings = self._settings

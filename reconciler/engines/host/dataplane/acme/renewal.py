@@ -29,7 +29,12 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 SHORTEST_LIFE = 2 * 86_400.0
-"""Seconds from an order to the next one while its certificate exists, even if clocks disagree about its validity."""
+"""Seconds from an order to the next one while its certificate exists, even if clocks disagree about its validity; less
+for one whose life is shorter.
+"""
+RETRIES = 12
+"""So many times a renewal that fails can be tried again in the life of a certificate that is a short one."""
+SHORTEST_DELAY = 60.0
 
 
 class Validity(msgspec.Struct, frozen=True):
@@ -49,9 +54,12 @@ def next_order(host: str, validity: Validity | None, failures: Failures | None) 
     if validity is not None:
         life = validity.end - validity.start
         due = validity.start + life * (RENEWED_AFTER - JITTER * _spread(host))
-        due = max(due, validity.ordered + SHORTEST_LIFE)
+        due = max(due, validity.ordered + min(SHORTEST_LIFE, life * (RENEWED_AFTER - JITTER)))
     if failures is not None:
-        delay = min(FIRST_DELAY * 2.0 ** min(failures.count - 1, 16), LONGEST_DELAY)
+        first = FIRST_DELAY
+        if validity is not None:
+            first = min(first, max((validity.end - validity.start) / RETRIES, SHORTEST_DELAY))
+        delay = min(first * 2.0 ** min(failures.count - 1, 16), LONGEST_DELAY)
         delay *= 1 + JITTER * _spread(host)
         due = max(due, failures.at + max(delay, min(failures.retry_after, LONGEST_WAIT)))
     return due

@@ -27,12 +27,19 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Tls
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.printable import printable
+from reconciler.times import iso
 
 REFRESH_SECONDS = 60.0
 """Seconds between two reads of files and secrets that no other change demands."""
 
 _VERSIONS = {"TLSV1_0": "TLSv1.0", "TLSV1_1": "TLSv1.1", "TLSV1_2": "TLSv1.2", "TLSV1_3": "TLSv1.3"}
 """A version in a manifest → in HAProxy."""
+
+_AWAITED = "the certificate is not issued yet"
+_RENEWED = "and the next one is not issued yet"
+
+_MOST_HOSTS = 5
+"""Hosts with the same reason that a text names."""
 
 _PARTS = ("cert", "chain", "payload", "publicKey")
 """The parts of a secret that can have certificates of authorities."""
@@ -48,9 +55,10 @@ class SecureHost(msgspec.Struct, frozen=True):
 class Served(msgspec.Struct, frozen=True):
     """What is served: ``certificates`` and ``options`` by host name; ``problems`` are by domain.
 
-    ``missing`` are the host names without a certificate, by domain, each with the reason; ``without_domain`` are
-    reasons by host name, of endpoints of workloads. ``unverified`` is what DNS lacks to prove a domain, ``not_renewed``
-    why a host still has its former certificate.
+    ``missing`` are the reasons why hosts of a domain have no certificate, by domain, each with all of its hosts, and
+    ``lacking`` these hosts with their reasons. Those that are ``awaited`` are ordered, and nothing has failed.
+    ``without_domain`` are reasons by host name, of endpoints of workloads. ``unverified`` is what DNS lacks to prove a
+    domain, ``not_renewed`` why a host still has its former certificate.
     """
 
     certificates: dict[str, Match] = {}
@@ -60,6 +68,8 @@ class Served(msgspec.Struct, frozen=True):
     unverified: dict[str, str] = {}
     not_renewed: dict[str, str] = {}
     without_domain: dict[str, str] = {}
+    lacking: dict[str, str] = {}
+    awaited: frozenset[str] = frozenset()
 
 
 class CertificateFolders(NamedTuple):
@@ -198,12 +208,14 @@ class CertificateStore:
         unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
         lacking = select(hosts.keys() - serving.keys(), shared, now).problems
         reasons = {host: self._why(host, hosts[host], problem) for host, problem in lacking.items()}
-        missing: dict[str, list[str]] = {}
-        for host, reason in reasons.items():
-            _add(missing, {hosts[host].domain}, f"{host} is not served with TLS: {reason}")
         without_domain = {host: reason for host, reason in reasons.items() if not hosts[host].domain}
-        found = _by_domain(problems), _by_domain(missing)
-        served = Served(serving, options, *found, unverified, not_renewed, without_domain)
+        by_domain: dict[str, dict[str, str]] = {}
+        for host, reason in reasons.items():
+            by_domain.setdefault(hosts[host].domain, {})[host] = reason
+        missing = {domain: list(without_tls(each)) for domain, each in by_domain.items()}
+        parts = _by_domain(problems), _by_domain(missing)
+        awaited = frozenset(text for texts in parts[1].values() for text in texts if text.endswith(_AWAITED))
+        served = Served(serving, options, *parts, unverified, not_renewed, without_domain, reasons, awaited)
         return _Found(served, ordered, {*domains, *ordered.values()})
 
     def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
@@ -270,8 +282,13 @@ class CertificateStore:
         """Why a host has no certificate that can be served."""
         if self._issuer is not None and "*" not in host:
             unproven = self._proofs.unproven.get(self._proof_domain(host, found))
-            problem = unproven or self._issuer.problems.get(host, f"the certificate for {host} is not issued yet")
+            problem = unproven or self._issuer.problems.get(host) or self._awaited_text(host)
         return problem
+
+    def _awaited_text(self, host: str) -> str:
+        """That the certificate of ``host`` is ordered; when the former one expired, if there was one."""
+        ends = [each.not_after for each in self._issuer.certificates if host in each.names] if self._issuer else []
+        return f"its certificate expired at {iso(max(ends))}, {_RENEWED}" if ends else _AWAITED
 
     def _proof_domain(self, host: str, found: SecureHost) -> str:
         if found.domain:
@@ -312,6 +329,17 @@ class CertificateStore:
     def _secret(self, link: str) -> SecretValue:
         """The data of a secret. Raises EngineError."""
         return self._secrets(Key(Kind.SECRET, "", link.rpartition("/")[2]))
+
+
+def without_tls(reasons: Mapping[str, str]) -> Iterator[str]:
+    """A text for each reason why hosts have no certificate, with these hosts."""
+    by_reason: dict[str, list[str]] = {}
+    for host, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(host)
+    for reason, hosts in by_reason.items():
+        more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+        names = f"{', '.join(sorted(hosts)[:_MOST_HOSTS])}{more}"
+        yield f"{names} {'is' if len(hosts) == 1 else 'are'} not served with TLS: {reason}"
 
 
 def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings
 
-CONFIG, HOLD, HOLDS, PORTS = "haproxy.cfg", "hold.lua", "holds.map", "ports.map"
+CONFIG, HOLD, HOLDS, EMPTY, PORTS = "haproxy.cfg", "hold.lua", "holds.map", "empty.map", "ports.map"
 MASTER_SOCKET, STATS_SOCKET, LOG_SOCKET, PID = "master.sock", "stats.sock", "log.sock", "haproxy.pid"
+ALIVE_SOCKET = "alive.sock"
 """The files of one location; HAProxy works in their directory, since the path of a socket must be short."""
 
 SELF = "_self"
@@ -22,6 +23,25 @@ SELF = "_self"
 
 A worker that was replaced passes its last requests there, because it knows no new servers.
 """
+
+WAIT = "_wait"
+"""The server in whose queue requests wait while no replica is ready: the address of the workload itself, too.
+
+It takes one request at a time. That one arrives again, finds it occupied by itself, and waits with all others, without
+a script or a timer. When a replica is ready, it takes any number for a moment: all arrive again, and reach the replica.
+"""
+
+OWN = frozenset({SELF, WAIT})
+"""The servers that are no replicas."""
+
+AGAIN = "127.0.0.2"
+"""The address from which requests arrive again."""
+
+NO_REPLICA = "none"
+"""The value of each backend without a ready replica in the map ``EMPTY``."""
+
+CROWD = "_crowd"
+"""A key of the same map, while there are so many connections that only few requests of each workload may wait."""
 
 TUNNEL = "1h"
 """How long a connection without a message stays: a WebSocket, or one of a port with the protocol tcp."""
@@ -89,7 +109,8 @@ class Backend(msgspec.Struct, frozen=True):
 class ProxyOptions(msgspec.Struct, frozen=True):
     """What all workloads of a location share. ``user`` is the number of HAProxy's user and group; None: the daemon's.
 
-    Without ``lua``, requests cannot wait for the first replica. ``runtime``: backends come and go without a reload.
+    Without ``lua``, requests cannot wait for an operator. ``runtime``: backends come and go without a reload. With more
+    than ``crowd`` connections, few requests of each workload wait.
     """
 
     location: str
@@ -99,6 +120,7 @@ class ProxyOptions(msgspec.Struct, frozen=True):
     user: tuple[int, int] | None = None
     runtime: bool = False
     version: tuple[int, int] = OLDEST
+    crowd: int = 10_000
 
 
 def encode(text: str) -> str:
@@ -143,6 +165,12 @@ def add_server(backend: Backend, each: Server) -> str:
 def add_self(backend: Backend) -> str:
     """As ``add_server``, of the server that is the address of the workload itself."""
     return f"{ADDRESS}:{backend.port} weight 0{_protocol(backend.service)}"
+
+
+def add_wait(backend: Backend) -> str:
+    """As ``add_server``, of the server in whose queue requests wait."""
+    words = f"backup maxconn 1 pool-max-conn 0 source {AGAIN}"
+    return f"{ADDRESS}:{backend.port} {words}{_protocol(backend.service)}"
 
 
 def mode_of(service: Service) -> str:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, PORTS
+from reconciler.engines.host.dataplane.haproxy.config import EMPTY, HOLDS, NO_REPLICA, PORTS
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 
-SHOW_FACTS = f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show table {COUNTED};show proc"
+SHOW_FACTS = (
+    f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show map ./{EMPTY};@1 show table {COUNTED};show proc"
+)
 
 RELEASE_MEMORY = ("collect garbage", f"clear map @4294967295 ./{PORTS}")
 """Commands that take some 10 ms together. The first one is of our script, for the memory of scripts. The second one
@@ -27,7 +29,7 @@ RELEASE_SECONDS = 5.0
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
 _COUNTED = re.compile(r"^0x[0-9a-f]+: key=(\S+) .*conn_cur=(\d+) http_req_cnt=(\d+)", re.MULTILINE)
 _FORMER_WORKERS = "# old workers"
-_WORKER = re.compile(r"^\d+ +worker ", re.MULTILINE)
+_WORKER = re.compile(r"^(\d+) +worker ", re.MULTILINE)
 
 
 class Counted(NamedTuple):
@@ -41,8 +43,9 @@ class Facts(NamedTuple):
     """What the live process shows of itself, beside its backends.
 
     ``digest`` is that of its structure, ``process`` its number, ``holds`` and ``splits`` are the entries of its maps,
-    and ``former_workers`` is how many workers take no new connections, and still have some. A process that takes none
-    itself shows no digest. ``connections`` are those that are open now.
+    ``empty`` are the backends without a ready replica, and ``former`` the numbers of the workers that take no new
+    connections, and still have some. A process that takes none itself shows no digest. ``connections`` are those that
+    are open now.
     """
 
     digest: str = ""
@@ -50,18 +53,26 @@ class Facts(NamedTuple):
     holds: Mapping[str, str] = {}
     splits: Mapping[str, str] = {}
     counted: Mapping[str, Counted] = {}
-    former_workers: int = 0
+    former: tuple[str, ...] = ()
     connections: int = 0
+    empty: Mapping[str, str] = {}
+
+    @property
+    def former_workers(self) -> int:
+        """How many former workers there are."""
+        return len(self.former)
 
 
 def read_facts(text: str) -> Facts:
     """The facts in the output of ``SHOW_FACTS``."""
-    entries, info = _read_map(text), dict(map(_parts, text.splitlines()))
+    info, found = dict(map(_parts, text.splitlines())), _ENTRY.findall(text)
+    empty = {name: value for name, value in found if value == NO_REPLICA}
+    entries = {name: value for name, value in found if value != NO_REPLICA}
     holds = {name: end for name, end in entries.items() if backend_of(name) == name}
     splits = {name: value for name, value in entries.items() if name not in holds}
     digest = info.get("description", "") if info.get("stopping") != "1" else ""
-    counts = _read_counted(text), _count_former_workers(text), int(info.get("currconns") or 0)
-    return Facts(digest, info.get("pid", ""), holds, splits, *counts)
+    counts = _read_counted(text), _former_workers(text), int(info.get("currconns") or 0)
+    return Facts(digest, info.get("pid", ""), holds, splits, *counts, empty)
 
 
 def _parts(line: str) -> tuple[str, str]:
@@ -69,23 +80,18 @@ def _parts(line: str) -> tuple[str, str]:
     return name.lower(), value.strip()
 
 
-def _read_map(text: str) -> dict[str, str]:
-    """The entries in the output of ``show map``."""
-    return dict(_ENTRY.findall(text))
-
-
 def _read_counted(text: str) -> dict[str, Counted]:
     """The rows in the output of ``show table``."""
     return {name: Counted(int(arrived), int(active)) for name, active, arrived in _COUNTED.findall(text)}
 
 
-def _count_former_workers(text: str) -> int:
-    """The workers that take no new connections in the output of ``show proc``.
+def _former_workers(text: str) -> tuple[str, ...]:
+    """The numbers of the workers that take no new connections in the output of ``show proc``.
 
     The master names them: /proc hides the processes of a HAProxy with more capabilities from the daemon.
     """
     _, _, rest = text.partition(_FORMER_WORKERS)
-    return len(_WORKER.findall(rest.partition("\n#")[0]))
+    return tuple(_WORKER.findall(rest.partition("\n#")[0]))
 
 
 class Floods:

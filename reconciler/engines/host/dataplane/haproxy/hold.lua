@@ -1,8 +1,9 @@
--- Holds a request, or a connection, until a replica of its workload is ready and no operator holds the workload, its
--- client has left, or its time is over. The end of an operator's hold needs no daemon.
+-- Holds a request, or a connection, until the end of an operator's hold, or until its client has left. The end needs no
+-- daemon. Requests that wait for a replica need no script: they are in the queue of a server (see `_wait`).
 -- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server` and relieve).
 
-local FIRST_WAIT, LONGEST_WAIT = 10, 50 -- milliseconds
+-- A script that wakes takes the one lock of all scripts, so it wakes rarely.
+local FIRST_WAIT, LONGEST_WAIT = 50, 500 -- milliseconds
 local reported = {}
 -- Backend → the end (seconds since the epoch) of the hold by an operator.
 local holds = Map.new("./holds.map", Map._str)
@@ -27,7 +28,7 @@ end
 
 -- While a script waits, HAProxy from 2.9 on reads nothing from a client with HTTP/1, so the kernel tells who has left.
 -- Several clients can have the same two ports: all of them have left, or none.
-local READ_SECONDS, LONGEST_READ, SHARE = 0.5, 5, 20
+local READ_SECONDS, LONGEST_READ, SHARE = 0.5, 5, 50
 local ESTABLISHED, CLOSE_WAIT = "01", "08"
 local ports, open, closed, reads, next_read = {}, {}, {}, 0, 0
 
@@ -70,25 +71,27 @@ local function client_of(txn)
   end
 end
 
-core.register_action("hold", { "http-req", "tcp-req" }, function(txn, seconds)
+core.register_action("hold", { "http-req", "tcp-req" }, function(txn)
   local name, wait, has_left = txn.f:be_name(), FIRST_WAIT, client_of(txn)
-  local start, now = clock(), clock()
+  local now = clock()
   local function hold_end()
     return tonumber(holds:lookup(name) or 0)
   end
-  while not is_true(txn.f:stopping()) and (txn.f:nbsrv(name) == 0 or now < hold_end()) do
-    if now >= math.max(start, hold_end()) + tonumber(seconds) then
-      return
-    end
-    report(name)
-    core.msleep(wait)
+  report(name)
+  while not is_true(txn.f:stopping()) and now < hold_end() do
+    core.msleep(math.max(1, math.min(wait, math.ceil(1000 * (hold_end() - now)))))
     wait = math.min(wait + FIRST_WAIT, LONGEST_WAIT)
     now = clock()
     if has_left(now) then
       txn:done()
     end
   end
-end, 1)
+end)
+
+-- Tells the daemon that a request waits for a replica.
+core.register_action("report", { "http-req", "tcp-req" }, function(txn)
+  report(txn.f:be_name())
+end)
 
 -- In a worker that was replaced, leads the requests of a backend to the address of their workload, and so to the new
 -- worker: its own server gets all of them, and the others no new ones.
@@ -103,7 +106,7 @@ core.register_action("relieve", { "http-req", "tcp-req" }, function(txn)
   local servers = core.backends[name].servers
   servers["_self"]:set_weight("1")
   for each, server in pairs(servers) do
-    if each ~= "_self" then
+    if each ~= "_self" and each ~= "_wait" then
       server:set_drain()
     end
   end
@@ -111,3 +114,14 @@ end)
 
 -- Lua frees what requests leave only when it has become twice as much, and until then it keeps the memory around it too.
 core.register_cli({ "collect", "garbage" }, "", function() collectgarbage("collect") end)
+
+-- In a worker that was replaced, lets all requests that wait arrive again, at the new worker. HAProxy's own command for
+-- it is refused there.
+core.register_cli({ "arrive", "again" }, "", function()
+  for _, backend in pairs(core.backends) do
+    local server = backend.servers["_wait"]
+    if server then
+      server:set_maxconn("65536")
+    end
+  end
+end)

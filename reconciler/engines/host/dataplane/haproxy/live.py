@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server, add_self, add_server
+from reconciler.engines.host.dataplane.haproxy.config import (
+    EMPTY,
+    NO_REPLICA,
+    OWN,
+    SELF,
+    WAIT,
+    Backend,
+    Server,
+    add_self,
+    add_server,
+    add_wait,
+)
 from reconciler.engines.host.dataplane.haproxy.facts import Counted
 from reconciler.engines.host.dataplane.haproxy.split import backend_of, split_entries
 from reconciler.engines.host.dataplane.protocol import Traffic
@@ -20,12 +31,20 @@ since the time of a lower limit.
 _UNPUBLISHED = "UNPUB"
 _NO_BACKEND = "No such proxy."
 _READY = ("UP", "no check")
-_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "weight", "addr")
+_COLUMNS = (
+    *("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "qcur", "econ"),
+    *("weight", "addr"),
+)
+"""All but the last one are among the first columns of the output; the last but one is the last of these."""
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
 
 
 class LiveServer(NamedTuple):
-    """A server of the live process. ``proven``: it has answered once, and may get any number of requests."""
+    """A server of the live process. ``proven``: it has answered once, and may get any number of requests.
+
+    Of the one in whose queue requests wait, ``queued`` are those that do, and ``again`` those that it has let arrive
+    again so far.
+    """
 
     address: str
     limit: int
@@ -34,10 +53,12 @@ class LiveServer(NamedTuple):
     ends: bool
     proven: bool
     weight: int = 1
+    queued: int = 0
+    again: int = 0
 
 
 class LiveBackend(NamedTuple):
-    """The counts of a workload: requests so far and now, those that no replica has yet, and refused ones so far.
+    """The counts of a workload: requests so far and now, and refused ones so far. Those that arrive again count twice.
 
     Only one that is ``published`` gets requests.
     """
@@ -51,18 +72,23 @@ class LiveBackend(NamedTuple):
     @property
     def replicas(self) -> list[LiveServer]:
         """The servers that are replicas."""
-        return [each for name, each in self.servers.items() if name != SELF]
+        return [each for name, each in self.servers.items() if name not in OWN]
+
+    @property
+    def wait(self) -> LiveServer:
+        """The server in whose queue requests wait."""
+        return self.servers.get(WAIT, _NO_SERVER)
 
     @property
     def active(self) -> int:
         """The requests that replicas work on."""
-        return sum(each.open for each in self.servers.values())
+        return sum(each.open for each in self.replicas)
 
     @property
     def traffic(self) -> Traffic:
         """The counts for autoscaling."""
-        active = self.active
-        return Traffic(self.arrived, active, max(self.open - active, 0))
+        active, wait = self.active, self.wait
+        return Traffic(self.arrived - wait.again, active, max(self.open - wait.open - active, 0))
 
     def traffic_of(self, counted: Counted) -> Traffic:
         """The counts for autoscaling where only the ``counted`` requests are traffic."""
@@ -72,6 +98,9 @@ class LiveBackend(NamedTuple):
     def differs(self, known: LiveBackend | None) -> bool:
         """Whether the servers may have changed since they were as in ``known``."""
         return self.open > 0 or known is None or self[:3] != known[:3]
+
+
+_NO_SERVER = LiveServer("", 0, open=0, ready=False, ends=False, proven=False)
 
 
 class _Row(NamedTuple):
@@ -133,6 +162,8 @@ class StatReader:
 def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:
     """What brings the servers of ``live`` to what is wanted. Servers come before others leave.
 
+    Requests wait from before the last replica leaves; when one comes, they arrive again, and reach it.
+
     A server that is not wanted gets no new requests at once; it is removed when its last one has ended. Backends that
     the live process does not have are left out.
     """
@@ -140,11 +171,20 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
         name = backend.name
         found = live.get(name)
         if found is not None:
-            yield from _bring_own(backend, found.servers.get(SELF))
+            yield from _bring_own(backend, found)
+            known = any(each.ready for each in found.replicas)
+            if known and not backend.servers:
+                yield f"add map ./{EMPTY} {name} {NO_REPLICA}"
+            arrive = bool(backend.servers) and (not known or found.wait.queued > 0)
+            if arrive:
+                # Before requests can reach the replica: they get the timeout of those that need not wait.
+                yield f"del map ./{EMPTY} {name}"
             for each in backend.servers:
                 yield from _bring(f"{name}/{each.name}", backend, each, found.servers.get(each.name))
-            names = {SELF, *(each.name for each in backend.servers)}
-            for other in sorted(found.servers.keys() - names):
+            if arrive:
+                yield f"set maxconn server {name}/{WAIT} {UNLIMITED}"
+                yield f"set maxconn server {name}/{WAIT} 1"
+            for other in sorted(found.servers.keys() - OWN - {each.name for each in backend.servers}):
                 yield from take_out(f"{name}/{other}", found.servers[other])
             if not found.published:
                 yield f"publish backend {name}"
@@ -179,12 +219,14 @@ def wanted_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict
     return found
 
 
-def _bring_own(backend: Backend, live: LiveServer | None) -> Iterator[str]:
-    """Bring the server that is the address of the workload itself."""
-    if live is None:
-        yield f"add server {backend.name}/{SELF} {add_self(backend)}"
-    if live is None or not live.ready:
-        yield f"set server {backend.name}/{SELF} state ready"
+def _bring_own(backend: Backend, live: LiveBackend) -> Iterator[str]:
+    """Bring the servers that are the address of the workload itself."""
+    for name, words in ((SELF, add_self(backend)), (WAIT, add_wait(backend))):
+        found = live.servers.get(name)
+        if found is None:
+            yield f"add server {backend.name}/{name} {words}"
+        if found is None or not found.ready:
+            yield f"set server {backend.name}/{name} state ready"
 
 
 def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None) -> Iterator[str]:
@@ -214,22 +256,26 @@ def take_out(path: str, live: LiveServer) -> Iterator[str]:
 def _parsed_row(fields: list[str], at: list[int]) -> _Row:
     row = [fields[each] for each in at]
     server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
-    counts = LiveBackend(_number(row[4]), _number(row[2]), _number(row[6]), {}, _UNPUBLISHED not in row[7])
+    # Those whose time in a queue was over were not denied.
+    refused = _number(row[6]) + _number(row[9])
+    counts = LiveBackend(_number(row[4]), _number(row[2]), refused, {}, _UNPUBLISHED not in row[7])
     # A comma on each side, since an address can be a part of another one.
-    return _Row(row[0], row[1], f",{row[9]}," if server is not None else "", counts, server)
+    return _Row(row[0], row[1], f",{row[11]}," if server is not None else "", counts, server)
 
 
 def _live_server(row: list[str]) -> LiveServer:
     status, limit = row[7], _number(row[3])
     return LiveServer(
-        address=row[9],
+        address=row[11],
         limit=0 if limit == UNLIMITED else limit,
         open=_number(row[2]),
         ready=status in _READY,
         ends=status.startswith(("DRAIN", "MAINT")),
         # Only a server that had proven itself is without a limit.
         proven=limit in (0, UNLIMITED) or _number(row[5]) > 0,
-        weight=_number(row[8]),
+        weight=_number(row[10]),
+        queued=_number(row[8]) if row[1] == WAIT else 0,
+        again=_number(row[4]) if row[1] == WAIT else 0,
     )
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import SELF, decode_key, decode_name
+from reconciler.engines.host.dataplane.haproxy.config import OWN, decode_key, decode_name
 from reconciler.engines.host.dataplane.haproxy.discovery import MasterProcess
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES
 from reconciler.engines.host.dataplane.protocol import LatencyListener
@@ -196,7 +196,7 @@ def _parse_request(words: list[str]) -> LogLine | None:
     error = ""
     if name != [_NO_ID] and status in MESSAGES:
         error = f"{status} {method} {path}: {MESSAGES[status]} (request {' '.join(name)})"
-    if words[2] not in (SELF, _NO_SERVER) and min(times) >= 0:
+    if words[2] not in OWN and words[2] != _NO_SERVER and min(times) >= 0:
         replica, milliseconds = decode_name(words[2]), float(sum(times))
     return LogLine(key, error=error, replica=replica, milliseconds=milliseconds)
 

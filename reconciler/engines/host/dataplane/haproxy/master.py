@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.dataplane.haproxy.config import CONFIG, HOLD, HOLDS, MASTER_SOCKET
+from reconciler.engines.host.dataplane.haproxy.config import CONFIG, EMPTY, HOLD, HOLDS, MASTER_SOCKET
 from reconciler.engines.host.dataplane.haproxy.discovery import (
     MasterProcess,
     ProxyUnit,
@@ -89,10 +89,10 @@ class Master:
             raise write_error(f"{self._directory} cannot be used", error) from None
         write_atomic(self._directory / HOLD, Path(__file__).with_name(HOLD).read_bytes(), 0o644)
         self._maps.clear()
-        for name in (each for each in (HOLDS, SPLITS) if not (self._directory / each).exists()):
+        for name in (each for each in (HOLDS, SPLITS, EMPTY) if not (self._directory / each).exists()):
             self.write_map(name, {})
-        for status, text in pages().items():
-            write_atomic(self._directory / PAGES / str(status), text.encode(), 0o644)
+        for name, text in pages().items():
+            write_atomic(self._directory / PAGES / name, text.encode(), 0o644)
         self.find()
 
     def find(self) -> None:
@@ -183,12 +183,16 @@ class Master:
             self._found.signal(signal.SIGUSR1)
             self._leave()
 
+    def processes(self) -> list[int]:
+        """The numbers of it and its workers."""
+        return [self._found.pid, *procfs.children(self._found.pid)] if self._found is not None else []
+
     def kill(self) -> None:
-        """End it with its workers at once: it does not answer any more. Its end is reported as every other."""
+        """End it with its workers at once: it does not work any more. Its end is reported as every other."""
         if self._found is not None:
             # A worker that hangs would otherwise go on to share the ports with the next one. Those of a unit may be
             # invisible here, and systemd ends them.
-            for each in map(procfs.find_process, procfs.children(self._found.pid)):
+            for each in map(procfs.find_process, self.processes()[1:]):
                 if each is not None:
                     procfs.signal_exactly(each, signal.SIGKILL)
             self._found.signal(signal.SIGKILL)

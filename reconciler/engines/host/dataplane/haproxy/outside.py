@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Network, ip_network
 
+from reconciler.engines.host.dataplane.haproxy.config import AGAIN, EMPTY
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     LONGEST_LINE,
     format_text,
@@ -88,10 +89,10 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, m
         yield from lines
         for each in backends:
             where = f"{{ var(txn.backend) -m str {each} }}"
-            # A name that is an argument of `nbsrv` would keep the backend from being removed at run time.
-            yield f"  http-request deny deny_status 503 if {where} {{ str({each}),nbsrv eq 0 }} !{{ stopping }} {name}"
+            empty = f"{{ str({each}),map_str(./{EMPTY}) -m found }}"
+            yield f"  http-request deny deny_status 503 if {where} {empty} !{{ stopping }} {name}"
             if counted:
-                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name}"
+                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name} !{{ src {AGAIN} }}"
             if measured:
                 yield f"  http-request set-var(txn.no_wake) bool(true) if {where} {name}"
 

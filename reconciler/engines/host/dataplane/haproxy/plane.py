@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.bugs import contained
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates, RouteCertificates
-from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, SELF, ProxyOptions, backend_name, decode_key
+from reconciler.engines.host.dataplane.haproxy.config import (
+    LOG_SOCKET,
+    OWN,
+    ProxyOptions,
+    backend_name,
+    decode_key,
+    encode,
+)
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import Program, usable_program
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
+from reconciler.engines.host.dataplane.haproxy.rendering.render import FILES
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
@@ -65,7 +75,7 @@ class HaproxyDataPlane:
         self._updated: set[Key] = set()
         self._due = self._counted_at = float("-inf")
         self._refused: dict[str, int] = {}
-        self._opened = False
+        self._opened = self._crowded = False
         self._program: Program | None = None
         self._failure = ""
         self._shown: object = None
@@ -148,13 +158,13 @@ class HaproxyDataPlane:
         return haproxy_limitations(service, self._program, outside=outside) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
-        """The counts of each workload that scales by requests. Raises EngineError if they are too old."""
+        """The counts of each workload that scales by requests. Raises EngineError if they are too old, or not all."""
         if not (counted := self._wanted.scaled_by_requests()):
             return {}
         self._counted_at = self._clock.monotonic()
         self._compare_soon()
         await self._applied()
-        if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS:
+        if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS or not self._proxy.counts_all:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
         found: dict[Key, Traffic] = {}
         for name in counted.keys() & self._proxy.live.keys():
@@ -166,12 +176,11 @@ class HaproxyDataPlane:
     def live_servers(self, key: Key) -> dict[str, LiveServer]:
         """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""
         found = self._proxy.live.get(backend_name(key))
-        return {name: each for name, each in found.servers.items() if name != SELF} if found is not None else {}
+        return {name: each for name, each in found.servers.items() if name not in OWN} if found is not None else {}
 
     def open_requests(self, key: Key, replica: str) -> int:
         """The requests that a replica of ``key`` works on, as of the last comparison."""
-        found = self.live_servers(key).get(replica)
-        return found.open if found is not None else 0
+        return self._proxy.open_requests(self._proxy.backends_of(backend_name(key)), encode(replica))
 
     def listen(self, listener: LatencyListener) -> None:
         """Call ``listener`` for each answered request of a workload that scales by latency."""
@@ -265,7 +274,7 @@ class HaproxyDataPlane:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
-        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version)
+        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _crowd())
         self._proxy.open(options, self._context.ports.spare)
         log_user = user[0] if user is not None else None
         self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
@@ -281,12 +290,27 @@ class HaproxyDataPlane:
         for name, found in self._proxy.live.items():
             if found.open and found.traffic.waiting:
                 self._on_hold(decode_key(name))
-            if found.refused != (before := self._refused.get(name)):
-                self._refused[name] = found.refused
-                self._report_refused(name, found.refused - before if before is not None else 0)
+            if (refused := self._proxy.refused(name)) != (before := self._refused.get(name)):
+                self._refused[name] = refused
+                self._report_refused(name, refused - before if before is not None else 0)
+        self._report_crowd()
         for key in self._wanted.services if restarted else ():
             text = "HAProxy had ended and was started again: the requests in flight were lost"
             self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
+
+    def _report_crowd(self) -> None:
+        """Append an event that names the workload with the most requests that wait, once there are too many."""
+        crowded, self._crowded = self._crowded, self._proxy.crowded
+        if crowded or not self._crowded:
+            return
+        waiting = {name: each.traffic.waiting for name, each in self._proxy.live.items()}
+        name = max(waiting, key=waiting.__getitem__, default="")
+        if waiting.get(name) and (key := decode_key(name)) in self._wanted.services:
+            text = (
+                f"{waiting[name]} requests wait, the most of all workloads here. HAProxy has so many connections "
+                f"that only {FEW_WAITING} requests of each may wait for now"
+            )
+            self._context.append_event(EngineEvent(key, Reason.MANY_REQUESTS_WAIT, text))
 
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
@@ -299,3 +323,8 @@ class HaproxyDataPlane:
 
     def _on_end(self) -> None:
         self._compare_soon()
+
+
+def _crowd() -> int:
+    """So many connections that others must have room. While a request waits it has one file, then up to three more."""
+    return min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]) // 6

@@ -27,8 +27,8 @@ _VERSION = re.compile(r"HAProxy version (\d+)\.(\d+)(\S*)")
 
 
 class Program(msgspec.Struct, frozen=True):
-    """An installed HAProxy. ``lua``: it can run scripts, so requests can wait for the first replica. ``tls``: it can
-    serve certificates.
+    """An installed HAProxy. ``lua``: it can run scripts, so that requests wait for an operator, and those that wait
+    outlast a reload. ``tls``: it can serve certificates.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Program(msgspec.Struct, frozen=True):
             return f"`{self.path} -vv` printed no version: {self.failure}"
         if not self.usable:
             return f"{'.'.join(map(str, OLDEST))} or newer is needed"
-        return "" if self.lua else "it lacks Lua, so no request waits for the first replica"
+        return "" if self.lua else "it lacks Lua, so requests do not wait for the end of a hold, nor outlast a reload"
 
 
 _programs: dict[tuple[str, int], Program] = {}

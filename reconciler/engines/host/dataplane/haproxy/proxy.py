@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import chain
 
 from reconciler.clock import Clock
-from reconciler.engines.host.dataplane.haproxy.config import HOLDS, PORTS, Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.config import (
+    CROWD,
+    EMPTY,
+    HOLDS,
+    NO_REPLICA,
+    PORTS,
+    Backend,
+    ProxyOptions,
+)
 from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
 from reconciler.engines.host.dataplane.haproxy.facts import (
     RELEASE_MEMORY,
@@ -29,6 +37,8 @@ from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
 from reconciler.engines.host.dataplane.haproxy.runtime import FindPorts, additions, reload_pause, removals
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
+from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
+from reconciler.engines.host.dataplane.haproxy.workers.progress import Progress
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
 
@@ -38,20 +48,19 @@ FEW = 30
 WHOLE_SECONDS = 10.0
 """The longest time between two reads of everything: one takes HAProxy 27 ms with 2,000 workloads."""
 
-SILENT_SECONDS = 2.0
-"""Seconds without an answer after which HAProxy is ended and started again; a new one answers before."""
-
 
 class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not serve.
 
-    ``due`` is when a reload is permitted that has to wait; None if none waits.
+    ``due`` is when a reload is permitted that has to wait; None if none waits. While it is ``crowded``, few requests of
+    each workload may wait.
     """
 
     def __init__(self, master: Master, clock: Clock) -> None:
         self.live: dict[str, LiveBackend] = {}
         self.read_at = float("-inf")
         self.due: float | None = None
+        self.crowded = False
         self._lost = False
         self._failure: EngineError | None = None
         self._master = master
@@ -66,9 +75,11 @@ class LiveProxy:
         self._compared: dict[str, tuple[Backend, LiveBackend]] = {}
         self._file = ConfigFile(master)
         self._maps = LiveMaps(master)
+        self._former = FormerWorkers(master)
         self._plan: Plan | None = None
+        self._empty: dict[str, str] = {}
         self._loaded_at = float("-inf")
-        self._silent_since: float | None = None
+        self._progress = Progress(master)
 
     def open(self, options: ProxyOptions, find: FindPorts) -> None:
         """Render with ``options`` from now on, and find ports for workloads to come by ``find``."""
@@ -87,7 +98,7 @@ class LiveProxy:
             return
         try:
             self._facts = read_facts(await self._master.ask(SHOW_FACTS))
-            self._silent_since = None
+            self._progress.note_answer()
             self._master.trim_output()
             if self._floods.has_ended(self._facts.connections, self._clock.monotonic()):
                 await self._master.send(RELEASE_MEMORY)
@@ -97,6 +108,7 @@ class LiveProxy:
             same = self._facts.process == self._process
             known = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
             await self._read_stat(names | self._unfinished if known else None)
+            await self._former.read(self._facts.former)
             self._process, self.read_at = self._facts.process, self._clock.monotonic()
         except EngineError:
             await self._wake_up()
@@ -119,9 +131,31 @@ class LiveProxy:
 
     def traffic(self, name: str, *, apart: bool) -> Traffic:
         """The counts of the backend ``name``; ``apart``: of those requests that are counted apart."""
-        live = self.live[name]
+        live, former = self.live[name], self._former.traffic(name)
         # A process that was not reloaded yet counts them together.
-        return live.traffic_of(self._facts.counted.get(name, Counted())) if apart and self.current else live.traffic
+        apart = apart and self.current
+        return former.plus(live.traffic_of(self._facts.counted.get(name, Counted())) if apart else live.traffic)
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether the counts of all workers are known."""
+        return self._former.known
+
+    def refused(self, name: str) -> int:
+        """The requests of the backend ``name`` that got no replica so far."""
+        return self.live[name].refused + self._former.refused(name)
+
+    def open_requests(self, names: Iterable[str], replica: str) -> int:
+        """The requests that a server of the backends ``names`` works on, also of those that are served no longer."""
+        found = (self.live[name].servers.get(replica) for name in names if name in self.live)
+        return sum(each.open for each in found if each is not None) + sum(
+            self._former.open(name, replica) for name in names
+        )
+
+    def backends_of(self, name: str) -> list[str]:
+        """The backend ``name`` of a workload's first port, and those of its others, that any worker has."""
+        found = self.live.keys() | self._former.names()
+        return [each for each in found if each == name or each.startswith(f"{name}:")]
 
     def take_lost(self) -> bool:
         """Whether the process had ended by itself and serves again now, since the last call."""
@@ -176,6 +210,10 @@ class LiveProxy:
             return  # Nothing can be served now: other programs have all the ports.
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
+        self.crowded = self._facts.connections > self._options.crowd // (2 if self.crowded else 1)
+        self._empty = {each.name: NO_REPLICA for each in backends if not each.servers}
+        self._empty |= {CROWD: NO_REPLICA} if self.crowded else {}
+        self._master.write_map(EMPTY, self._empty)
         plan = self._plan = self._file.plan(backends, frontends, self.live if self._master.running else None)
         self._maps.write(PORTS, plan.ports)
         if self._master.running and self.current:
@@ -195,6 +233,7 @@ class LiveProxy:
         if self._facts.digest == self._file.digest:
             await self._add(plan)
         await self.send(plan.backends)
+        await self._master.send(map_commands(EMPTY, self._empty, self._facts.empty))
         await self._maps.bring()
         if self._options.runtime and self.current:
             await self._remove(self.live.keys() - plan.needs.shapes.keys())
@@ -289,12 +328,8 @@ class LiveProxy:
         await self.read(set())
 
     async def _wake_up(self) -> None:
-        """Let it open a lost socket again; end a process that hangs."""
+        """Let it open a lost socket again; end a process that hangs. Silence alone is no hang."""
         if not self._master.has_socket:
             await self._master.reload("")
-            return
-        now = self._clock.monotonic()
-        self._silent_since = now if self._silent_since is None else self._silent_since
-        if now - self._silent_since >= SILENT_SECONDS:
-            self._silent_since = None
+        elif await self._progress.has_stopped(self._clock.monotonic()):
             self._master.kill()

@@ -42,8 +42,10 @@ def split_lines(name: str, cookie: str) -> Iterator[str]:
     full = f"{{ str({name}/),concat(,txn.server),srv_queue gt 0 }}"
     yield f"  http-request set-var(txn.pick) rand,mod(txn.replicas) if {known} {full}"
     yield f"  http-request set-var(txn.server) {chosen} if {known} {full}"
-    yield f"  http-request replace-header cookie ^{cookie}=[^;]*(;[[:space:]]*)?(.*)$ \\2 if !{{ stopping }}"
-    yield f"  http-request replace-header cookie ^(.*);[[:space:]]*{cookie}=[^;]*(.*)$ \\1\\2 if !{{ stopping }}"
+    # Neither does one that waits, and arrives again.
+    here = "if !{ stopping } !{ var(txn.empty) -m found }"
+    yield f"  http-request replace-header cookie ^{cookie}=[^;]*(;[[:space:]]*)?(.*)$ \\2 {here}"
+    yield f"  http-request replace-header cookie ^(.*);[[:space:]]*{cookie}=[^;]*(.*)$ \\1\\2 {here}"
     yield "  http-request del-header cookie if { req.fhdr(cookie) -m len 0 }"
     yield "  http-response set-var(txn.from) srv_name"
     yield f"  http-response set-var(txn.answered) str({name}/),concat(,txn.from),map_str(./{SPLITS})"

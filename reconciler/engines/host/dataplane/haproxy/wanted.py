@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import (
-    SELF,
+    OWN,
     Backend,
     Server,
     backend_name,
@@ -236,9 +236,11 @@ class WantedState:
         if ready is None:
             # An earlier daemon found them ready. This one does not know yet, so they go on.
             adopted = live.servers.items() if live is not None else ()
-            return tuple(Server(name, each.address, each.limit, each.weight) for name, each in adopted if name != SELF)
-        known = (server(each, service.port, 0) for each in ready)
-        found = {each.name: each for each in known if each is not None}
+            return tuple(
+                Server(name, each.address, each.limit, each.weight) for name, each in adopted if name not in OWN
+            )
+        servers = (server(each, service.port, 0) for each in ready)
+        found = {each.name: each for each in servers if each is not None}
         versions = {each.name: each.version for each in found.values()}
         weights = server_weights(dict(split), versions)
         return tuple(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from reconciler.engines.host.dataplane.certificates.store import Served, without_tls
 from reconciler.engines.host.dataplane.routing.build import (
     GvcRouting,
     RoutingInput,
@@ -63,12 +64,17 @@ class Router:
         """The domains that lead to workloads here, with these."""
         return self._domains.leading_to(self._workloads.keys())
 
-    def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-        """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``."""
-        if problems:
-            for name, texts in problems.items():
-                if self._domains.leads_to(name, key):
-                    yield from unserved_routes(name, texts)
+    def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]], served: Served) -> Iterator[str]:
+        """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``.
+
+        Of host names without TLS, only those of the workload itself count.
+        """
+        for name, texts in problems.items():
+            if self._domains.leads_to(name, key):
+                without = served.missing.get(name, ())
+                yield from unserved_routes(name, (each for each in texts if each not in without))
+                own = lacking_hosts(self.table(), key, served) if without else {}
+                yield from unserved_routes(name, without_tls(own))
 
     def table(self) -> RouteTable:
         """The current table."""
@@ -87,6 +93,12 @@ class Router:
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
         if self._gvcs.get(name) != found:
             self._gvcs[name], self._table = found, None
+
+
+def lacking_hosts(table: RouteTable, key: Key, served: Served) -> dict[str, str]:
+    """The host names of the workload ``key`` by its domains that have no certificate, each with the reason."""
+    hosts = (each.partition("/")[0].partition(":")[0] for each in table.endpoints.get(key, ()))
+    return {host: served.lacking[host] for host in hosts if host in served.lacking}
 
 
 def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:

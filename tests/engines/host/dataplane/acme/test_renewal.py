@@ -25,6 +25,14 @@ def test_clocks_that_disagree_lead_to_no_order_after_the_other() -> None:
     assert next_order("a.example", Validity(-90 * DAY, 0.0, ordered=1000.0), None) == 1000.0 + 2 * DAY
 
 
+def test_a_certificate_of_ten_minutes_is_renewed_in_time_also_after_a_failure() -> None:
+    life = Validity(1000.0, 1600.0, ordered=1000.0)
+    assert 1360 <= next_order("a.example", life, None) <= 1400
+    failed = next_order("a.example", life, Failures(1, 1400.0))
+    assert 1460 <= failed <= 1470
+    assert next_order("a.example", Validity(1000.0, 1000.0 + 7 * DAY, 1000.0), Failures(1, 5 * DAY)) >= 5 * DAY + 900
+
+
 def test_each_failure_doubles_the_delay_up_to_half_a_day() -> None:
     delays = [next_order("a.example", None, Failures(count, 1000.0)) - 1000.0 for count in range(1, 40)]
     assert 900 <= delays[0] <= 945

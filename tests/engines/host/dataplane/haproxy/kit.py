@@ -199,14 +199,20 @@ class Plane:
         self.dataplane.update(key, tuple(each.endpoint for each in replicas))
         await self.dataplane.synchronize(key)
 
-    async def waiting(self, count: int, key: Key = KEY) -> None:
-        """Return when so many requests wait for a replica."""
+    async def waiting(self, count: int, key: Key = KEY, beside: int = 0) -> None:
+        """Return when so many requests wait for a replica, and at most ``beside`` more."""
         for _ in range(1000):
             with contextlib.suppress(EngineError):  # a worker that is new may not answer in time
-                if (await self.dataplane.traffic())[key].waiting == count:
+                if count <= (await self.dataplane.traffic())[key].waiting <= count + beside:
                     return
             await asyncio.sleep(0.02)
         raise AssertionError(f"never {count} requests wait: {await self.dataplane.traffic()}")
+
+    async def waiting_at_least(self, count: int, key: Key = KEY) -> None:
+        """Return when at least so many requests wait for a replica."""
+        async with asyncio.timeout(PATIENCE):
+            while (await self.dataplane.traffic())[key].waiting < count:
+                await asyncio.sleep(0.1)
 
     def stop(self) -> None:
         """End the daemon's part; HAProxy goes on."""

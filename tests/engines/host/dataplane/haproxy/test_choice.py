@@ -65,8 +65,8 @@ def settings_in(path: Path) -> Settings:
         (
             PLAIN,
             "builtin",
-            "HAProxy 2.6.12-1+deb12u4 is installed and not used: it lacks Lua, so no request waits for the first "
-            "replica",
+            "HAProxy 2.6.12-1+deb12u4 is installed and not used: it lacks Lua, so requests do not wait for the end of "
+            "a hold, nor outlast a reload",
         ),
         (
             "something else\n",

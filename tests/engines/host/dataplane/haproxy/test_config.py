@@ -18,6 +18,7 @@ from reconciler.engines.host.dataplane import haproxy
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import (
     CONFIG,
+    EMPTY,
     HOLD,
     HOLDS,
     PORTS,
@@ -80,10 +81,10 @@ def layout(backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> Layo
 def prepare(path: Path, backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> None:
     """Write the configuration and its files."""
     (path / PAGES).mkdir(exist_ok=True)
-    for name in (HOLDS, PORTS, SPLITS):
+    for name in (HOLDS, EMPTY, PORTS, SPLITS):
         (path / name).touch()
-    for status, text in pages().items():
-        (path / PAGES / str(status)).write_text(text)
+    for name, text in pages().items():
+        (path / PAGES / name).write_text(text)
     (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
     (path / CONFIG).write_text(render(layout(backends, options), backends))
 

@@ -181,6 +181,14 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
         assert outside.head.split()[1] == "/p%25%5Bsrc%5D'%5C%41"
         for trick in ("/x/../api", "/%2e%2e/api", "/x/.%2E", "/x%2f..%2Fapi", "/.;/api", "/x\\..\\api", "/./api"):
             assert ((await outside.get("shop.example", trick)).status, trick) == (400, trick)
+        page = await outside.get("shop.example", "/x/../api")
+        assert page.body.startswith("400: the request is not valid (request ")
+        # A suspended workload has routes and no backend.
+        outside.plane.dataplane.withdraw(API)
+        async with asyncio.timeout(PATIENCE):
+            while (page := await outside.get("shop.example", "/api")).status != 503:
+                await asyncio.sleep(0.01)
+        assert page.body.startswith("503: the workload is suspended, or is not served yet (request ")
 
     play(lambda: outside.plane, story)
 

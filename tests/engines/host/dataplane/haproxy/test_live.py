@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.engines.host.dataplane.haproxy.config import SELF, Backend, Server
+from reconciler.engines.host.dataplane.haproxy.config import SELF, WAIT, Backend, Server
 from reconciler.engines.host.dataplane.haproxy.facts import Counted, Floods, read_facts
 from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
@@ -21,15 +21,23 @@ from reconciler.model.key import Key, Kind
 WEB = Key(Kind.WORKLOAD, "shop", "web")
 READY = LiveServer("127.0.0.1:1", 10, open=0, ready=True, ends=False, proven=False)
 
+COMES = "del map ./empty.map shop:web"
+"""What precedes the first replica."""
+ARRIVE = ["set maxconn server shop:web/_wait 65536", "set maxconn server shop:web/_wait 1"]
+"""What follows it."""
+WAITS = "add map ./empty.map shop:web none"
+"""What precedes the end of the last one."""
+
 STAT = """\
-# pxname,svname,scur,slim,stot,bout,dreq,status,weight,addr,
-shop:web:in,FRONTEND,3,100,12,1,0,OPEN,,,
-shop:web,_self,0,,0,0,,no check,1,127.0.0.1:18000,
-shop:web,a,2,10,5,0,,no check,1,127.0.0.1:20001,
-shop:web,b,0,,5,700,,DRAIN,0,127.0.0.1:20002,
-shop:web,BACKEND,5,10,9,1,4,UP,1,,
-shop:db:in,FRONTEND,1,100,7,1,0,OPEN,,,
-shop:db,BACKEND,1,10,7,1,0,DOWN (UNPUB),1,,
+# pxname,svname,qcur,scur,slim,stot,bout,dreq,econ,status,weight,addr,
+shop:web:in,FRONTEND,,3,100,12,1,0,,OPEN,,,
+shop:web,_self,0,0,,0,0,,0,no check,1,127.0.0.1:18000,
+shop:web,_wait,2,1,1,3,0,,0,no check,1,127.0.0.1:18000,
+shop:web,a,0,2,10,5,0,,0,no check,1,127.0.0.1:20001,
+shop:web,b,0,0,,5,700,,0,DRAIN,0,127.0.0.1:20002,
+shop:web,BACKEND,2,6,10,12,1,3,1,UP,1,,
+shop:db:in,FRONTEND,,1,100,7,1,0,,OPEN,,,
+shop:db,BACKEND,0,1,10,7,1,0,0,DOWN (UNPUB),1,,
 """
 
 
@@ -59,7 +67,7 @@ def test_the_state_is_read() -> None:
     assert (web.published, database.published) == (True, False)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
     assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
-    assert StatReader().read(STAT.replace("a,2,10,", "a,2,65536,"))["shop:web"].servers["a"].limit == 0
+    assert StatReader().read(STAT.replace("a,0,2,10,", "a,0,2,65536,"))["shop:web"].servers["a"].limit == 0
     assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(EngineError, match="unknown form"):
         StatReader().read("# something,else\n")
@@ -67,7 +75,8 @@ def test_the_state_is_read() -> None:
 
 
 def test_workers_that_take_no_new_connections_are_counted() -> None:
-    assert read_facts(f"Name: HAProxy\n\n{PROCESSES}\n").former_workers == 2
+    found = read_facts(f"Name: HAProxy\n\n{PROCESSES}\n")
+    assert (found.former_workers, found.former) == (2, ("1091", "1080"))
     assert read_facts(PROCESSES.replace("# old workers\n", "")).former_workers == 0
     assert read_facts("").former_workers == 0
 
@@ -76,10 +85,10 @@ def test_workers_that_take_no_new_connections_are_counted() -> None:
     ("former", "now", "same"),
     [
         pytest.param("127.0.0.1:20001", "127.0.0.1:20001", {"shop:web", "shop:db"}, id="nothing"),
-        pytest.param("shop:web,a,2,", "shop:web,a,3,", {"shop:db"}, id="requests"),
+        pytest.param("shop:web,a,0,2,", "shop:web,a,0,3,", {"shop:db"}, id="requests"),
         pytest.param("127.0.0.1:20001", "127.0.0.1:2000", {"shop:db"}, id="an address"),
         pytest.param("DOWN", "UP", {"shop:web", "shop:db"}, id="what does not count"),
-        pytest.param(",7,1,0,DOWN", ",8,1,0,DOWN", {"shop:web"}, id="arrived"),
+        pytest.param(",7,1,0,0,DOWN", ",8,1,0,0,DOWN", {"shop:web"}, id="arrived"),
     ],
 )
 def test_backends_without_a_change_are_the_same_objects(former: str, now: str, same: set[str]) -> None:
@@ -95,14 +104,19 @@ def test_backends_without_a_change_are_the_same_objects(former: str, now: str, s
         pytest.param(
             Server("a", "127.0.0.1:1", 10),
             None,
-            ["add server shop:web/a 127.0.0.1:1 maxconn 10", "set server shop:web/a state ready"],
+            [
+                COMES,
+                "add server shop:web/a 127.0.0.1:1 maxconn 10",
+                "set server shop:web/a state ready",
+                *ARRIVE,
+            ],
             id="new",
         ),
         pytest.param(Server("a", "127.0.0.1:1", 10), READY, [], id="as wanted"),
         pytest.param(
             Server("a", "127.0.0.1:1", 10),
             READY._replace(ready=False, ends=True),
-            ["set server shop:web/a state ready"],
+            [COMES, "set server shop:web/a state ready", *ARRIVE],
             id="back again",
         ),
         pytest.param(
@@ -117,23 +131,34 @@ def test_backends_without_a_change_are_the_same_objects(former: str, now: str, s
             ["set server shop:web/a weight 9"],
             id="another weight",
         ),
-        pytest.param(None, READY._replace(open=1), ["set server shop:web/a state drain"], id="leaves with requests"),
-        pytest.param(None, READY._replace(open=1, ends=True), [], id="still has requests"),
         pytest.param(
-            None, READY, ["set server shop:web/a state maint", "del server shop:web/a"], id="leaves without requests"
+            None, READY._replace(open=1), [WAITS, "set server shop:web/a state drain"], id="leaves with requests"
+        ),
+        pytest.param(None, READY._replace(open=1, ready=False, ends=True), [], id="still has requests"),
+        pytest.param(
+            None,
+            READY,
+            [WAITS, "set server shop:web/a state maint", "del server shop:web/a"],
+            id="leaves without requests",
         ),
     ],
 )
 def test_a_server_is_brought_to_what_is_wanted(
     server: Server | None, live: LiveServer | None, expected: list[str]
 ) -> None:
-    servers = {SELF: READY} | ({"a": live} if live is not None else {})
+    servers = {SELF: READY, WAIT: READY} | ({"a": live} if live is not None else {})
     state = {"shop:web": LiveBackend(0, 0, 0, servers)}
     assert list(commands(wanted(*([server] if server else [])), state)) == expected
 
 
+def test_requests_that_came_to_wait_beside_a_replica_arrive_again() -> None:
+    state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, WAIT: READY._replace(queued=1), "a": READY})}
+    found = list(commands(wanted(Server("a", "127.0.0.1:1", 10)), state))
+    assert found == [COMES, *ARRIVE]
+
+
 def test_servers_come_before_others_leave_and_unknown_backends_are_left_out() -> None:
-    state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, "a": READY})}
+    state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, WAIT: READY, "a": READY})}
     first = next(iter(commands(wanted(Server("b", "127.0.0.1:2")), state)))
     assert first == "add server shop:web/b 127.0.0.1:2"
     assert list(commands(wanted(Server("b", "127.0.0.1:2")), {})) == []
@@ -157,6 +182,7 @@ description: abc
 CurrConns: 12
 
 0x55 shop:a 100
+0x56 shop:a none
 
 0x57 shop:b|1 2
 0x58 shop:b/x 1
@@ -168,7 +194,7 @@ CurrConns: 12
     found = read_facts(text)
     assert (found.digest, found.process, found.holds) == ("abc", "7", {"shop:a": "100"})
     assert read_facts(f"Stopping: 1\n{text}").digest == ""
-    assert found.connections == 12
+    assert (found.connections, found.empty) == (12, {"shop:a": "none"})
     assert found.splits == {"shop:b|1": "2", "shop:b/x": "1"}
     assert found.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
 

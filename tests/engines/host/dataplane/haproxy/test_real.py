@@ -17,8 +17,13 @@ import pytest
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_SOCKET, PORTS
 from reconciler.engines.host.dataplane.haproxy.facts import RELEASE_MEMORY
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
+from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
+from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, Progress
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.probes.grpc import check
+from reconciler.engines.host.runtimes.procfs import find_process
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
@@ -35,6 +40,8 @@ from tests.engines.host.dataplane.haproxy.kit import (
     play,
 )
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, until
+from tests.engines.host.dataplane.load.program import Program
+from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.engines.host.probing.servers import Status, health_server
 
 
@@ -193,6 +200,65 @@ def test_a_request_beyond_the_longest_line_is_refused_at_once(path: Path) -> Non
     play(lambda: Plane(path, HoldSettings(requests=1)), story)
 
 
+def test_requests_that_wait_use_no_processor(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        asked = [asyncio.create_task(get(address)) for _ in range(300)]
+        await plane.waiting(len(asked))
+        worker = find_process(plane.worker)
+        await asyncio.sleep(2)
+        after = find_process(plane.worker)
+        assert worker is not None
+        assert after is not None
+        # That of a script for each of them is more than half of the time.
+        assert after.cpu_seconds - worker.cpu_seconds < 0.25
+        await plane.ready(await WebReplica("a").start())
+        assert {(await each).body for each in asked} == {"a"}
+
+    play(lambda: Plane(path, HoldSettings(requests=1000)), story)
+
+
+def test_a_request_that_waited_has_the_timeout_of_every_other_one(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address(msgspec.structs.replace(SERVICE, timeout_seconds=1))
+        asked = [asyncio.create_task(get(address)) for _ in range(3)]
+        # Longer than the timeout: it begins with the replica.
+        await plane.waiting(3)
+        await asyncio.sleep(1.2)
+        assert not any(each.done() for each in asked)
+        slow = await WebReplica("slow").start()
+        slow.gate.clear()
+        began = asyncio.get_running_loop().time()
+        await plane.ready(slow)
+        assert [(await each).status for each in asked] == [504] * 3
+        assert asyncio.get_running_loop().time() - began < 10
+        slow.gate.set()
+
+    play(lambda: Plane(path), story)
+
+
+def test_few_requests_of_each_workload_wait_in_a_crowd_and_an_event_names_the_noisy_one(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        address = await plane.address()
+        proxy = plane.dataplane._proxy
+        proxy._options = msgspec.structs.replace(proxy._options, crowd=FEW_WAITING)
+        other = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        asked = [asyncio.create_task(get(address)) for _ in range(FEW_WAITING + 10)]
+        await until(lambda: proxy.crowded)
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).status != 503:
+                pass
+        neighbour = asyncio.create_task(get(other))
+        await plane.waiting(1, OTHER)
+        assert [(each.key, each.reason) for each in plane.events][:1] == [(KEY, "ManyRequestsWait")]
+        await plane.ready(await WebReplica("a").start())
+        await plane.ready(await WebReplica("b").start(), key=OTHER)
+        assert {(await each).body for each in asked} == {"a"}
+        assert (await neighbour).body == "b"
+
+    play(lambda: Plane(path, HoldSettings(requests=1000)), story)
+
+
 def test_requests_that_start_no_replica_are_refused_while_none_is_ready_and_never_counted(path: Path) -> None:
     agents = NoWake(agents=("Monitor it's",))
 
@@ -246,7 +312,8 @@ def test_a_client_that_gave_up_leaves_the_line_and_others_stay(path: Path) -> No
         await plane.waiting(20)
         for each in gone:
             each.close()
-        await plane.waiting(10)
+        # One that was just arriving again may be counted until its time is over; no replica gets it.
+        await plane.waiting(10, beside=1)
         assert not plane.dataplane.error(KEY)
         replica = await WebReplica("a").start()
         await plane.ready(replica)
@@ -613,6 +680,89 @@ def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Pa
         assert await client.answer() == "still here"
         client.close()
         server.close()
+
+    play(lambda: Plane(path), story)
+
+
+@pytest.mark.parametrize("reloads", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_open_connections_count_after_reloads_also_of_a_workload_that_is_withdrawn(path: Path, reloads: int) -> None:
+    async def story(plane: Plane) -> None:
+        program = f"127.0.0.1:{await Program('socket').start()}"
+        plane.dataplane.update(KEY, (Endpoint("socket", program, {str(PORT): program}, 1),))
+        served, tally = await plane.serve(SERVICE), Tally("WebSocket")
+        sockets = [Socket(served) for _ in range(3)]
+        for number in range(reloads):
+            for each in sockets[: number + 1]:
+                await each.ask(tally)
+            await plane.reload()
+        for each in sockets:
+            await each.ask(tally)
+        assert (await counted(plane)).active == 3
+        assert plane.dataplane.open_requests(KEY, "socket") == 3
+        before = (await counted(plane)).arrived
+        await get(served)
+        assert (await counted(plane)).arrived == before + 1
+        plane.dataplane.withdraw(KEY)
+        await until(lambda: not plane.dataplane.address(KEY))
+        await plane.reload()
+        assert plane.dataplane.open_requests(KEY, "socket") == 3
+        for each in sockets:
+            await each.ask(tally)
+            each.close()
+        await plane.reload()
+        await until(lambda: not plane.dataplane.open_requests(KEY, "socket"))
+        assert tally.lost == []
+
+    play(lambda: Plane(path), story)
+
+
+def test_counts_are_unknown_while_a_former_worker_cannot_be_read(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        await plane.address(SERVICE, await WebReplica("a").start())
+        former = FormerWorkers(plane.dataplane._master)
+        for _ in range(2):
+            # There is no such worker.
+            await former.read(["1"])
+            assert not former.known
+        await former.read([f"{plane.worker}"])
+        assert former.known
+        assert "shop:web" in former.names()
+        for _ in range(2):
+            await former.read([f"{plane.worker}", "1"])
+            assert not former.known
+        await former.read([])
+        assert (former.known, former.names()) == (True, set())
+
+    play(lambda: Plane(path), story)
+
+
+async def counted(plane: Plane) -> Traffic:
+    """The counts of the workload, as soon as they are known."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(EngineError):
+                if KEY in (found := await plane.dataplane.traffic()):
+                    return found[KEY]
+            await asyncio.sleep(0.01)
+
+
+def test_a_process_that_answers_requests_does_not_hang_whatever_its_socket_does(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        await plane.address(SERVICE, await WebReplica("a").start())
+        progress, master, worker = Progress(plane.dataplane._master), plane.master, plane.worker
+        plane.stop()
+        os.kill(master, signal.SIGSTOP)
+        try:
+            assert not any([await progress.has_stopped(now) for now in (0.0, SILENT_SECONDS, LONG_SECONDS - 1)])
+            # A master alone changes nothing any more.
+            assert await progress.has_stopped(LONG_SECONDS)
+            progress.note_answer()
+            os.kill(worker, signal.SIGSTOP)
+            assert not await progress.has_stopped(100.0)
+            assert await progress.has_stopped(100.0 + SILENT_SECONDS)
+        finally:
+            for each in (worker, master):
+                os.kill(each, signal.SIGCONT)
 
     play(lambda: Plane(path), story)
 

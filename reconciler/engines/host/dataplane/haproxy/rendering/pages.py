@@ -6,6 +6,7 @@ PAGES = "pages"
 """The directory of the pages below that of HAProxy."""
 
 MESSAGES = {
+    400: "the request is not valid",
     403: "the address of the client is not allowed",
     404: "nothing is served at this host name and path",
     502: "no valid response came from a replica",
@@ -15,9 +16,14 @@ MESSAGES = {
 """Status → the message of its page."""
 
 
-def pages() -> dict[int, str]:
-    """Status → the page of an error, as text or, for a client that accepts it, as JSON."""
-    return {status: _page(status, message) for status, message in MESSAGES.items()}
+_UNSERVED = "unserved"
+"""The name of the page for a workload that is known and has no backend."""
+
+
+def pages() -> dict[str, str]:
+    """The pages of errors by name, as text or, for a client that accepts it, as JSON."""
+    found = {f"{status}": _page(status, message) for status, message in MESSAGES.items()}
+    return found | {_UNSERVED: _page(503, "the workload is suspended, or is not served yet")}
 
 
 def _page(status: int, message: str) -> str:
@@ -26,8 +32,12 @@ def _page(status: int, message: str) -> str:
     return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id),json(utf8s)]%[var(txn.json),iif("\\"}}",")")]\n'
 
 
-def error_page(status: int) -> str:
-    """The line that lets HAProxy answer with the page of ``status``."""
+def error_pages(*, served: bool = True) -> list[str]:
+    """The lines that let HAProxy answer with these pages; not ``served``: for workloads without a backend."""
+    return [_line(status, _UNSERVED if status == 503 and not served else f"{status}") for status in MESSAGES]
+
+
+def _line(status: int, name: str) -> str:
     more = " hdr retry-after 1" if status == 503 else ""
-    page = f"lf-file ./{PAGES}/{status}"
+    page = f"lf-file ./{PAGES}/{name}"
     return f'  http-error status {status} content-type text/plain {page} hdr x-reconciler-json "%[var(txn.json)]"{more}'

@@ -13,26 +13,41 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.engines.host.dataplane.haproxy.config import (
+    AGAIN,
     CONNECT,
+    CROWD,
+    EMPTY,
     HOLDS,
     HTTP,
     SELF,
     TCP,
     TUNNEL,
+    WAIT,
     ProxyOptions,
     encode,
     mode_of,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.retries import retry_words
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake
-from reconciler.settings import HoldSettings
 
-_STILL = "if { nbsrv eq 0 } !{ stopping }"
-"""No replica is ready, and this worker would know one."""
+FEW_WAITING = 50
+"""So many requests of a workload wait also among very many connections: those of others cannot take their place."""
+
+_AGAIN = f"{{ src {AGAIN} }}"
+"""It has waited already."""
+
+_EMPTY = f"be_name,map_str(./{EMPTY})"
+"""Is found where no replica is ready."""
+
+_ON_HOLD = f"!{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
+"""An operator holds requests, and this worker would know that the hold ends."""
+
+_AGAIN_SECONDS = "1h"
+"""The timeout for a request that arrives again. It waits and gets its own timeout there, so this one is longer."""
 
 _ANY = Key(Kind.WORKLOAD, "", "")
 
@@ -93,7 +108,7 @@ def _http_lines(options: ProxyOptions, service: Service) -> list[str]:
         *_common_lines(options, HTTP),
         f"timeout server {service.timeout_seconds}s",
         f"timeout tunnel {TUNNEL}",
-        *(error_page(status).strip() for status in MESSAGES),
+        *(line.strip() for line in error_pages()),
         *(["http-response set-var(txn.measured) bool(true)"] if service.measures_latency else []),
         *(each.strip() for each in (outside_lines(outside) if outside is not None else ())),
         *_hold_lines(options),
@@ -107,7 +122,8 @@ def _tcp_lines(options: ProxyOptions) -> list[str]:
         *_common_lines(options, TCP),
         f"timeout server {TUNNEL}",
         "retries 2",
-        f"tcp-request inspect-delay {round(1000 * options.hold.seconds) + 1000}ms",
+        # The longest hold by an operator.
+        f"tcp-request inspect-delay {TUNNEL}",
     ]
 
 
@@ -117,19 +133,30 @@ def connection_lines(options: ProxyOptions) -> list[str]:
     These lines are in the backend itself: when a rule of a profile waits for the second time, HAProxy 3.4 goes on with
     the rules of the backend. It evaluates those again from the first one, so a connection that waits already is marked.
     """
-    hold = options.hold
     first = "!{ var(txn.waits) -m bool }"
     lines = [
-        f"content reject {_STILL} {{ be_conn gt {hold.requests} }} {first}",
-        f"content reject if {{ queue ge {max(hold.requests, 1)} }} {first}",
+        *(f"content reject if {condition} {first}" for condition in _limits(options)),
         "content set-var(txn.waits) bool(true)",
-        *([f"content {_wait(hold)}", f"content reject {_STILL}"] if options.lua else []),
+        *(f"content {line}" for line in _scripts(options)),
     ]
     return [*(f"tcp-request {each}" for each in lines), *_relieve("tcp-request content", options)]
 
 
-def _wait(hold: HoldSettings) -> str:
-    return f"lua.hold {hold.seconds:g} {_STILL} or !{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
+def _limits(options: ProxyOptions) -> list[str]:
+    """The conditions of requests that may not wait. One that arrives again has a place already."""
+    hold = options.hold
+    return [
+        *([f"{{ {_EMPTY} -m found }} !{{ stopping }}"] if not hold.requests else []),
+        f"{{ queue ge {max(hold.requests, 1)} }} !{_AGAIN}",
+        f"{{ queue ge {FEW_WAITING} }} {{ str({CROWD}),map_str(./{EMPTY}) -m found }} !{_AGAIN}",
+        *([f"{_ON_HOLD} {{ be_conn gt {hold.requests} }} !{_AGAIN}"] if options.lua else []),
+    ]
+
+
+def _scripts(options: ProxyOptions) -> list[str]:
+    """Let requests wait that an operator holds, and report the first one that waits for a replica then."""
+    first = f"!{{ stopping }} {{ {_EMPTY} -m found }} {{ queue eq 0 }}"
+    return [f"lua.hold if {_ON_HOLD}", f"lua.report if {first}"] if options.lua else []
 
 
 def _relieve(words: str, options: ProxyOptions) -> list[str]:
@@ -141,14 +168,15 @@ def _relieve(words: str, options: ProxyOptions) -> list[str]:
 
 def _hold_lines(options: ProxyOptions) -> list[str]:
     """Let requests wait for a replica, within limits."""
-    hold = options.hold
+    empty = "{ var(txn.empty) -m found }"
     lines = [
-        "# The current request counts too. While a replica is ready, only those that wait for a free place count.",
-        f"http-request deny deny_status 503 {_STILL} {{ be_conn gt {hold.requests} }}",
-        f"http-request deny deny_status 503 if {{ queue ge {max(hold.requests, 1)} }}",
+        *(f"deny deny_status 503 if {condition}" for condition in _limits(options)),
+        *_scripts(options),
+        f"set-var(txn.empty) {_EMPTY} if !{{ stopping }}",
+        f"set-timeout server {_AGAIN_SECONDS} if {empty} or {{ stopping }}",
+        f"disable-l7-retry if {empty} or {{ stopping }}",
     ]
-    wait = [f"http-request {_wait(hold)}", f"http-request deny deny_status 503 {_STILL}"]
-    return [*lines, *(wait if options.lua else []), *_relieve("http-request", options)]
+    return [*(f"http-request {each}" for each in lines), *_relieve("http-request", options)]
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
@@ -157,7 +185,7 @@ def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
     if words:
         lines.append(f"retry-on {' '.join(words)}")
     if service.debug:
-        shown = f"if {{ var(txn.debug) -m bool }} !{{ srv_name {SELF} }}"
+        shown = f"if {{ var(txn.debug) -m bool }} !{{ srv_name {SELF} {WAIT} }}"
         lines += [
             "http-request set-var(txn.debug) bool(true) if { req.hdr(x-platform-debug) -m str true }",
             f"http-response set-header x-platform-location {encode(options.location)} {shown}",

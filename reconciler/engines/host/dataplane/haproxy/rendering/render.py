@@ -18,6 +18,7 @@ import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS
 from reconciler.engines.host.dataplane.haproxy.config import (
+    ALIVE_SOCKET,
     BY_RULES,
     CONNECT,
     HOLD,
@@ -30,14 +31,16 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     STATS_SOCKET,
     TCP,
     TUNNEL,
+    WAIT,
     Backend,
     ProxyOptions,
     add_self,
     add_server,
+    add_wait,
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import MESSAGES, error_page
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import connection_lines, profile_of
 from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
@@ -179,6 +182,7 @@ def _shared(layout: Layout, digest: str) -> str:
         "digest": digest,
         "stats_socket": STATS_SOCKET,
         "log_socket": LOG_SOCKET,
+        "alive_socket": ALIVE_SOCKET,
         "threads": options.threads,
         "files": FILES,
         "reloads": MAX_RELOADS,
@@ -186,7 +190,8 @@ def _shared(layout: Layout, digest: str) -> str:
         "load": f"  lua-load ./{HOLD}" if options.lua else "",
         "counted": COUNTED,
         "line": REQUEST_LINE,
-        "pages": "\n".join(map(error_page, MESSAGES)),
+        "pages": "\n".join(error_pages()),
+        "unserved_pages": "\n".join(error_pages(served=False)),
         "connect": CONNECT,
         "tunnel": TUNNEL,
         "no_route": NO_ROUTE,
@@ -226,6 +231,7 @@ def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         shape.lines,
         *([] if options.runtime else [_PASS_ON]),
         f"  server {SELF} {shape.server}\n",
+        f"  server {WAIT} {add_wait(backend)}\n",
         *(f"  server {each.name} {add_server(backend, each)}\n" for each in sorted(backend.servers) if servers),
     ]
     return "".join(lines)

@@ -1,0 +1,1 @@
+"""The processes of HAProxy: what former ones still have, and whether they work."""

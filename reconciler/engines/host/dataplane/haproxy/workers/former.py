@@ -1,0 +1,87 @@
+"""Former workers: after a reload, each goes on with the connections that it has, and counts them alone.
+
+A WebSocket stays with its worker, so what is open is the sum of all workers. Their requests that still wait arrive
+again, at the new worker, since no former one gets to know new replicas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader
+from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.errors import EngineError
+
+Live = Mapping[str, LiveBackend]
+
+ARRIVE = "arrive again"
+"""A command of our script."""
+FEW = 100
+"""With more workloads, one former worker is read at a time: each read takes some milliseconds of both sides."""
+
+
+class FormerWorkers:
+    """The counts of the workers that take no new connections.
+
+    Not all of them are ``known`` if one could not be read.
+    """
+
+    def __init__(self, master: Master) -> None:
+        self.known = True
+        self._master = master
+        self._readers: dict[str, StatReader] = {}
+        self._live: dict[str, Live] = {}
+        self._arrived: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    async def read(self, former: Sequence[str]) -> None:
+        """Read the workers with the numbers ``former``; all others have ended."""
+        for each in self._live.keys() - set(former):
+            del self._live[each]
+        self._readers = {each: reader for each, reader in self._readers.items() if each in former}
+        for each in self._due(former):
+            with suppress(EngineError):
+                await self._read(each)
+        self.known = self._live.keys() == set(former)
+
+    def open(self, name: str, replica: str) -> int:
+        """The requests that a server of the backend ``name`` works on."""
+        found = (each.servers.get(replica) for each in self._find(name))
+        return sum(each.open for each in found if each is not None)
+
+    def traffic(self, name: str) -> Traffic:
+        """The requests of the backend ``name``: those that any former worker had so far, and the open ones."""
+        return Traffic(self._arrived[name], sum(each.active for each in self._find(name)))
+
+    def refused(self, name: str) -> int:
+        """How many requests of the backend ``name`` former workers have refused."""
+        return self._refused[name]
+
+    def names(self) -> set[str]:
+        """The backends that former workers have."""
+        return {name for live in self._live.values() for name in live}
+
+    def _find(self, name: str) -> Iterator[LiveBackend]:
+        return (live[name] for live in self._live.values() if name in live)
+
+    def _due(self, former: Sequence[str]) -> list[str]:
+        """The workers to read now: all, or if that is much, the new ones and one of the others."""
+        if all(len(live) <= FEW for live in self._live.values()):
+            return [*former]
+        return [*(each for each in former if each not in self._live), *list(self._live)[:1]]
+
+    async def _read(self, worker: str) -> None:
+        before, reader = self._live.get(worker, {}), self._readers.setdefault(worker, StatReader())
+        found = reader.read(await self._master.ask(f"@!{worker} show stat -1 6 -1"))
+        # It goes to the end, so that each has its turn.
+        self._live.pop(worker, None)
+        self._live[worker] = found
+        for name, each in found.items():
+            known = before.get(name)
+            self._arrived[name] += each.traffic.arrived - (known.traffic.arrived if known is not None else 0)
+            self._refused[name] += each.refused - (known.refused if known is not None else 0)
+        if any(each.wait.limit == 1 and each.wait.open for each in found.values()):
+            await self._master.ask(f"@!{worker} {ARRIVE}")

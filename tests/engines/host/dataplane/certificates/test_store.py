@@ -1,0 +1,59 @@
+"""Why host names have no certificate: each reason once, at the workloads that it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.host.dataplane.routing.router import lacking_hosts
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import read_domain
+from reconciler.model.kinds.secret import SecretValue
+from tests.support.clock import FakeClock
+
+KEYS = [Key(Kind.WORKLOAD, "shop", f"w{number}") for number in range(8)]
+
+
+class Proofs:
+    """All domains are proven."""
+
+    unproven: dict[str, str] = {}
+
+    def want(self, domains: Collection[str]) -> None:
+        """Nothing is to prove."""
+
+
+class Issuer:
+    """An order of one host has failed, another host has an expired certificate; no other order has begun."""
+
+    problems = {"w0.apps.example": "the authority refused the order"}
+    certificates = (Certificate(("w1.apps.example",), -100.0, -10.0, "", "issued", "1"),)
+
+    def want(self, hosts: Mapping[str, str]) -> None:
+        """Orders come later."""
+
+
+def secrets(key: Key) -> SecretValue:
+    """No domain names a secret."""
+    raise KeyError(key)
+
+
+def test_each_reason_is_told_once_and_a_workload_has_only_that_of_its_own_hosts() -> None:
+    spec = {"gvcLink": "/org/acme/gvc/shop", "ports": [{"number": 443}]}
+    domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "apps.example", "spec": spec}))
+    served = tuple(ServedWorkload(key, {8080: "http"}, ("0.0.0.0/0",)) for key in KEYS)
+    table = build_table(RoutingInput("here", "platform.test", served, {"shop": GvcRouting("alias")}, (domain,)))
+    store = CertificateStore(None, secrets, FakeClock(), "platform.test", Proofs(), lambda _path, _why: None)
+    store.use(Issuer(), "thumbprint")
+    asyncio.run(store.update(table))
+    failed, expired, awaited = sorted(store.served.missing["apps.example"], key=len)[:3]
+    assert failed == "w0.apps.example is not served with TLS: the authority refused the order"
+    assert "w1.apps.example is not served with TLS: its certificate expired at 19" in expired + awaited
+    rest = "w2.apps.example, w3.apps.example, w4.apps.example, w5.apps.example, w6.apps.example and 1 more are"
+    assert store.served.awaited == {f"{rest} not served with TLS: the certificate is not issued yet"}
+    assert lacking_hosts(table, KEYS[3], store.served) == {"w3.apps.example": "the certificate is not issued yet"}
