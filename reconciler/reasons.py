@@ -399,6 +399,9 @@ class Reason(StrEnum):
     VOLUMES_CHECKED = ("VolumesChecked",
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
     VOLUME_EXPANDED = "VolumeExpanded", _normal("A volume grew because it fills (`autoscaling` of its volume set).")
+    SNAPSHOT_STOPPED_REPLICA = ("SnapshotStoppedReplica",
+        _normal("A replica was stopped for a snapshot, since its volume cannot be copied while programs write; the "
+                "message says for how long."))
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
         _warning("A volume lost its file system, or could not be expanded, measured or get its scheduled snapshot; it "
                  "is tried every 15 s."))
@@ -514,7 +517,7 @@ class Reason(StrEnum):
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
     FREEZE_TIMEOUT = ("FreezeTimeout",
-        _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
+        _other("A copy would keep a replica from writing for longer than `host.freezeLimit`, so it stops for that."))
     HOST_DISK_LOW = ("HostDiskLow",
         _resource("A volume neither grows nor gets a snapshot, since the disk has less free than `host.diskReserve`.",
                   "Do what the message says frees most, or reserve less with `host.diskReserve`."),

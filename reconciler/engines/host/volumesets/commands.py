@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,8 +16,9 @@ from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import compact
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_commands import (
     CreateVolumeSnapshot,
     DeleteVolume,
@@ -85,13 +87,37 @@ class VolumeCommands:
                 await self._blocking(self._store.grow, volume, capacity)
 
     async def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: Mapping[str, str]) -> None:
-        """Take a snapshot, with the replica stopped if the volume cannot be frozen. Raises EngineError."""
-        work = self._store.take_snapshot
-        if self._freezes(volume) or not self._sets.attachments.holder(volume):
-            await self._blocking(work, volume, name, expires, dict(tags))
-            return
+        """Take a snapshot. The replica stops for it if the volume cannot be frozen for as long as that takes.
+
+        Raises EngineError.
+        """
+        store, copy = self._store, partial(self._store.copy_snapshot, volume, name, expires, dict(tags))
+        try:
+            try:
+                await self._blocking(store.prepare_snapshot, volume, name)
+                stops = not self._freezes(volume) and bool(self._sets.attachments.holder(volume))
+                copied = await (self._copy_detached(volume, name, copy) if stops else self._blocking(copy))
+            except EngineError as error:
+                if error.reason != Reason.FREEZE_TIMEOUT:
+                    raise
+                copied = await self._copy_detached(volume, name, copy)
+            await self._blocking(store.complete_snapshot, volume, copied)
+        finally:
+            await asyncio.to_thread(store.discard_snapshot, volume, name)
+
+    async def _copy_detached(self, volume: VolumeId, name: str, copy: Callable[[], StoredSnapshot]) -> StoredSnapshot:
+        """Copy the data for a snapshot while the replica is stopped; an event says for how long. Raises EngineError."""
+        began, holder = self._clock.monotonic(), self._sets.attachments.holder(volume)
         async with self.detached(volume, "gets a snapshot"):
-            await self._blocking(work, volume, name, expires, dict(tags))
+            copied = await self._blocking(copy)
+        if holder:
+            seconds = self._clock.monotonic() - began
+            message = (
+                f"volume {volume.index} was without its replica for {seconds:.1f} s for the snapshot {name}: it cannot "
+                "be copied while programs write"
+            )
+            self._sets.report(EngineEvent(volume.volumeset, Reason.SNAPSHOT_STOPPED_REPLICA, message))
+        return copied
 
     @asynccontextmanager
     async def exclusive(self, volume: VolumeId) -> AsyncIterator[None]:

@@ -67,7 +67,7 @@ class VolumeSets:
         self._claims = claims
         self._changed = changed
         self._stop = stop
-        self._report = report
+        self.report = report
         self._open = False
         self._opening = asyncio.Lock()
 
@@ -86,7 +86,7 @@ class VolumeSets:
             if self._open:
                 return
             for report in await asyncio.to_thread(self.store.open):
-                self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
+                self.report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
             await self.attachments.open()
             await self._replacements.open()
             self._open = True

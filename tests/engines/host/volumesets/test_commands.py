@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from reconciler.errors import EngineError
 from reconciler.records.tables.commands import NewCommand
-from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.engines.host.kit import play_on
+from tests.engines.host.volumesets.kit import DB, SET, ImageHost, VolumeHost, play
+from tests.support.programs import only_root
 from tests.support.waiting import PATIENCE
 
 
@@ -52,6 +55,25 @@ def test_a_snapshot_is_restored_while_the_replica_stops(tmp_path: Path) -> None:
         assert host.replica("db-0").containers[0].restarts == 0
 
     play(tmp_path, story)
+
+
+@only_root("only root mounts images")
+def test_a_replica_stops_for_a_snapshot_that_does_not_fit_into_a_freeze(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="one")
+        await host.running("db-0")
+        [event] = [each for each in host.news() if each.reason == "SnapshotStoppedReplica"]
+        assert re.search(r"was without its replica for \d+\.\d s for the snapshot one", event.message)
+        assert host.starts() == 2
+        (host.path() / "file").write_text("new")
+        await host.command("restoreVolume", command_id="c2", snapshotName="one")
+        await host.running("db-0")
+        assert host.content() == {"file": "old"}
+        assert not list(host.path().with_name("0.d").glob("partial/*"))
+        host.detach()
+
+    play_on(lambda: ImageHost(tmp_path, freeze_limit=1e-5), story)
 
 
 def test_a_volume_expands_and_keeps_its_data(tmp_path: Path) -> None:

@@ -10,12 +10,9 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.volumes.space import Reserve
-from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.model.key import Kind
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import DB, SET, VOLUME, VolumeHost, play
-from tests.support.clock import FakeClock
+from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
 from tests.support.programs import only_root
 
 EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
@@ -131,7 +128,7 @@ def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_on
 
 @only_root("only root mounts images")
 def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: ImageHost) -> None:
         await begin(host)
         image = host.path().with_name("0.d") / "image"
         big = host.path() / "big"
@@ -153,25 +150,9 @@ def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: 
             return image.stat().st_blocks < full - (15 << 20) // 512
 
         await host.eventually(trimmed, "the blocks are given back when a week has passed", pace=3.0)
-        _detach(host)
+        host.detach()
 
-    play_on(lambda: _ImageHost(tmp_path), story)
-
-
-def _detach(host: VolumeHost) -> None:
-    """Unmount the image, so that nothing is left of the test."""
-    store = VolumeStore(host.root, "image-ext4", FakeClock(), Reserve(0, 0))
-    store.detach(VOLUME, store.list(SET)[0].holder)
-
-
-class _ImageHost(VolumeHost):
-    """A host whose volumes are images."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        host = msgspec.structs.replace(self._settings.host, volumes="image-ext4")
-        self._settings = msgspec.structs.replace(self._settings, host=host)
-        self.engine = self._made()
+    play_on(lambda: ImageHost(tmp_path), story)
 
 
 def _is_one(host: VolumeHost) -> Any:
@@ -216,7 +197,7 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: ImageHost) -> None:
         await begin(host)
         subprocess.run(["sync", "-f", host.path()], check=True)
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", host.path()], check=True)
@@ -240,6 +221,6 @@ def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -
         await host.eventually(bound, "the next start mounts it again", pace=3.0)
         assert len(host.content()["file"]) == 5000
         assert reasons(host).count("VolumeCheckFailed") == 1
-        _detach(host)
+        host.detach()
 
-    play_on(lambda: _ImageHost(tmp_path), story)
+    play_on(lambda: ImageHost(tmp_path), story)
