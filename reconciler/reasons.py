@@ -118,6 +118,13 @@ class ConditionType(StrEnum):
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
         "An execution of a cron workload runs for so long that three scheduled times were skipped, or the last three "
         "executions were replaced before they ended. Present only while it is true.")
+    SNAPSHOT_FAILING = ("SnapshotFailing",
+        "The last snapshot of a schedule failed, so the newest copy of a volume gets older. It is tried again after 1 "
+        "to 60 minutes, and at the next time of the schedule; any newer snapshot ends it. Present only while it is "
+        "true.")
+    VOLUME_CHECK_FAILING = ("VolumeCheckFailing",
+        "A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired snapshots. It is "
+        "tried again after 1 to 60 minutes. Present only while it is true.")
     SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
         "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
     HOST_DISK_LOW = ("HostDiskLow",
@@ -402,9 +409,17 @@ class Reason(StrEnum):
     SNAPSHOT_STOPPED_REPLICA = ("SnapshotStoppedReplica",
         _normal("A replica was stopped for a snapshot, since its volume cannot be copied while programs write; the "
                 "message says for how long."))
+    SNAPSHOT_FAILED = ("SnapshotFailed",
+        _resource("A snapshot of the schedule could not be taken.",
+                  "Do what the message says. `reconciler command KEY createVolumeSnapshot` takes one at once."),
+        _warning("A snapshot of the schedule could not be taken; the message says why."))
+    SNAPSHOT_EXPIRED = ("SnapshotExpired",
+        _normal("A snapshot was deleted, since it expired or newer ones are enough."))
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
-        _warning("A volume lost its file system, or could not be expanded, measured or get its scheduled snapshot; it "
-                 "is tried every 15 s."))
+        _resource("A volume lost its file system, or something that happens to it by itself failed.",
+                  "Do what the message says."),
+        _warning("A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired "
+                 "snapshots."))
     SNAPSHOT_DAMAGED = "SnapshotDamaged", _warning("The data of a snapshot do not match its checksum.")
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",

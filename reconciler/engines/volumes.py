@@ -156,10 +156,15 @@ def data_in_words(state: VolumeSetState) -> str:
 
 
 def _in_words(volume: Volume) -> str:
-    newest = max((each.created for each in volume.volume_snapshots), default="")
+    newest = newest_snapshot(volume)
     used = f"{size_in_words(volume.current_bytes_used)} used"
     snapshot = f"newest snapshot of {newest}" if newest else "no snapshot"
     return f"volume {volume.index} with {used}, {snapshot}"
+
+
+def newest_snapshot(volume: Volume) -> str:
+    """The time of the newest snapshot of ``volume``, ISO 8601; "" if it has none."""
+    return max((each.created for each in volume.volume_snapshots), default="")
 
 
 def size_in_words(size: int) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Kind
+from reconciler.model.record import Health
 from tests.engines.host.kit import play_on
 from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
 from tests.support.programs import only_root
@@ -79,6 +80,7 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
         await host.eventually(two, "two snapshots are taken", pace=3.0)
         first = (await snapshots(host))[0]
         assert first.startswith("scheduled-20260101T")
+        assert "SnapshotExpired" not in reasons(host)
         await host.running("db-0")
         await host.engine.close()
         await host.time.advance(1800)
@@ -88,6 +90,7 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
             return first not in await snapshots(host) and len(await snapshots(host)) <= 2
 
         await host.eventually(newest, "one of the missed times is taken, and the former ones expire", pace=3.0)
+        assert any(first in each.message for each in host.news() if each.reason == "SnapshotExpired")
         await host.volumeset(version=2)
         await host.eventually(_is_one(host), "the newest one stays", pace=3.0)
         await host.time.advance(3600)
@@ -122,6 +125,63 @@ def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_on
             await host.time.advance(15.0)
             assert await snapshots(host) == taken[2:]
         assert reasons(host).count("SnapshotDamaged") == 1
+
+    play(tmp_path, story)
+
+
+def test_a_snapshot_that_fails_is_a_condition_and_tried_at_growing_intervals(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots={"schedule": "*/20 * * * *"})
+        obstacle = host.path().with_name("0.d") / "snapshots"
+        obstacle.write_text("a file in place of the directory")
+
+        async def failing() -> bool:
+            return "SnapshotFailing" in [each["type"] for each in await conditions(host)]
+
+        await host.eventually(failing, "the first time of the schedule fails", pace=3.0)
+        seen = await host.seen()
+        assert seen is not None
+        assert seen.health is Health.UNHEALTHY
+        [condition] = await conditions(host)
+        assert condition["reason"] == "SnapshotFailed"
+        assert condition["message"].startswith("scheduled-20260101T")
+        for _ in range(60):  # 15 minutes, with a check each 15 s
+            await host.time.advance(15.0)
+            await host.running("db-0")
+        assert 4 <= host.starts() <= 6, "each attempt stops the replica of a directory"
+        assert reasons(host).count("SnapshotFailed") == 1
+        obstacle.unlink()
+        await host.command("createVolumeSnapshot", snapshotName="by-hand")
+
+        async def well() -> bool:
+            found = await host.seen()
+            return found is not None and found.health is Health.HEALTHY and not await conditions(host)
+
+        await host.eventually(well, "a newer copy ends the condition", pace=3.0)
+
+    play(tmp_path, story)
+
+
+def test_what_fails_holds_back_nothing_else(tmp_path: Path) -> None:
+    """A snapshot that cannot be deleted prevents no new one."""
+
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="old", snapshotExpirationDate="2026-01-01T00:01:00Z")
+        await host.running("db-0")
+        folder = host.path().with_name("0.d") / "snapshots" / "old" / "data"
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        try:
+            await host.volumeset(version=2, snapshots={"schedule": "* * * * *"})
+
+            async def taken() -> bool:
+                return any(name.startswith("scheduled-") for name in await snapshots(host))
+
+            await host.eventually(taken, "a snapshot is taken", pace=3.0)
+            assert [each["type"] for each in await conditions(host)] == ["VolumeCheckFailing"]
+            assert reasons(host).count("VolumeCheckFailed") == 1
+        finally:
+            subprocess.run(["umount", folder], check=True)
 
     play(tmp_path, story)
 
@@ -181,9 +241,10 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
             await host.time.advance(15.0)
             await host.running("db-0")
         assert reasons(host).count("HostDiskLow") == 1
-        [condition] = await conditions(host)
+        condition, failing = await conditions(host)
         assert (condition["type"], condition["reason"]) == ("HostDiskLow", "HostDiskLow")
         assert "are reserved" in condition["message"]
+        assert failing["type"] == "SnapshotFailing"
         assert await snapshots(host) == []
         await host.volumeset(version=2)
 
