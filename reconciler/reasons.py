@@ -421,6 +421,8 @@ class Reason(StrEnum):
         _warning("A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired "
                  "snapshots."))
     SNAPSHOT_DAMAGED = "SnapshotDamaged", _warning("The data of a snapshot do not match its checksum.")
+    VOLUME_CHANGING = ("VolumeChanging",
+        _normal("A replica waits while its volume is changed, as someone asked for: restored, deleted or replaced."))
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))

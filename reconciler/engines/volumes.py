@@ -121,9 +121,13 @@ def expand(volume: Volume, size: float) -> Volume:
 
 
 def clear(volume: Volume, capacity: float) -> Volume:
-    """``volume`` without data; in use, it gets a device of ``capacity`` (docs/platform/volumeset.md#commands)."""
+    """``volume`` without data; in use, it gets a device of its size, ``capacity`` at least.
+
+    See docs/platform/volumeset.md#commands.
+    """
     if volume.lifecycle is Lifecycle.BOUND:
-        return msgspec.structs.replace(volume, current_size=capacity, current_bytes_used=0)
+        size = max(volume.current_size, capacity)
+        return msgspec.structs.replace(volume, current_size=size, current_bytes_used=0)
     return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)
 
 

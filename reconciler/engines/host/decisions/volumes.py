@@ -16,13 +16,16 @@ from msgspec.structs import replace
 
 from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
-from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
+from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import iso
 
 SCHEDULED = "reconciler/schedule"
 """The tag of snapshots that the schedule took; its value is the schedule."""
+
+KEEP_REPLACED = 3
+"""The number of snapshots of replaced data that a volume keeps: each may take as much of the disk as the volume."""
 
 LEAST_FACTOR = 1.1
 """The scaling factor of a volume set without one."""
@@ -114,11 +117,12 @@ def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnaps
 def expired(snapshots: Iterable[StoredSnapshot], now: float, keep_last: int | None = None) -> tuple[str, ...]:
     """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
 
-    The newest one of the schedule stays until there is a newer one.
+    The newest one of the schedule stays until there is a newer one, and so do the newest of what restores replaced.
     """
     listed = sorted(snapshots, key=lambda each: (each.created, each.name))
     scheduled = scheduled_snapshots(listed)
     surplus = scheduled[:-keep_last] if keep_last is not None else []
+    surplus += [each for each in listed if BEFORE_RESTORE in each.tags][:-KEEP_REPLACED]
     over = [each for each in listed if each in surplus or (each.expires and _seconds(each.expires) <= now)]
     return tuple(each.name for each in over if each not in scheduled[-1:])
 

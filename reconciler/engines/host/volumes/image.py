@@ -255,7 +255,9 @@ class ImageBackend:
     def _mount(self, files: VolumeFiles) -> None:
         make_traversable(files.path.parent)
         with suppress(FileExistsError):
-            files.path.mkdir(mode=0o700)
+            files.path.mkdir(mode=0)
+        # Nobody writes to the disk of the host while the image is not mounted.
+        files.path.chmod(0)
         with kernel.loop_device(files.image) as device:
             kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
         kernel.thaw(files.path)  # the device may be one that had a mount before

@@ -38,6 +38,10 @@ class VolumeSpec(NamedTuple):
     file_system: str = "ext4"
 
 
+BEFORE_RESTORE = "reconciler/before-restore"
+"""The tag of a snapshot of what a restore replaced; its value is the snapshot that was restored."""
+
+
 class StoredSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """A complete snapshot: ``capacity`` of its volume in GB, ``size`` in bytes on the disk, times as ISO 8601, UTC.
 

@@ -20,6 +20,7 @@ from reconciler.engines.host.volumes.final import FinalSnapshots
 from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.protocol import (
+    BEFORE_RESTORE,
     DeletedVolume,
     StoredSnapshot,
     StoredVolume,
@@ -287,7 +288,8 @@ class VolumeStore:
             former = snapshots.read_snapshot(volume.files.snapshot(name))
             if former is None:
                 self._check_space(backend.copy_size(backend.storage(volume.files)))
-                planned = StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "")
+                tags = {BEFORE_RESTORE: replacement.name}
+                planned = StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "", tags=tags)
                 snapshots.take(backend, volume.files, planned)
                 return
             if backend.digest(backend.storage(volume.files)) in (former.checksum, replacement.checksum):

@@ -15,8 +15,11 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import compact
 from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.runtimes.connections import list_started
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
+from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.other_users import find_other_users
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_commands import (
@@ -37,6 +40,8 @@ from reconciler.times import iso
 _REPLACING = {DeleteVolume: "deleteVolume", RestoreVolume: "restoreVolume"}
 """Commands that replace the data of a volume."""
 
+_MOST_USERS = 3
+"""The most processes that a message names."""
 PARALLEL = 2
 """The number of volumes whose data are changed at once."""
 P = ParamSpec("P")
@@ -128,9 +133,23 @@ class VolumeCommands:
     @asynccontextmanager
     async def detached(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
         """Stop the replica that holds a volume; it starts again afterwards. Raises EngineError."""
+        await asyncio.to_thread(self._check_users, volume)
         with self._sets.attachments.reserved([volume], purpose):
             await self._sets.until_detached(volume)
             yield
+
+    def _check_users(self, volume: VolumeId) -> None:
+        """Raise EngineError VolumeInUse if others than the replica use a mounted volume: it could not be unmounted."""
+        holder, path = self._sets.attachments.holder(volume), self._files(volume).path
+        if not holder or not path.is_mount():
+            return
+        workload, _ = parse_holder(holder)
+        if others := find_other_users(path, list_started(self._root, workload)):
+            raise rejection(
+                f"{volume} is used by {', '.join(others[:_MOST_USERS])}, apart from its replica: end that first, since "
+                "the volume has to be detached; the replica runs on",
+                Reason.VOLUME_IN_USE,
+            )
 
     def _check(self, key: Key, ask: VolumeCommand) -> None:
         """Raise EngineError for a command that is impossible as things are."""

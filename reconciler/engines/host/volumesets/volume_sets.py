@@ -119,7 +119,7 @@ class VolumeSets:
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
         if self._replacements.is_open(volume.volumeset):
-            raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_IN_USE)
+            raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_CHANGING)
         wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
         await self.releases.prepare(volume, holder, version, known.spec)
         await self.attachments.attach(volume, wanted, holder, owner)

@@ -49,6 +49,17 @@ def test_capacity_is_a_limit(disk: Disk) -> None:
     assert disk.volume.file_system == disk.setting.removeprefix("image-")
 
 
+def test_the_directory_of_an_image_that_is_not_mounted_is_closed(disk: Disk) -> None:
+    path = disk.store.attach(VOLUME, disk.spec, ONE, Owner(65534, 65534))
+    disk.store.detach(VOLUME, ONE)
+    found = path.stat()
+    assert (found.st_uid, found.st_mode & 0o777) == (0, 0)
+    path.chmod(0o700)  # as an older version left it
+    assert disk.store.attach(VOLUME, disk.spec, ONE, Owner(65534, 65534)).stat().st_uid == 65534
+    disk.store.detach(VOLUME, ONE)
+    assert path.stat().st_mode & 0o777 == 0
+
+
 def test_a_new_volume_belongs_to_its_user(disk: Disk) -> None:
     path = disk.store.attach(VOLUME, disk.spec, ONE, Owner(1234, 55))
     assert (path.stat().st_uid, path.stat().st_gid, path.stat().st_mode & 0o777) == (1234, 55, 0o770)
