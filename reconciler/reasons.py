@@ -130,6 +130,9 @@ class ConditionType(StrEnum):
     HOST_DISK_LOW = ("HostDiskLow",
         "A volume neither grows nor gets a scheduled snapshot, since its disk has less free than `host.diskReserve`; "
         "the message names what makes room. Present only while it is true.")
+    DISK_OVERCOMMITTED = ("DiskOvercommitted",
+        "The volumes of a location may become larger together than their disk. It can be ready all the same. Present "
+        "only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -533,6 +536,9 @@ class Reason(StrEnum):
     VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
+    DISK_OVERCOMMITTED = ("DiskOvercommitted",
+        _resource("The volumes of a location may become larger together than their disk.",
+                  "Use a larger disk, or fewer or smaller volumes; alert on the free space of the disk."))
     FREEZE_TIMEOUT = ("FreezeTimeout",
         _other("A copy would keep a replica from writing for longer than `host.freezeLimit`, so it stops for that."))
     HOST_DISK_LOW = ("HostDiskLow",

@@ -65,6 +65,17 @@ def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
         yield "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
 
 
+def overcommitment(stored: Sequence[StoredVolume], disk: int) -> str:
+    """What the volumes promise beyond the ``disk``, in bytes; "" if it can hold all of it."""
+    promised = sum(each.capacity for each in stored if each.enforced and each.state is VolumeState.READY)
+    if promised * GIB <= disk:
+        return ""
+    return (
+        f"the volumes of this location may grow to {promised:g} GB together, and their disk has {disk / GIB:.1f} GB: "
+        "when it is full, their file systems fail"
+    )
+
+
 def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
     """The capacity to which a volume with ``used`` bytes grows by itself; None if it stays.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,13 +29,16 @@ from reconciler.engines.host.volumes.protocol import (
     VolumeId,
     VolumeSpec,
 )
-from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space
+from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space, room
 from reconciler.engines.host.volumes.volume import Volume, sweep
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.times import iso
+
+TRIM_PAUSE = 300.0
+"""Seconds between two times that images give room back because the disk is low."""
 
 
 class VolumeStore:
@@ -54,6 +59,7 @@ class VolumeStore:
         self._final = FinalSnapshots(root)
         self._locks: defaultdict[VolumeId, Lock] = defaultdict(Lock)
         self._all = Lock()
+        self._trimmed = -math.inf
 
     def open(self) -> tuple[str, ...]:
         """Find out what this host can do, and repair what a crash left; return sentences for the operator."""
@@ -296,7 +302,27 @@ class VolumeStore:
                 return
             name = f"{keep_as}-{number}"
 
+    def is_low(self) -> bool:
+        """Whether the disk has less free than the reserve. Raises EngineError."""
+        with _failures(f"the disk of {self._root} cannot be measured"):
+            return room(self._root, self._reserve) < 0
+
+    def disk_size(self) -> int:
+        """The bytes of the disk of the volumes. Raises EngineError."""
+        with _failures(f"the disk of {self._root} cannot be measured"):
+            found = os.statvfs(self._root)
+            return found.f_blocks * found.f_frsize
+
     def _check_space(self, needed: int) -> None:
+        """Raise EngineError unless there is room, after images gave back what their file systems do not use."""
+        now = self._clock.monotonic()
+        if room(self._root, self._reserve) < needed and now - self._trimmed >= TRIM_PAUSE:
+            self._trimmed = now
+            for each in self._ids():
+                volume = Volume(each, self._root, self._backends)
+                with suppress(OSError, EngineError):
+                    if volume.holder and (record := volume.find()) is not None:
+                        volume.backend(record).trim(volume.files)
         check_space(self._root, self._reserve, needed, self._savings)
 
     def _savings(self) -> Iterator[Saving]:

@@ -163,7 +163,12 @@ class VolumeCommands:
     async def _finish(self, volume: VolumeId, ask: VolumeCommand, last: LastCommand) -> None:
         """Perform a command that is not done. Raises EngineError."""
         begun = msgspec.structs.replace(last, replaces=_REPLACING.get(type(ask), ""))
-        await self._record(volume, begun)
+        try:
+            await self._record(volume, begun)
+        except EngineError as error:
+            # It makes room, and can be repeated without a record.
+            if error.reason != Reason.DISK_FULL or not isinstance(ask, DeleteVolumeSnapshot):
+                raise
         try:
             await self._change(volume, ask, begun)
         except EngineError:

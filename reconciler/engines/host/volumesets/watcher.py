@@ -20,12 +20,15 @@ from reconciler.engines.host.decisions.volumes import (
     expired,
     expiry,
     grown_capacity,
+    overcommitment,
     scheduled_name,
     scheduled_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumes.store import TRIM_PAUSE
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.failures import Act, Failures
@@ -34,7 +37,7 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
-from reconciler.reasons import Reason
+from reconciler.reasons import ConditionType, Reason
 from reconciler.tasks import cancel_and_wait
 from reconciler.times import parse_time
 
@@ -78,6 +81,7 @@ class VolumeWatcher:
         self._trimmed: dict[str, float] = {}
         self._spared: dict[VolumeId, tuple[str, ...]] = {}
         self._damaged: set[tuple[VolumeId, str]] = set()
+        self._overcommitted = ""
         self._failures = Failures(clock, append_event, sets.report_changed)
 
     async def run(self) -> None:
@@ -88,6 +92,8 @@ class VolumeWatcher:
         try:
             while True:
                 self._failures.retain(self._sets.known)
+                with suppress(EngineError):
+                    self._check_promises()
                 for key in self._sets.known:
                     self._begin(key)
                 await self._clock.sleep(CHECK)
@@ -96,8 +102,22 @@ class VolumeWatcher:
             self._tasks.clear()
 
     def with_condition(self, seen: Observation) -> Observation:
-        """``seen``, a volume set, with the conditions of what fails."""
-        return self._failures.with_conditions(seen)
+        """``seen``, a volume set, with the conditions of what fails, and of promises that the disk cannot hold."""
+        seen = self._failures.with_conditions(seen)
+        known = self._sets.known.get(seen.key)
+        if not self._overcommitted or known is None or not any(each.enforced for each in known.stored):
+            return seen
+        kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
+        found = DeploymentCondition(kind, "True", reason, self._overcommitted)
+        return msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+
+    def _check_promises(self) -> None:
+        """Compare the capacities of all volumes with the disk. Raises EngineError."""
+        stored = [each for known in self._sets.known.values() for each in known.stored]
+        found = overcommitment(stored, self._sets.store.disk_size()) if stored else ""
+        if found != self._overcommitted:
+            self._overcommitted = found
+            self._sets.report_changed()
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -240,7 +260,7 @@ class VolumeWatcher:
         last = self._trimmed.get(str(volume), math.inf)
         if now < last:  # seen for the first time, or the clock was set back
             await self._set_trimmed(volume, now)
-        elif now - last >= TRIM:
+        elif now - last >= TRIM or (now - last >= TRIM_PAUSE and self._sets.store.is_low()):
             await asyncio.to_thread(self._sets.store.trim, volume)
             await self._set_trimmed(volume, now)
 

@@ -14,7 +14,7 @@ from reconciler.model.key import Kind
 from reconciler.model.record import Health
 from tests.engines.host.kit import play_on
 from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
-from tests.support.programs import only_root
+from tests.support.programs import only_root, small_disk
 
 EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
 
@@ -220,6 +220,28 @@ def _is_one(host: VolumeHost) -> Any:
         return len(await snapshots(host)) == 1
 
     return one
+
+
+@only_root("only root mounts images")
+def test_volumes_that_promise_more_than_the_disk_has_are_a_condition(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+
+        async def reported() -> bool:
+            return [each["type"] for each in await conditions(host)] == ["DiskOvercommitted"]
+
+        await host.eventually(reported, "the promise is compared with the disk", pace=3.0)
+        [condition] = await conditions(host)
+        assert "may grow to 10 GB together, and their disk has 0.4 GB" in condition["message"]
+        seen = await host.seen()
+        assert seen is not None
+        assert seen.health is Health.HEALTHY
+        host.detach()
+
+    with small_disk(tmp_path / "disk", "size=400m") as disk:
+        play_on(lambda: ImageHost(disk), story)
 
 
 def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
