@@ -89,7 +89,8 @@ class ConditionType(StrEnum):
     @property
     def degrades(self) -> bool:
         """Whether a resource with it is Unhealthy, whatever runs: a part of it does not do its work."""
-        return self in (self.NOT_SERVED, self.CERTIFICATE_MISSING)
+        domain = (self.NOT_SERVED, self.CERTIFICATE_MISSING)
+        return self in (*domain, self.VOLUME_DAMAGED, self.VOLUME_CHECK_FAILING, self.SNAPSHOT_FAILING)
 
     # fmt: off
     READY = ("Ready",
@@ -123,6 +124,13 @@ class ConditionType(StrEnum):
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
         "An execution of a cron workload runs for so long that three scheduled times were skipped, or the last three "
         "executions were replaced before they ended. Present only while it is true.")
+    SNAPSHOT_FAILING = ("SnapshotFailing",
+        "The last snapshot of a schedule failed, so the newest copy of a volume gets older. It is tried again after 1 "
+        "to 60 minutes, and at the next time of the schedule; any newer snapshot ends it. Present only while it is "
+        "true.")
+    VOLUME_CHECK_FAILING = ("VolumeCheckFailing",
+        "A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired snapshots. It is "
+        "tried again after 1 to 60 minutes. Present only while it is true.")
     SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
         "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
     VOLUME_DAMAGED = ("VolumeDamaged",
@@ -131,6 +139,9 @@ class ConditionType(StrEnum):
     HOST_DISK_LOW = ("HostDiskLow",
         "A volume neither grows nor gets a scheduled snapshot, since its disk has less free than `host.diskReserve`; "
         "the message names what makes room. Present only while it is true.")
+    DISK_OVERCOMMITTED = ("DiskOvercommitted",
+        "The volumes of a location may become larger together than their disk. It can be ready all the same. Present "
+        "only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -411,10 +422,23 @@ class Reason(StrEnum):
     VOLUMES_CHECKED = ("VolumesChecked",
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
     VOLUME_EXPANDED = "VolumeExpanded", _normal("A volume grew because it fills (`autoscaling` of its volume set).")
+    SNAPSHOT_STOPPED_REPLICA = ("SnapshotStoppedReplica",
+        _normal("A replica was stopped for a snapshot, since its volume cannot be copied while programs write; the "
+                "message says for how long."))
+    SNAPSHOT_FAILED = ("SnapshotFailed",
+        _resource("A snapshot of the schedule could not be taken.",
+                  "Do what the message says. `reconciler command KEY createVolumeSnapshot` takes one at once."),
+        _warning("A snapshot of the schedule could not be taken; the message says why."))
+    SNAPSHOT_EXPIRED = ("SnapshotExpired",
+        _normal("A snapshot was deleted, since it expired or newer ones are enough."))
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
-        _warning("A volume lost its file system, or could not be expanded, measured or get its scheduled snapshot; it "
-                 "is tried every 15 s."))
+        _resource("A volume lost its file system, or something that happens to it by itself failed.",
+                  "Do what the message says."),
+        _warning("A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired "
+                 "snapshots."))
     SNAPSHOT_DAMAGED = "SnapshotDamaged", _warning("The data of a snapshot do not match its checksum.")
+    VOLUME_CHANGING = ("VolumeChanging",
+        _normal("A replica waits while its volume is changed, as someone asked for: restored, deleted or replaced."))
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
@@ -528,8 +552,11 @@ class Reason(StrEnum):
     VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
+    DISK_OVERCOMMITTED = ("DiskOvercommitted",
+        _resource("The volumes of a location may become larger together than their disk.",
+                  "Use a larger disk, or fewer or smaller volumes; alert on the free space of the disk."))
     FREEZE_TIMEOUT = ("FreezeTimeout",
-        _other("A snapshot was abandoned: the replica would have been unable to write for too long."))
+        _other("A copy would keep a replica from writing for longer than `host.freezeLimit`, so it stops for that."))
     HOST_DISK_LOW = ("HostDiskLow",
         _resource("A volume neither grows nor gets a snapshot, since the disk has less free than `host.diskReserve`.",
                   "Do what the message says frees most, or reserve less with `host.diskReserve`."),

@@ -17,8 +17,11 @@ from prometheus_client.registry import Collector
 
 from reconciler.daemon.measurements import Measurements
 from reconciler.engines.host.snapshot import ReplicaRow, State
+from reconciler.engines.volumes import newest_snapshot, read_volumes
+from reconciler.model.key import Kind
 from reconciler.records.store import Records
 from reconciler.records.tables.runs import Run
+from reconciler.times import parse_time
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 """The media type of the page."""
@@ -181,6 +184,16 @@ def _resource_replicas(scrape: Scrape) -> Iterator[Sample]:
     return (Sample(labels, number) for labels, number in found.items() if labels[0] in scrape.resources)
 
 
+def _newest_snapshots(scrape: Scrape) -> Iterator[Sample]:
+    """Of each volume set, that of the volume whose newest one is the oldest."""
+    for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
+        for each in records:
+            state = read_volumes(each.state) if each.key.kind is Kind.VOLUMESET else None
+            newest = [parse_time(at) for volume in (state.volumes if state else ()) if (at := newest_snapshot(volume))]
+            if newest:
+                yield Sample((key, each.location), min(newest))
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -215,6 +228,9 @@ METRICS: tuple[Metric, ...] = (
            ("resource", "location"), _drifted),
     Metric("reconciler_resource_replicas", "Replicas of the workload on this host, by state as the reason.",
            ("resource", "location", "reason"), _resource_replicas),
+    Metric("reconciler_resource_snapshot_timestamp_seconds",
+           "When the newest snapshot of the volume set was taken, of its volume with the oldest.",
+           ("resource", "location"), _newest_snapshots),
     Metric("reconciler_condition", "A condition of the source: its type as the kind, 1 if it holds.",
            ("source", "kind", "reason"), _conditions),
     Metric("reconciler_condition_since_timestamp_seconds", "When the condition last began or ceased to hold.",

@@ -9,6 +9,7 @@ import msgspec
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.locator import Locator
 from reconciler.model.finding import Finding, Pointer, Severity
+from reconciler.printable import printable_finding
 
 MOST_OF_A_RULE = 100
 """The most notes of one rule about a file, as a file of manifests has at most so many faults."""
@@ -49,8 +50,9 @@ def _finding(remark: ConversionNote, locator: Locator, more: int) -> Finding:
     places = locator.of(remark.index)
     line, column = places.key(remark.at) if remark.on_key else places.value(remark.at)
     severity = RULEBOOK[remark.rule].severity
-    message = f"{remark.message} (and {more:,} more of these in the file)" if more else remark.message
-    return Finding(remark.path, line, column, remark.rule, severity, message, remark.suggestion)
+    message = printable_finding(remark.message) + (f" (and {more:,} more of these in the file)" if more else "")
+    suggestion = printable_finding(remark.suggestion)
+    return Finding(remark.path, line, column, remark.rule, severity, message, suggestion)
 
 
 def is_faulty(remark: ConversionNote) -> bool:

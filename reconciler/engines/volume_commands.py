@@ -68,6 +68,10 @@ VOLUME_COMMANDS: Mapping[str, type[VolumeCommand]] = {
 }
 
 
+MAKING_ROOM = frozenset({"deleteVolume", "deleteVolumeSnapshot"})
+"""Those that make room on a full disk."""
+
+
 def parse_volume_command(name: str, spec: Mapping[str, Any]) -> VolumeCommand:
     """Parse a command on a volume set. Raises EngineError for an unknown name or an invalid spec."""
     form = VOLUME_COMMANDS.get(name)

@@ -121,9 +121,13 @@ def expand(volume: Volume, size: float) -> Volume:
 
 
 def clear(volume: Volume, capacity: float) -> Volume:
-    """``volume`` without data; in use, it gets a device of ``capacity`` (docs/platform/volumeset.md#commands)."""
+    """``volume`` without data; in use, it gets a device of its size, ``capacity`` at least.
+
+    See docs/platform/volumeset.md#commands.
+    """
     if volume.lifecycle is Lifecycle.BOUND:
-        return msgspec.structs.replace(volume, current_size=capacity, current_bytes_used=0)
+        size = max(volume.current_size, capacity)
+        return msgspec.structs.replace(volume, current_size=size, current_bytes_used=0)
     return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)
 
 
@@ -156,10 +160,15 @@ def data_in_words(state: VolumeSetState) -> str:
 
 
 def _in_words(volume: Volume) -> str:
-    newest = max((each.created for each in volume.volume_snapshots), default="")
+    newest = newest_snapshot(volume)
     used = f"{size_in_words(volume.current_bytes_used)} used"
     snapshot = f"newest snapshot of {newest}" if newest else "no snapshot"
     return f"volume {volume.index} with {used}, {snapshot}"
+
+
+def newest_snapshot(volume: Volume) -> str:
+    """The time of the newest snapshot of ``volume``, ISO 8601; "" if it has none."""
+    return max((each.created for each in volume.volume_snapshots), default="")
 
 
 def size_in_words(size: int) -> str:

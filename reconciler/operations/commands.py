@@ -18,6 +18,7 @@ from reconciler.model.revision import Revision
 from reconciler.operations.data_rollback import RollbackTarget, cancel_restores, find_restores, request_restores
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
+from reconciler.records.reserve import retry_with_reserve
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
@@ -231,7 +232,8 @@ class OperatorCommands:
 def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:
     """Carry out ``verb`` on the records of ``settings``; returns the message for the operator."""
     with open_existing(settings, clock) as records:
-        return verb(OperatorCommands(settings, records, clock, by))
+        commands = OperatorCommands(settings, records, clock, by)
+        return retry_with_reserve(records.reserve, lambda: verb(commands))
 
 
 @contextmanager

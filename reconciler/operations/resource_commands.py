@@ -11,12 +11,13 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.documents.scalars import Problem, plain
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
-from reconciler.engines.volume_commands import check_expiration
+from reconciler.engines.volume_commands import MAKING_ROOM, check_expiration
 from reconciler.errors import EngineError, NotFoundError, RefusedError, UsageError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.queries.existence import check_present, did_you_mean
 from reconciler.reasons import Reason
+from reconciler.records.reserve import retry_with_reserve
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import CommandStage, NewCommand, StoredCommand
 from reconciler.settings import Settings
@@ -104,7 +105,12 @@ class ResourceCommands:
                 OverrideCheck(self._settings, self._records, self._clock).check(key, body, manifest)
 
     def request(self, key: Key, name: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Add a command for each of ``specs``; returns their ids."""
+        """Add a command for each of ``specs``; returns their ids. One that makes room may use the reserved room."""
+        if name not in MAKING_ROOM:
+            return self._request(key, name, specs)
+        return retry_with_reserve(self._records.reserve, lambda: self._request(key, name, specs))
+
+    def _request(self, key: Key, name: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
         with self._records.transaction():
             if len(self._records.commands.open(key)) + len(specs) > MAX_OPEN:
                 raise RefusedError(f"{MAX_OPEN} commands on {key} are still to be performed; wait for them")

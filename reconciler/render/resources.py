@@ -12,6 +12,7 @@ import msgspec
 from reconciler.documents.writer import written
 from reconciler.engines.domain_status import DomainReport, read_domain_state
 from reconciler.engines.engine_state import engine_conditions
+from reconciler.engines.volumes import newest_snapshot, read_volumes, size_in_words
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
@@ -88,6 +89,7 @@ def resource_sections(
     yield "Endpoints", _indented(list(_domain_endpoints(facts)))
     replicas = [row for record in facts.records for row in _replicas(record)]
     yield "Replicas", _indented(replicas, {"ready": "green", "not ready": "yellow"} if colour else None)
+    yield "Volumes", _indented([row for record in facts.records for row in _volumes(record)])
     executions = [row for record in facts.records for row in _executions(record)]
     yield "Executions", _indented(executions, _EXECUTION_COLOURS if colour else None)
     yield "No effect", _indented(lacking)
@@ -188,6 +190,21 @@ def _replicas(record: Record) -> Iterator[tuple[str, ...]]:
             f"{restarts} restart{'' if restarts == 1 else 's'}",
             ports,
             " ".join(each["message"].split()),
+        )
+
+
+def _volumes(record: Record) -> Iterator[tuple[str, ...]]:
+    """A row for each volume of a volume set: its index, place, lifecycle, size, use, and the age of its newest copy."""
+    state = read_volumes(record.state) if record.key.kind is Kind.VOLUMESET else None
+    for each in state.volumes if state is not None else ():
+        newest = newest_snapshot(each)
+        yield (
+            str(each.index),
+            record.location,
+            str(each.lifecycle),
+            f"{each.current_size:g} GB",
+            f"{size_in_words(each.current_bytes_used)} used",
+            f"newest snapshot of {newest}" if newest else "no snapshot",
         )
 
 

@@ -124,7 +124,8 @@ class MetricsSettings(msgspec.Struct, frozen=True):
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds.
 
-    ``volumes`` is the backend of new volumes, ``disk_reserve`` the percentage of the disk that they leave free.
+    ``volumes`` is the backend of new volumes, ``disk_reserve`` the percentage of the disk that they leave free,
+    ``freeze_limit`` the seconds for which a snapshot may keep a replica from writing.
     """
 
     termination_scale: float = 1.0
@@ -141,6 +142,7 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     cron_starts: int = 16
     volumes: Literal["auto", "btrfs", "directory", "image-ext4", "image-xfs"] = "auto"
     disk_reserve: float = 5.0
+    freeze_limit: float = 1.0
 
 
 class RestrictionSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +19,7 @@ from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.drift import DriftRow
+from reconciler.times import parse_time
 from tests.api.conftest import FILES
 from tests.support.api import READER_PEER, ApiSite, api_site
 from tests.support.programs import tool
@@ -115,6 +118,29 @@ def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
         finally:
             records.close()
         assert "api" not in page(made), "another workload is in no label"
+
+
+def test_listed_volume_sets_show_the_age_of_their_newest_copies(tmp_path: Path) -> None:
+    with api_site(tmp_path, FILES, api={"metrics": {"resources": ["volumeset/shop/data"]}}) as made:
+        copies = [["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"], ["2026-01-01T12:00:00Z"], []]
+        volumes = [
+            {
+                "index": index,
+                "lifecycle": "bound",
+                "currentSize": 10,
+                "volumeSnapshots": [{"name": at, "created": at, "size": 10} for at in each],
+            }
+            for index, each in enumerate(copies)
+        ]
+        state = json.dumps({"name": "here", "volumes": volumes}).encode()
+        records = Records.open(made.state / FILE, clock_now=made.clock.now)
+        try:
+            [web] = [each for each in records.applied.get("workload/shop/web") if each.location == "here"]
+            records.applied.put(msgspec.structs.replace(web, key=Key.parse("volumeset/shop/data"), state=state))
+            found = samples(made)["reconciler_resource_snapshot_timestamp_seconds"]
+        finally:
+            records.close()
+        assert found == {("volumeset/shop/data", "here"): parse_time("2026-01-01T12:00:00Z")}
 
 
 def test_replicas_of_listed_workloads_are_counted(site: ApiSite) -> None:

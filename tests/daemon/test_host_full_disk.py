@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.records.reserve import RESERVE_BYTES
+from reconciler.records.reserve import REQUESTS_BYTES, RESERVE_BYTES
 from tests.support.host_sandbox import HostSite, host_site, served
 from tests.support.programs import fill, only_root, small_disk
 from tests.support.sandbox import eventually
@@ -84,6 +84,11 @@ def test_a_replica_that_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoint
             wait(lambda: len(site.programs()) == 3 and len(site.ready("web")) == 2, "a new daemon does so too")
             wait(lambda: answers(site) == {"well"})
             wait(lambda: set(states(site).values()) == {"Ready"})
+            fill(site.state)  # what the daemon released is taken by others at once
+            former = set(site.programs())
+            asked = site.run("restart", "workload/shop/plain")
+            assert asked.returncode == 0, asked.stderr
+            wait(lambda: len(former - set(site.programs())) == 1 and len(site.programs()) == 3, "it is restarted")
 
 
 def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
@@ -98,7 +103,7 @@ def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
         site.repo.commit({"shop/greedy.yaml": greedy})
         wait(lambda: daemon.logged("disk", full=True), "it logs the full disk")
         wait(lambda: site.condition("DiskFull") == "true DiskFull")
-        assert reserve.stat().st_size == 0
+        assert reserve.stat().st_size == REQUESTS_BYTES
         site.repo.commit({"shop/greedy.yaml": None, "shop/more.yaml": served("more", replicas=1)})
         wait(lambda: "workload/shop/greedy@here" not in site.recorded(), "it is deleted")
         wait(lambda: site.healthy("workload/shop/more@here"), "what waited for room comes then")
@@ -106,6 +111,38 @@ def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
         reasons = [json.loads(line)["reason"] for line in site.run("events", "-o", "json").stdout.splitlines()]
         assert {"DiskFull", "DiskRecovered"} <= set(reasons)
         assert answers(site) == {"well"}
+
+
+def test_a_snapshot_can_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    data = {
+        "kind": "volumeset",
+        "name": "data",
+        "gvc": "shop",
+        "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"},
+    }
+    volumes = [{"uri": "platform://volumeset/data", "path": "/data"}]
+    script = "head -c 4000000 /dev/urandom > $RECONCILER_VOLUMES/data/file; exec sleep 100000"
+    options: dict[str, Any] = {"ports": None, "readinessProbe": None, "volumes": volumes, "type": "stateful"}
+    files = {
+        "shop/data.yaml": json.dumps(data),
+        "shop/db.yaml": served("db", replicas=1, command="/bin/sh", args=["-c", script], **options),
+    }
+    place = ("location=here", "volumeIndex=0", "snapshotName=one", "--yes", "--wait")
+    with on_small_disk(tmp_path, files) as site:
+        site.configure(
+            host={"defaultUser": "root", "volumes": "directory", "diskReserve": 0, "terminationScale": 0.005}
+        )
+        with site.daemon():
+            wait(lambda: site.healthy("workload/shop/db@here"))
+            taken = site.run("command", "volumeset/shop/data", "createVolumeSnapshot", *place)
+            assert taken.returncode == 0, taken.stdout + taken.stderr
+            wait(lambda: site.healthy("workload/shop/db@here"))
+            fill(site.state)
+            wait(lambda: site.condition("DiskFull") == "true DiskFull" or fill(site.state))
+            fill(site.state)
+            gone = site.run("command", "volumeset/shop/data", "deleteVolumeSnapshot", *place)
+            assert gone.returncode == 0, gone.stdout + gone.stderr
+            assert not list(site.state.glob("host/here/volumes/shop/data/0.d/snapshots/*"))
 
 
 def test_a_delete_without_a_daemon_needs_only_the_reserved_room(tmp_path: Path) -> None:

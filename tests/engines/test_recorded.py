@@ -353,7 +353,7 @@ def test_a_deleted_volume_in_use_is_at_once_a_fresh_one_and_else_a_memory(world:
     world.apply(workload("db", "stateful", mounts=["disk"]))
     world.command("volumeset/shop/disk", "expandVolume", volumeIndex=0, newStorageCapacity=30)
     world.command("volumeset/shop/disk", "deleteVolume", volumeIndex=0)
-    assert volumes(world)[0] == (0, "bound", 10)
+    assert volumes(world)[0] == (0, "bound", 30)
     world.apply(workload("db", "stateful", mounts=["disk"], action=Action.DELETE))
     world.command("volumeset/shop/disk", "deleteVolume", volumeIndex=0)
     assert volumes(world) == [(0, "deleted", 0), (1, "unused", 10)]

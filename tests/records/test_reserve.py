@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import DiskFull
-from reconciler.records.reserve import LOW_BYTES, RESERVE_BYTES, ROOM, DiskReserve
+from reconciler.records.reserve import LOW_BYTES, REQUESTS_BYTES, RESERVE_BYTES, ROOM, DiskReserve, retry_with_reserve
 from reconciler.records.store import Records
 from tests.support.programs import fill, only_root, small_disk
 
@@ -56,7 +56,7 @@ def test_it_is_made_where_there_is_room_and_holds_it(tmp_path: Path) -> None:
         assert reserve.full
         reserve.release()
         assert (reserve.was_released(), reserve.was_released()) == (True, False)
-        assert free(disk) >= RESERVE_BYTES
+        assert free(disk) >= RESERVE_BYTES - REQUESTS_BYTES
         again = DiskReserve(disk / "reserve")
         for each in (reserve, again):
             each.restore()
@@ -85,8 +85,27 @@ def test_records_that_cannot_be_written_are_written_the_next_time(tmp_path: Path
         with pytest.raises(DiskFull):
             write(records, 1000)
         assert records.reserve.was_released()
-        assert (disk / "reserve").stat().st_size == 0
+        assert (disk / "reserve").stat().st_size == REQUESTS_BYTES
         records.requests.add("apply", {"number": -1}, "ada")
+        records.close()
+
+
+@SMALL
+def test_a_part_is_left_for_a_request_though_the_rest_is_taken_at_once(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=16m") as disk:
+        records = Records.open(disk / "records.sqlite")
+        records.reserve.restore()
+        fill(disk)
+        with pytest.raises(DiskFull):
+            write(records, 1000)
+        fill(disk)
+        with pytest.raises(DiskFull):
+            write(records, 1000)
+        assert retry_with_reserve(records.reserve, lambda: records.requests.add("restart", {"text": "x" * 9000}, "ada"))
+        assert (disk / "reserve").stat().st_size == 0
+        fill(disk)
+        with pytest.raises(DiskFull):
+            retry_with_reserve(records.reserve, lambda: write(records, 1000))
         records.close()
 
 

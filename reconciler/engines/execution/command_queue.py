@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,9 +14,11 @@ from reconciler.bugs import internal_error
 from reconciler.engines.calls import EngineCall
 from reconciler.engines.command_types import result_message, without_secrets
 from reconciler.engines.protocol import Engine
+from reconciler.engines.volume_commands import MAKING_ROOM
 from reconciler.errors import EngineError, InternalError, RecordsError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.records.reserve import retry_with_reserve
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import CommandStage, StoredCommand
 from reconciler.tasks import cancel_and_wait
@@ -110,7 +113,10 @@ class CommandQueue:
             self._fail(command, error)
 
     def _begin(self, command: StoredCommand, engine: Engine, on_end: Callable[[], None]) -> None:
-        if not self._records.commands.start(command.id):
+        records = self._records
+        starts = partial(records.commands.start, command.id)
+        started = retry_with_reserve(records.reserve, starts) if command.type in MAKING_ROOM else starts()
+        if not started:
             return
         task = asyncio.create_task(_run(command, engine), name=f"{command.type} {command.key}")
         task.add_done_callback(lambda _: on_end())

@@ -18,11 +18,15 @@ DECIDE, STORE, ENDPOINTS, EXECUTIONS = "decide", "store", "endpoints", "executio
 
 
 class ActionError(msgspec.Struct, frozen=True):
-    """The last failure of an action: ``retry_at`` is when it is tried again, ``failures`` counts them in a row."""
+    """The last failure of an action: ``retry_at`` is when it is tried again, ``failures`` counts them in a row.
+
+    It is no failure of the workload if it ``waits`` for what someone asked for.
+    """
 
     message: str
     retry_at: float
     failures: int
+    waits: bool = False
 
 
 class ActionErrors:
@@ -37,7 +41,8 @@ class ActionErrors:
     @property
     def message(self) -> str:
         """All current failures, for status; "" if there are none."""
-        return "; ".join(dict.fromkeys(each.message for _, each in sorted(self._errors.items())))
+        found = (each for _, each in sorted(self._errors.items()) if not each.waits)
+        return "; ".join(dict.fromkeys(each.message for each in found))
 
     def is_due(self, name: str) -> bool:
         """Whether the action may be tried now."""
@@ -50,14 +55,22 @@ class ActionErrors:
 
     def record_failure(self, name: str, message: str) -> None:
         """Record that an action failed: it waits for its next try and delays no other action."""
+        if self._record(name, message, waits=False):
+            self._report(message)
+
+    def record_wait(self, name: str, message: str) -> bool:
+        """Record that an action waits for what someone asked for; returns whether that is news."""
+        return self._record(name, message, waits=True)
+
+    def _record(self, name: str, message: str, *, waits: bool) -> bool:
         before = self._errors.get(name)
         failures = before.failures + 1 if before is not None else 1
         wait = longest_wait(RetryPolicy(*ERROR_RETRY_SECONDS), failures)
         known = {each.message for each in self._errors.values()}
-        self._errors[name] = ActionError(message, self._clock.monotonic() + wait, failures)
+        self._errors[name] = ActionError(message, self._clock.monotonic() + wait, failures, waits)
         if message not in known:
-            self._report(message)
             self._changed()
+        return message not in known
 
     def record_success(self, name: str) -> None:
         """Record that an action succeeded."""

@@ -195,6 +195,10 @@ class WorkloadController:
 
     def _failed(self, name: str, error: Exception) -> None:
         known = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
+        if known.reason == Reason.VOLUME_CHANGING:
+            if self._errors.record_wait(name, str(known)):
+                self._services.append_event(EngineEvent(self.key, Reason.VOLUME_CHANGING, str(known)))
+            return
         self._errors.record_failure(name, f"{known.reason}: {known}")
 
     async def _apply_action(self, act: Action) -> None:
@@ -239,7 +243,7 @@ class WorkloadController:
         try:
             await self._members.start(act)
         except EngineError as error:
-            if error.reason == Reason.VOLUME_IN_USE:
+            if error.reason in (Reason.VOLUME_IN_USE, Reason.VOLUME_CHANGING):
                 raise  # the container has not failed: it waits
             message = f"{error.reason}: {error}"
             now = self._services.clock.monotonic()

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.errors import RefusedError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.advice import with_local_commands
-from reconciler.platform_cli.commands.resources import patch_with, read
+from reconciler.platform_cli.commands.resources import patch_with, read, tags_of
 from reconciler.platform_cli.output import Columns, advice, at
 from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
@@ -85,9 +85,14 @@ def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait
     _run(session, kind, ref, "expandVolume", spec, wait)
 
 
-def create_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
-    """Take a snapshot of a volume."""
-    _run(session, kind, ref, "createVolumeSnapshot", _snapshot(**snapshot), wait)
+def create_snapshot(
+    session: Session, kind: str, ref: str, tag: tuple[str, ...], wait: bool, **snapshot: str | None
+) -> None:
+    """Take a snapshot of a volume; it is permanent without an ``expiration``."""
+    expiration = snapshot.pop("expiration")
+    extra = {"snapshotExpirationDate": expiration} if expiration else {}
+    spec = {**_snapshot(**{name: value or "" for name, value in snapshot.items()}), **extra, **tags_of(tag)}
+    _run(session, kind, ref, "createVolumeSnapshot", spec, wait)
 
 
 def delete_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
@@ -109,7 +114,7 @@ def get_volumes(session: Session, kind: str, ref: str) -> None:
     """List the volumes of a volume set."""
     columns = {
         "LOCATION": at("location"), "INDEX": at("index"), "LIFECYCLE": at("lifecycle"), "GB": at("currentSize"),
-        "USED GB": at("usedStorage"),
+        "USED GB": at("usedStorage"), "NEWEST SNAPSHOT": lambda item: session.output.time(_newest_snapshot(item)),
     }  # fmt: skip
     session.output.documents([_volumes(session, kind, ref)], columns, "volume")
 
@@ -132,6 +137,11 @@ def get_snapshots(session: Session, kind: str, ref: str) -> None:
 def _volumes(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
     status = read(session, kind, ref).get("status", {})
     return [{"location": each["name"], **volume} for each in status.get("locations", ()) for volume in each["volumes"]]
+
+
+def _newest_snapshot(volume: dict[str, Any]) -> str:
+    """When the newest snapshot of a volume was taken; "" if it has none."""
+    return max((str(each.get("created") or "") for each in volume.get("volumeSnapshots", ())), default="")
 
 
 def _volume(location: str, volume_index: str) -> dict[str, Any]:

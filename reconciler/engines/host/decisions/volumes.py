@@ -16,13 +16,16 @@ from msgspec.structs import replace
 
 from reconciler.engines.due_times import AHEAD, begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
-from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
+from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import FIRST_DAY, ExpiryTime, iso
 
 SCHEDULED = "reconciler/schedule"
 """The tag of snapshots that the schedule took; its value is the schedule."""
+
+KEEP_REPLACED = 3
+"""The number of snapshots of replaced data that a volume keeps: each may take as much of the disk as the volume."""
 
 LEAST_FACTOR = 1.1
 """The scaling factor of a volume set without one."""
@@ -61,6 +64,17 @@ def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
         yield "Volumes that are directories cannot be frozen: their replica stops while a snapshot is taken."
     if any(each.grows_detached for each in stored):
         yield "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
+
+
+def overcommitment(stored: Sequence[StoredVolume], disk: int) -> str:
+    """What the volumes promise beyond the ``disk``, in bytes; "" if it can hold all of it."""
+    promised = sum(each.capacity for each in stored if each.enforced and each.state is VolumeState.READY)
+    if promised * GIB <= disk:
+        return ""
+    return (
+        f"the volumes of this location may grow to {promised:g} GB together, and their disk has {disk / GIB:.1f} GB: "
+        "when it is full, their file systems fail"
+    )
 
 
 def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
@@ -115,13 +129,15 @@ def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnaps
 def expired(snapshots: Iterable[StoredSnapshot], expiry: ExpiryTime, keep_last: int | None = None) -> tuple[str, ...]:
     """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
 
-    The newest one of the schedule stays until there is a newer one. One from the future was taken while the clock was
-    ahead: it makes no other one old.
+    The newest one of the schedule stays until there is a newer one, and so do the newest of what restores replaced. One
+    from the future was taken while the clock was ahead: it makes no other one old.
     """
     listed = sorted(snapshots, key=lambda each: (each.created, each.name))
-    scheduled = [each for each in scheduled_snapshots(listed) if _seconds(each.created) <= expiry.now]
-    surplus = scheduled[:-keep_last] if keep_last is not None and expiry.is_steady else []
-    over = [each for each in listed if each in surplus or _is_over(each, expiry)]
+    past = [each for each in listed if _seconds(each.created) <= expiry.now]
+    scheduled = scheduled_snapshots(past)
+    surplus = scheduled[:-keep_last] if keep_last is not None else []
+    surplus += [each for each in past if BEFORE_RESTORE in each.tags][:-KEEP_REPLACED]
+    over = [each for each in listed if (expiry.is_steady and each in surplus) or _is_over(each, expiry)]
     return tuple(each.name for each in over if each not in scheduled[-1:])
 
 

@@ -37,17 +37,18 @@ def comes_from(link: TcpLink, root: Path, key: Key, token: str) -> bool:
     are, by the ``token`` in their environment. Blocks.
     """
     own = _network(os.getpid())
-    return any(_owns(pid, link) for pid in _started(root, key)) or any(
+    return any(_owns(pid, link) for pid in list_started(root, key)) or any(
         _network(pid) not in (own, "") and _holds(pid, token) and _socket(pid, link) for pid in procfs.numbers()
     )
 
 
 def belongs_to(pid: int, root: Path, key: Key) -> bool:
     """Whether the process ``pid`` is one of the workload ``key``, by the records of its starts. Blocks."""
-    return pid in _started(root, key)
+    return pid in list_started(root, key)
 
 
-def _started(root: Path, key: Key) -> frozenset[int]:
+def list_started(root: Path, key: Key) -> frozenset[int]:
+    """The processes of a workload on this host, by the records of its starts. Blocks."""
     return frozenset[int]().union(*(runtime_plugin(name).processes(root, key) for name in runtime_names()))
 
 

@@ -9,6 +9,7 @@ from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.btrfs import BtrfsBackend
 from reconciler.engines.host.volumes.directory import DirectoryBackend
+from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.image import ImageBackend
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.programs import find_program
@@ -28,10 +29,13 @@ _IMAGES = (BackendName.IMAGE_EXT4, BackendName.IMAGE_XFS)
 
 
 class Backends:
-    """All backends. ``setting`` is auto or the BackendName for new volumes."""
+    """All backends. ``setting`` is auto or the BackendName for new volumes.
 
-    def __init__(self, root: Path, setting: str) -> None:
-        self._images = (ImageBackend("ext4"), ImageBackend("xfs"))
+    ``freeze_limit`` is for how many seconds a snapshot may keep programs from writing.
+    """
+
+    def __init__(self, root: Path, setting: str, freeze_limit: float = LIMIT) -> None:
+        self._images = (ImageBackend("ext4", freeze_limit), ImageBackend("xfs", freeze_limit))
         images = zip(_IMAGES, self._images, strict=True)
         self._btrfs = BtrfsBackend()
         self._all: dict[str, Backend] = {

@@ -73,6 +73,9 @@ class BtrfsBackend:
         """Limit the subvolume to its capacity."""
         run_program("btrfs", "qgroup", "limit", str(capacity_bytes(record)), files.path)
 
+    def prepare(self, files: VolumeFiles, target: Path) -> None:
+        """Do nothing."""
+
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Take a snapshot that is read-only. Raises EngineError for a volume with subvolumes, which it would lack."""
         if inner := run_program("btrfs", "subvolume", "list", "-o", files.path).splitlines():

@@ -56,6 +56,9 @@ class DirectoryBackend:
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Do nothing: there is no limit."""
 
+    def prepare(self, files: VolumeFiles, target: Path) -> None:
+        """Do nothing."""
+
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Copy the directory, with shared blocks if possible."""
         copy_tree(files.path, target)

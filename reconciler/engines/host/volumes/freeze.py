@@ -15,9 +15,9 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
 LIMIT = 1.0
-"""Seconds for which programs may be unable to write."""
+"""Seconds for which programs may be unable to write, without the setting `host.freezeLimit`."""
 THAW = 0.2
-"""Seconds of them that are left for the thaw, which a busy host delays."""
+"""The share of them that is left for the thaw, which a busy host delays."""
 
 _SCRIPT = """
 trap '' PIPE
@@ -84,7 +84,7 @@ def _start(folder: int, limit: float) -> subprocess.Popen[bytes]:
 def freeze_timeout(path: Path) -> EngineError:
     """The error for a copy that is not complete when writes must go on."""
     return EngineError(
-        f"{path} cannot be copied within the {LIMIT:g} s for which its replica may be unable to write: stop the "
-        "replica for the snapshot, or use a disk with XFS or btrfs for the volumes, where files share blocks",
+        f"{path} cannot be copied within the time for which its replica may be unable to write (host.freezeLimit): "
+        "its replica has to stop for the snapshot; on a disk with XFS or btrfs, where files share blocks, it would not",
         reason=Reason.FREEZE_TIMEOUT,
     )

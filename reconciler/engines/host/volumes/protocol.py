@@ -38,6 +38,10 @@ class VolumeSpec(NamedTuple):
     file_system: str = "ext4"
 
 
+BEFORE_RESTORE = "reconciler/before-restore"
+"""The tag of a snapshot of what a restore replaced; its value is the snapshot that was restored."""
+
+
 class StoredSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """A complete snapshot: ``capacity`` of its volume in GB, ``size`` in bytes on the disk, times as ISO 8601, UTC.
 
@@ -134,8 +138,15 @@ class Backend(Protocol):
     def grow(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Give the volume the recorded, larger capacity, unless it ``needs_detach``."""
 
+    def prepare(self, files: VolumeFiles, target: Path) -> None:
+        """Copy the data of an attached volume ahead to ``target``, which does not exist, if ``copy`` could take long.
+
+        Raises EngineError FreezeTimeout if ``copy`` would stop its writes for too long all the same; ``target`` then
+        shortens a copy of the detached volume.
+        """
+
     def copy(self, files: VolumeFiles, target: Path) -> None:
-        """Copy the data as they are at one moment to ``target``, which does not exist."""
+        """Copy the data as they are at one moment to ``target``, which is what ``prepare`` made or does not exist."""
 
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Replace the data of a detached volume with a copy of ``source``, at once or not at all."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,20 +57,55 @@ def snapshot_data(folder: Path) -> Path:
 
 
 def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
-    """Take a snapshot; size and checksum are filled in. Raises OSError and EngineError: then there is none."""
-    folder = files.snapshot(planned.name)
-    if folder.exists():
-        raise rejection(f"{files} has a snapshot {planned.name} already", Reason.SNAPSHOT_EXISTS)
-    with staging(backend, files, "snapshot") as staged:
-        data = snapshot_data(staged)
-        backend.copy(files, data)
-        size, checksum = backend.size(data), backend.digest(data)
-        complete = msgspec.structs.replace(planned, size=size, checksum=checksum)
-        write_snapshot(staged, complete)
-        files.make_directory(folder.parent)
-        staged.rename(folder)
-        sync_directory(folder.parent)
-    return complete
+    """Take a snapshot of a detached volume. Raises OSError and EngineError: then there is none."""
+    try:
+        begin(backend, files, planned.name)
+        copy(backend, files, planned.name)
+        return complete(backend, files, planned)
+    finally:
+        with suppress(OSError, EngineError):
+            discard(backend, files, planned.name)
+
+
+def begin(backend: Backend, files: VolumeFiles, name: str) -> None:
+    """Make room for the data of a snapshot that is to be taken. Raises OSError, and EngineError if there is one."""
+    if files.snapshot(name).exists():
+        raise rejection(f"{files} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
+    discard(backend, files, name)
+    files.make_directory(_staged(files, name))
+
+
+def prepare(backend: Backend, files: VolumeFiles, name: str) -> None:
+    """Copy ahead what the snapshot needs. Raises OSError and EngineError, also FreezeTimeout."""
+    backend.prepare(files, snapshot_data(_staged(files, name)))
+
+
+def copy(backend: Backend, files: VolumeFiles, name: str) -> None:
+    """Copy the data as they are now. Raises OSError and EngineError, also FreezeTimeout."""
+    backend.copy(files, snapshot_data(_staged(files, name)))
+
+
+def complete(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+    """Make a snapshot of the copied data; size and checksum are filled in. Raises OSError: then there is none."""
+    folder, staged = files.snapshot(planned.name), _staged(files, planned.name)
+    data = snapshot_data(staged)
+    size, checksum = backend.size(data), backend.digest(data)
+    snapshot = msgspec.structs.replace(planned, size=size, checksum=checksum)
+    write_snapshot(staged, snapshot)
+    files.make_directory(folder.parent)
+    staged.rename(folder)
+    sync_directory(folder.parent)
+    return snapshot
+
+
+def discard(backend: Backend, files: VolumeFiles, name: str) -> None:
+    """Remove what there is of a snapshot that is not complete. Raises OSError."""
+    remove_staged(backend, _staged(files, name))
+
+
+def _staged(files: VolumeFiles, name: str) -> Path:
+    """The directory of a snapshot that is not complete."""
+    return files.partial / f"new-{files.snapshot(name).name}"
 
 
 def delete(backend: Backend, files: VolumeFiles, name: str) -> None:
@@ -107,18 +141,6 @@ def verified(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSna
             retry=False,
         )
     return snapshot, data
-
-
-@contextmanager
-def staging(backend: Backend, files: VolumeFiles, name: str) -> Iterator[Path]:
-    """An empty directory for a snapshot that is not complete or not wanted; it is removed at the end."""
-    path = files.partial / name
-    remove_staged(backend, path)
-    files.make_directory(path)
-    try:
-        yield path
-    finally:
-        remove_staged(backend, path)
 
 
 def remove_staged(backend: Backend, path: Path) -> None:

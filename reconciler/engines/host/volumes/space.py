@@ -38,11 +38,21 @@ class Saving(NamedTuple):
     action: str
 
 
+def room(path: Path, reserve: Reserve) -> int:
+    """Bytes that the disk of ``path`` has free beside the reserve; negative if a part of that is used."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize - _reserved(found, reserve)
+
+
+def _reserved(found: os.statvfs_result, reserve: Reserve) -> int:
+    return max(int(found.f_blocks * found.f_frsize * reserve.percent / 100), reserve.least)
+
+
 def check_space(path: Path, reserve: Reserve, needed: int, savings: Callable[[], Iterable[Saving]]) -> None:
     """Raise EngineError unless the disk of ``path`` has ``needed`` bytes beside the reserve; it names ``savings``."""
     found = os.statvfs(path)
     free = found.f_bavail * found.f_frsize
-    least = max(int(found.f_blocks * found.f_frsize * reserve.percent / 100), reserve.least)
+    least = _reserved(found, reserve)
     if free - needed >= least:
         return
     largest = sorted(savings(), reverse=True)[:_SUGGESTIONS]

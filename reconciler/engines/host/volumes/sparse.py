@@ -31,7 +31,7 @@ def copy_image(source: Path, target: Path, deadline: float | None = None) -> Non
             return
         size = os.fstat(read.fileno()).st_size
         os.truncate(written.fileno(), size)
-        for start, end in _extents(read.fileno(), size):
+        for start, end in extents(read.fileno(), size):
             for offset in range(start, end, _CHUNK):
                 if deadline is not None and time.monotonic() > deadline:
                     raise freeze_timeout(source)
@@ -57,7 +57,7 @@ def digest_image(path: Path) -> str:
         size = os.fstat(file.fileno()).st_size
         checksum.update(struct.pack("=Q", size))
         done = 0
-        for start, end in _extents(file.fileno(), size):
+        for start, end in extents(file.fileno(), size):
             for offset in range(max(done, start - start % _BLOCK), end, _BLOCK):
                 done = offset + _BLOCK
                 block = os.pread(file.fileno(), _BLOCK, offset)
@@ -74,8 +74,8 @@ def allocated(path: Path) -> int:
     return 0
 
 
-def _extents(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each part of a file that is no hole."""
+def extents(file: int, size: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each part of the open ``file`` of ``size`` bytes that is no hole. Raises OSError."""
     end = 0
     while end < size:
         try:

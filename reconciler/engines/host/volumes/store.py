@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,15 +19,17 @@ from reconciler.engines.host.disk.ownership import Owner, make_shared
 from reconciler.engines.host.volumes import snapshots
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.final import FinalSnapshots
+from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.protocol import (
+    BEFORE_RESTORE,
     DeletedVolume,
     StoredSnapshot,
     StoredVolume,
     VolumeId,
     VolumeSpec,
 )
-from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space
+from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space, room
 from reconciler.engines.host.volumes.volume import Volume, sweep
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
@@ -33,22 +37,29 @@ from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.times import iso
 
+TRIM_PAUSE = 300.0
+"""Seconds between two times that images give room back because the disk is low."""
+
 
 class VolumeStore:
     """The volumes below ``root``, the directory of a location. Every method blocks and may be called in any thread.
 
-    ``setting`` is auto or a BackendName, for new volumes. Methods raise EngineError; the volume is then as before.
+    ``setting`` is auto or a BackendName, for new volumes, and ``freeze_limit`` for how many seconds a snapshot may keep
+    programs from writing. Methods raise EngineError; the volume is then as before.
     Every method can be repeated after a crash.
     """
 
-    def __init__(self, root: Path, setting: str, clock: Clock, reserve: Reserve = RESERVE) -> None:
+    def __init__(
+        self, root: Path, setting: str, clock: Clock, reserve: Reserve = RESERVE, freeze_limit: float = LIMIT
+    ) -> None:
         self._root = root
         self._clock = clock
         self._reserve = reserve
-        self._backends = Backends(root, setting)
+        self._backends = Backends(root, setting, freeze_limit)
         self._final = FinalSnapshots(root)
         self._locks: defaultdict[VolumeId, Lock] = defaultdict(Lock)
         self._all = Lock()
+        self._trimmed = -math.inf
 
     def open(self) -> tuple[str, ...]:
         """Find out what this host can do, and repair what a crash left; return sentences for the operator."""
@@ -132,16 +143,55 @@ class VolumeStore:
     def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: dict[str, str]) -> StoredSnapshot:
         """Take a snapshot; ``expires`` is ISO 8601, UTC, or empty.
 
-        Raises EngineError SnapshotExists, HostDiskLow, and VolumeInUse for an attached volume that cannot be frozen.
+        Raises EngineError SnapshotExists, HostDiskLow, FreezeTimeout, and VolumeInUse for an attached volume that
+        cannot be frozen.
+        """
+        try:
+            self.prepare_snapshot(volume, name)
+            return self.complete_snapshot(volume, self.copy_snapshot(volume, name, expires, tags))
+        finally:
+            self.discard_snapshot(volume, name)
+
+    def prepare_snapshot(self, volume: VolumeId, name: str) -> None:
+        """Copy ahead what a snapshot needs, so that ``copy_snapshot`` takes less time. Others use the volume meanwhile.
+
+        Raises EngineError SnapshotExists, HostDiskLow, and FreezeTimeout if the volume must be detached for the copy.
+        """
+        with self._exclusive(volume, "has no new snapshot") as found:
+            backend = found.backend(found.ready())
+            self._check_space(backend.copy_size(backend.storage(found.files)))
+            snapshots.begin(backend, found.files, name)
+        with _failures(f"{volume} has no new snapshot"):
+            snapshots.prepare(backend, found.files, name)
+
+    def copy_snapshot(self, volume: VolumeId, name: str, expires: str, tags: dict[str, str]) -> StoredSnapshot:
+        """Copy the data as they are now, after ``prepare_snapshot``; returns the snapshot, which is not complete.
+
+        Raises EngineError FreezeTimeout, and VolumeInUse for an attached volume that cannot be frozen.
         """
         with self._exclusive(volume, "has no new snapshot") as found:
             record = found.ready()
-            if found.holder and not found.backend(record).freezes:
+            backend = found.backend(record)
+            if found.holder and not backend.freezes:
                 raise EngineError(
                     f"{volume} is a directory, which cannot be frozen while {found.holder} uses it: stop that first",
                     reason=Reason.VOLUME_IN_USE,
                 )
-            return self._take(found, record, name, expires, tags)
+            snapshots.copy(backend, found.files, name)
+            return StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "", expires, tags)
+
+    def complete_snapshot(self, volume: VolumeId, planned: StoredSnapshot) -> StoredSnapshot:
+        """Make a snapshot of the data that ``copy_snapshot`` copied; replicas may change the volume already."""
+        with _failures(f"{volume} has no new snapshot"):
+            found = Volume(volume, self._root, self._backends)
+            return snapshots.complete(found.backend(found.record()), found.files, planned)
+
+    def discard_snapshot(self, volume: VolumeId, name: str) -> None:
+        """Remove what there is of a snapshot that is not complete; the next start of the daemon does what fails now."""
+        found = Volume(volume, self._root, self._backends)
+        with suppress(OSError, EngineError):
+            if (record := found.find()) is not None:
+                snapshots.discard(found.backend(record), found.files, name)
 
     def is_intact(self, volume: VolumeId, name: str) -> bool:
         """Whether the data of a snapshot match its checksum; all of them are read. Raises EngineError for a failure."""
@@ -254,28 +304,42 @@ class VolumeStore:
         with lock, _failures(f"{volume} {failure}"):
             yield Volume(volume, self._root, self._backends)
 
-    def _take(
-        self, volume: Volume, record: VolumeRecord, name: str, expires: str, tags: dict[str, str]
-    ) -> StoredSnapshot:
-        backend = volume.backend(record)
-        self._check_space(backend.copy_size(backend.storage(volume.files)))
-        planned = StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "", expires, tags)
-        return snapshots.take(backend, volume.files, planned)
-
     def _keep(self, volume: Volume, record: VolumeRecord, replacement: StoredSnapshot, keep_as: str) -> None:
         """Snapshot the data before they are replaced, unless an interrupted restore did so and they are the same."""
-        name = keep_as
+        name, backend = keep_as, volume.backend(record)
         for number in count(2):
             former = snapshots.read_snapshot(volume.files.snapshot(name))
             if former is None:
-                self._take(volume, record, name, "", {})
+                self._check_space(backend.copy_size(backend.storage(volume.files)))
+                tags = {BEFORE_RESTORE: replacement.name}
+                planned = StoredSnapshot(name, iso(self._clock.now()), record.capacity, 0, "", tags=tags)
+                snapshots.take(backend, volume.files, planned)
                 return
-            backend = volume.backend(record)
             if backend.digest(backend.storage(volume.files)) in (former.checksum, replacement.checksum):
                 return
             name = f"{keep_as}-{number}"
 
+    def is_low(self) -> bool:
+        """Whether the disk has less free than the reserve. Raises EngineError."""
+        with _failures(f"the disk of {self._root} cannot be measured"):
+            return room(self._root, self._reserve) < 0
+
+    def disk_size(self) -> int:
+        """The bytes of the disk of the volumes. Raises EngineError."""
+        with _failures(f"the disk of {self._root} cannot be measured"):
+            found = os.statvfs(self._root)
+            return found.f_blocks * found.f_frsize
+
     def _check_space(self, needed: int) -> None:
+        """Raise EngineError unless there is room, after images gave back what their file systems do not use."""
+        now = self._clock.monotonic()
+        if room(self._root, self._reserve) < needed and now - self._trimmed >= TRIM_PAUSE:
+            self._trimmed = now
+            for each in self._ids():
+                volume = Volume(each, self._root, self._backends)
+                with suppress(OSError, EngineError):
+                    if volume.holder and (record := volume.find()) is not None:
+                        volume.backend(record).trim(volume.files)
         check_space(self._root, self._reserve, needed, self._savings)
 
     def _savings(self) -> Iterator[Saving]:

@@ -138,11 +138,14 @@ class Volume:
         if record is not None and record.state is VolumeState.READY:
             return record if record.capacity else self._adopt(record, wanted)
         recreated = record is not None and (record.state is VolumeState.DELETED or record.recreated)
-        name = record.backend if record is not None and recreated else self._backends.choose(wanted)
+        if record is not None and recreated:  # its metadata remain
+            name, capacity = record.backend, max(record.capacity, wanted.capacity)
+        else:
+            name, capacity = self._backends.choose(wanted), wanted.capacity
         backend = self._backends.named(name)
         file_system = backend.file_system(wanted.file_system)
-        creating = VolumeRecord(name, wanted.capacity, VolumeState.CREATING, file_system, recreated)
-        ready = VolumeRecord(name, wanted.capacity, VolumeState.READY, file_system)
+        creating = VolumeRecord(name, capacity, VolumeState.CREATING, file_system, recreated)
+        ready = VolumeRecord(name, capacity, VolumeState.READY, file_system)
         try:
             self.files.write_record(creating)
             backend.remove(backend.storage(self.files))

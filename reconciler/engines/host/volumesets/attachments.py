@@ -56,9 +56,13 @@ class Attachments:
         return {volume: holder for volume, holder in self._holders.items() if volume.volumeset == volumeset}
 
     async def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> None:
-        """Attach a volume to a replica; it is created if it has no data. Raises EngineError, VolumeInUse for one."""
+        """Attach a volume to a replica; it is created if it has no data.
+
+        Raises EngineError, such as VolumeInUse, and VolumeChanging while a command changes the volume.
+        """
         if volume in self._reserved:
-            raise EngineError(f"{volume} {self._reserved[volume]}: it is free afterwards", reason=Reason.VOLUME_IN_USE)
+            message = f"{volume} {self._reserved[volume]}: it is free afterwards"
+            raise EngineError(message, reason=Reason.VOLUME_CHANGING)
         former = self._holders.get(volume, holder)
         if former != holder:
             raise EngineError(

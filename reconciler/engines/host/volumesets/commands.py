@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,9 +15,13 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import compact
 from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.runtimes.connections import list_started
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
+from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.other_users import find_other_users
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_commands import (
     CreateVolumeSnapshot,
     DeleteVolume,
@@ -35,6 +40,8 @@ from reconciler.times import iso
 _REPLACING = {DeleteVolume: "deleteVolume", RestoreVolume: "restoreVolume"}
 """Commands that replace the data of a volume."""
 
+_MOST_USERS = 3
+"""The most processes that a message names."""
 PARALLEL = 2
 """The number of volumes whose data are changed at once."""
 P = ParamSpec("P")
@@ -85,13 +92,37 @@ class VolumeCommands:
                 await self._blocking(self._store.grow, volume, capacity)
 
     async def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: Mapping[str, str]) -> None:
-        """Take a snapshot, with the replica stopped if the volume cannot be frozen. Raises EngineError."""
-        work = self._store.take_snapshot
-        if self._freezes(volume) or not self._sets.attachments.holder(volume):
-            await self._blocking(work, volume, name, expires, dict(tags))
-            return
+        """Take a snapshot. The replica stops for it if the volume cannot be frozen for as long as that takes.
+
+        Raises EngineError.
+        """
+        store, copy = self._store, partial(self._store.copy_snapshot, volume, name, expires, dict(tags))
+        try:
+            try:
+                await self._blocking(store.prepare_snapshot, volume, name)
+                stops = not self._freezes(volume) and bool(self._sets.attachments.holder(volume))
+                copied = await (self._copy_detached(volume, name, copy) if stops else self._blocking(copy))
+            except EngineError as error:
+                if error.reason != Reason.FREEZE_TIMEOUT:
+                    raise
+                copied = await self._copy_detached(volume, name, copy)
+            await self._blocking(store.complete_snapshot, volume, copied)
+        finally:
+            await asyncio.to_thread(store.discard_snapshot, volume, name)
+
+    async def _copy_detached(self, volume: VolumeId, name: str, copy: Callable[[], StoredSnapshot]) -> StoredSnapshot:
+        """Copy the data for a snapshot while the replica is stopped; an event says for how long. Raises EngineError."""
+        began, holder = self._clock.monotonic(), self._sets.attachments.holder(volume)
         async with self.detached(volume, "gets a snapshot"):
-            await self._blocking(work, volume, name, expires, dict(tags))
+            copied = await self._blocking(copy)
+        if holder:
+            seconds = self._clock.monotonic() - began
+            message = (
+                f"volume {volume.index} was without its replica for {seconds:.1f} s for the snapshot {name}: it cannot "
+                "be copied while programs write"
+            )
+            self._sets.report(EngineEvent(volume.volumeset, Reason.SNAPSHOT_STOPPED_REPLICA, message))
+        return copied
 
     @asynccontextmanager
     async def exclusive(self, volume: VolumeId) -> AsyncIterator[None]:
@@ -102,9 +133,23 @@ class VolumeCommands:
     @asynccontextmanager
     async def detached(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
         """Stop the replica that holds a volume; it starts again afterwards. Raises EngineError."""
+        await asyncio.to_thread(self._check_users, volume)
         with self._sets.attachments.reserved([volume], purpose):
             await self._sets.until_detached(volume)
             yield
+
+    def _check_users(self, volume: VolumeId) -> None:
+        """Raise EngineError VolumeInUse if others than the replica use a mounted volume: it could not be unmounted."""
+        holder, path = self._sets.attachments.holder(volume), self._files(volume).path
+        if not holder or not path.is_mount():
+            return
+        workload, _ = parse_holder(holder)
+        if others := find_other_users(path, list_started(self._root, workload)):
+            raise rejection(
+                f"{volume} is used by {', '.join(others[:_MOST_USERS])}, apart from its replica: end that first, since "
+                "the volume has to be detached; the replica runs on",
+                Reason.VOLUME_IN_USE,
+            )
 
     def _check(self, key: Key, ask: VolumeCommand) -> None:
         """Raise EngineError for a command that is impossible as things are."""
@@ -118,7 +163,12 @@ class VolumeCommands:
     async def _finish(self, volume: VolumeId, ask: VolumeCommand, last: LastCommand) -> None:
         """Perform a command that is not done. Raises EngineError."""
         begun = msgspec.structs.replace(last, replaces=_REPLACING.get(type(ask), ""))
-        await self._record(volume, begun)
+        try:
+            await self._record(volume, begun)
+        except EngineError as error:
+            # It makes room, and can be repeated without a record.
+            if error.reason != Reason.DISK_FULL or not isinstance(ask, DeleteVolumeSnapshot):
+                raise
         try:
             await self._change(volume, ask, begun)
         except EngineError:

@@ -43,6 +43,7 @@ class Releases:
         self.store = store
         self._clock = clock
         self._revisions: dict[Key, str] = {}
+        self._stopping: set[VolumeId] = set()
 
     def read(self, workload: Key, body: bytes, revision: str) -> None:
         """Read the tag of a workload, whose newest version came with ``revision``."""
@@ -78,7 +79,7 @@ class Releases:
             expires = iso(self._clock.expiry().latest + lasts) if lasts is not None else ""
             snapshot = snapshot_before(workload, version, self._revisions[workload], iso(now), expires)
             for each, found in stored.items():
-                if self._needs(each, found, release, snapshot.name) and (each == volume or _is_free(found)):
+                if self._needs(each, found, release, snapshot.name) and (each == volume or self._is_free(each, found)):
                     self._take(each, found, snapshot)
         self._write(volume, release)
 
@@ -92,12 +93,19 @@ class Releases:
         try:
             self.store.take_snapshot(volume, snapshot.name, snapshot.expires, snapshot.tags)
         except EngineError as error:
+            if error.reason == Reason.FREEZE_TIMEOUT:
+                self._stopping.add(volume)  # it is taken when its own replica starts
+                return
             message = f"the snapshot {snapshot.name} of {volume}, which must precede the new version, failed: {error}"
             raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
         known = {each.name: each.tags for each in found.snapshots}
         workload = workload_of(snapshot, volume.volumeset)
         for name in outdated(known, workload.name if workload else ""):
             self.store.delete_snapshot(volume, name)
+
+    def _is_free(self, volume: VolumeId, found: StoredVolume) -> bool:
+        """Whether a snapshot needs no stop of a replica."""
+        return not found.holder or (found.freezes and volume not in self._stopping)
 
     def _last(self, volume: VolumeId) -> LastRelease | None:
         return read_if_readable(self._files(volume).folder / _FILE, LastRelease)
@@ -112,8 +120,3 @@ class Releases:
 
     def _files(self, volume: VolumeId) -> VolumeFiles:
         return VolumeFiles(self.root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
-
-
-def _is_free(found: StoredVolume) -> bool:
-    """Whether a snapshot needs no stop of a replica."""
-    return found.freezes or not found.holder

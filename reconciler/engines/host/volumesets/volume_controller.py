@@ -37,7 +37,8 @@ class VolumeController:
 
     def __init__(self, site: EngineContext, root: Path, claims: VolumeClaims, callbacks: VolumeCallbacks) -> None:
         settings, clock, append_event = site.settings, site.clock, callbacks.append_event
-        store = VolumeStore(root, settings.host.volumes, clock, reserve_of(settings.host.disk_reserve))
+        host = settings.host
+        store = VolumeStore(root, host.volumes, clock, reserve_of(host.disk_reserve), host.freeze_limit)
         self.sets = VolumeSets(
             claims,
             Releases(root, store, clock),

@@ -68,7 +68,7 @@ class VolumeSets:
         self._claims = claims
         self._changed = changed
         self._stop = stop
-        self._report = report
+        self.report = report
         self._open = False
         self._opening = asyncio.Lock()
 
@@ -87,7 +87,7 @@ class VolumeSets:
             if self._open:
                 return
             for report in await asyncio.to_thread(self.store.open):
-                self._report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
+                self.report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
             await self.attachments.open()
             await self._replacements.open()
             self._open = True
@@ -120,7 +120,7 @@ class VolumeSets:
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
         if self._replacements.is_open(volume.volumeset):
-            raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_IN_USE)
+            raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_CHANGING)
         wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
         await self.releases.prepare(volume, holder, version, known.spec)
         await self.attachments.attach(volume, wanted, holder, owner)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,15 +20,18 @@ from reconciler.engines.host.decisions.volumes import (
     expired,
     expiry,
     grown_capacity,
+    overcommitment,
     scheduled_name,
     scheduled_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.status import DeploymentCondition, with_condition, with_message
+from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumes.store import TRIM_PAUSE
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.failures import Act, Failures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
@@ -35,6 +39,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
 from reconciler.reasons import ConditionType, Reason
 from reconciler.tasks import cancel_and_wait
+from reconciler.times import parse_time
 
 _State = TypeVar("_State")
 
@@ -77,8 +82,8 @@ class VolumeWatcher:
         self._trimmed: dict[str, float] = {}
         self._spared: dict[VolumeId, tuple[str, ...]] = {}
         self._damaged: set[tuple[VolumeId, str]] = set()
-        self._failures: dict[VolumeId, str] = {}
-        self._low: dict[VolumeId, str] = {}
+        self._overcommitted = ""
+        self._failures = Failures(clock, append_event, sets.report_changed)
 
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
@@ -88,6 +93,9 @@ class VolumeWatcher:
         self._schedules, self._trimmed = schedules or {}, trimmed or {}
         try:
             while True:
+                self._failures.retain(self._sets.known)
+                with suppress(EngineError):
+                    self._check_promises()
                 for key in self._sets.known:
                     self._begin(key)
                 await self._clock.sleep(CHECK)
@@ -100,18 +108,29 @@ class VolumeWatcher:
         self._schedules_begun = True
 
     def with_condition(self, seen: Observation) -> Observation:
-        """``seen``, a volume set, with conditions while files cannot be read, or the disk has no room for a volume."""
+        """``seen``, a volume set, with the conditions of files that cannot be read, of what fails, and of promises that
+        the disk cannot hold.
+        """
         known = self._sets.known.get(seen.key)
-        damages = [each for stored in known.stored for each in _damages(seen.key, stored)] if known is not None else []
-        low = [message for volume, message in sorted(self._low.items()) if message and volume.volumeset == seen.key]
-        for kind, reason, messages in (
-            (ConditionType.VOLUME_DAMAGED, Reason.VOLUME_DAMAGED, damages),
-            (ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, low),
-        ):
-            if messages:
-                found = DeploymentCondition(kind, "True", reason, messages[0])
-                seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
-        return msgspec.structs.replace(seen, state=with_message(seen.state, damages[0])) if damages else seen
+        stored = known.stored if known is not None else ()
+        damages = [message for each in stored for message in _damages(seen.key, each)]
+        if damages:
+            found = DeploymentCondition(ConditionType.VOLUME_DAMAGED, "True", Reason.VOLUME_DAMAGED, damages[0])
+            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        seen = self._failures.with_conditions(seen)
+        if not self._overcommitted or not any(each.enforced for each in stored):
+            return seen
+        kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
+        found = DeploymentCondition(kind, "True", reason, self._overcommitted)
+        return msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+
+    def _check_promises(self) -> None:
+        """Compare the capacities of all volumes with the disk. Raises EngineError."""
+        stored = [each for known in self._sets.known.values() for each in known.stored]
+        found = overcommitment(stored, self._sets.store.disk_size()) if stored else ""
+        if found != self._overcommitted:
+            self._overcommitted = found
+            self._sets.report_changed()
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -122,7 +141,7 @@ class VolumeWatcher:
             try:
                 await self._check_set(key)
             except EngineError as error:
-                self._report(VolumeId(key, 0), error)
+                self._failures.add(VolumeId(key, 0), Act.STATE, error)
 
     async def _check_set(self, key: Key) -> None:
         await self._sets.refresh(key)
@@ -132,6 +151,8 @@ class VolumeWatcher:
         for each in known.stored:
             if each.unfinished is not None:
                 await self._give_up_lost(VolumeId(key, each.index))
+        if not known.stored:
+            self._failures.clear(VolumeId(key, 0), Act.STATE)
         former = self._schedules.get(str(key), ScheduleState())
         state, due = former, None
         if self._schedules_begun:
@@ -147,26 +168,47 @@ class VolumeWatcher:
     async def _check_volume(
         self, volume: VolumeId, stored: StoredVolume, known: KnownVolumeSet, due: int | None
     ) -> bool:
-        """Do what is due for a volume; False if that failed."""
-        try:
-            if stored.damage:
-                raise EngineError(stored.damage, reason=Reason.VOLUME_DAMAGED)
-            if stored.lost:
-                raise _lost(volume, stored.holder)
-            async with self._commands.exclusive(volume):
-                if self._schedules_begun:
-                    await self._delete_expired(volume, stored, known.keep_last)
-                await self._measure(volume, stored)
-                await self._grow(volume, stored, known.spec)
-                if due is not None:
-                    await self._take(volume, stored, known.spec.snapshots, due)
-                await self._trim(volume, stored)
-        except EngineError as error:
-            self._report(volume, error)
+        """Do what is due for a volume; False if it lacks its snapshot. What fails holds back nothing else."""
+        if stored.damage or stored.lost:
+            damage = EngineError(stored.damage, reason=Reason.VOLUME_DAMAGED)
+            self._failures.add(volume, Act.STATE, damage if stored.damage else _lost(volume, stored.holder))
+            return due is None
+        self._failures.clear(volume, Act.STATE)
+        self._forget_failed_snapshot(volume, stored, known.spec.snapshots)
+        name = scheduled_name(due) if due is not None else ""
+        async with self._commands.exclusive(volume):
+            if self._schedules_begun:
+                await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, known.keep_last))
+            await self._try(volume, Act.MEASUREMENT, lambda: self._measure(volume, stored))
+            await self._try(volume, Act.GROWTH, lambda: self._grow(volume, stored, known.spec))
+            taken = not name or await self._try(
+                volume, Act.SNAPSHOT, lambda: self._take(volume, stored, known.spec.snapshots, name), name
+            )
+            await self._try(volume, Act.TRIM, lambda: self._trim(volume, stored))
+        return taken
+
+    async def _try(
+        self, volume: VolumeId, act: Act, work: Callable[[], Coroutine[Any, Any, None]], subject: str = ""
+    ) -> bool:
+        """Do something, unless it failed and its wait is not over; False if it is not done."""
+        if not self._failures.is_due(volume, act, subject):
             return False
-        self._failures.pop(volume, None)
-        self._set_low(volume, "")
+        try:
+            await work()
+        except EngineError as error:
+            self._failures.add(volume, act, error, subject)
+            return False
+        self._failures.clear(volume, act)
         return True
+
+    def _forget_failed_snapshot(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots) -> None:
+        """Forget that a snapshot failed if there is a newer one, which a command may have taken, or no schedule."""
+        failure = self._failures.find(volume, Act.SNAPSHOT)
+        if failure is None:
+            return
+        newest = max((parse_time(each.created) for each in stored.snapshots), default=0.0)
+        if newest > failure.at or not wanted.schedule:
+            self._failures.clear(volume, Act.SNAPSHOT)
 
     async def _give_up_lost(self, volume: VolumeId) -> None:
         """Let replicas have a volume whose command was interrupted, and failed or was cancelled since."""
@@ -186,6 +228,8 @@ class VolumeWatcher:
             if name != newest:
                 await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
                 self._damaged.discard((volume, name))
+                message = f"the snapshot {name} of volume {volume.index} is over, and was deleted"
+                self._append_event(EngineEvent(volume.volumeset, Reason.SNAPSHOT_EXPIRED, message))
         # A newer one is damaged: all data are not read again until another snapshot is over.
         self._spared[volume] = (newest,) if newest in over else ()
 
@@ -219,9 +263,8 @@ class VolumeWatcher:
         message = f"{volume.index} at {used / GIB:.1f} of {stored.capacity:g} GB grew to {capacity:g} GB"
         self._append_event(EngineEvent(volume.volumeset, Reason.VOLUME_EXPANDED, f"volume {message}"))
 
-    async def _take(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots, minute: int) -> None:
-        """Take the snapshot that is due at ``minute``, unless it was taken before a crash."""
-        name = scheduled_name(minute)
+    async def _take(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots, name: str) -> None:
+        """Take the snapshot ``name`` of the schedule, unless it was taken before a crash."""
         if all(each.name != name for each in stored.snapshots):
             tags = {SCHEDULED: wanted.schedule or ""}
             await self._commands.take_snapshot(volume, name, expiry(wanted, self._clock.expiry().latest), tags)
@@ -234,7 +277,7 @@ class VolumeWatcher:
         last = self._trimmed.get(str(volume), math.inf)
         if now < last:  # seen for the first time, or the clock was set back
             await self._set_trimmed(volume, now)
-        elif now - last >= TRIM:
+        elif now - last >= TRIM or (now - last >= TRIM_PAUSE and self._sets.store.is_low()):
             await asyncio.to_thread(self._sets.store.trim, volume)
             await self._set_trimmed(volume, now)
 
@@ -253,25 +296,6 @@ class VolumeWatcher:
         if due:
             last[volume] = now
         return due
-
-    def _set_low(self, volume: VolumeId, message: str) -> None:
-        """Set why the disk has no room for a volume, "" if it has."""
-        if self._low.get(volume, "") != message:
-            self._low[volume] = message
-            self._sets.report_changed()
-
-    def _report(self, volume: VolumeId, error: EngineError) -> None:
-        """Report a failure once for as long as it lasts."""
-        low = error.reason == Reason.HOST_DISK_LOW
-        # How much is free changes all the time: that is in the condition, and no event each time.
-        known, failure = self._failures.get(volume), str(error.reason) if low else str(error)
-        self._set_low(volume, str(error) if low else "")
-        if failure == known:
-            return
-        self._failures[volume] = failure
-        reason = Reason.HOST_DISK_LOW if low else Reason.VOLUME_CHECK_FAILED
-        message = str(error) if low else f"{error.reason}: {error}"
-        self._append_event(EngineEvent(volume.volumeset, reason, message))
 
 
 def _damages(key: Key, stored: StoredVolume) -> Iterator[str]:

@@ -21,7 +21,7 @@ from reconciler.engines.host.decisions.volumes import (
     scheduled_name,
 )
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
-from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
+from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind, data_in_words
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import ExpiryTime, iso, parse_time
@@ -84,7 +84,10 @@ def test_snapshots_expire_but_for_the_newest_of_the_schedule(case: dict[str, Any
             0,
             "",
             f"{each['expires']}T00:00:00Z" if "expires" in each else "",
-            {SCHEDULED: "0 3 * * *"} if each.get("scheduled") else {},
+            {
+                **({SCHEDULED: "0 3 * * *"} if each.get("scheduled") else {}),
+                **({BEFORE_RESTORE: "first"} if each.get("replaced") else {}),
+            },
         )
         for each in case["snapshots"]
     ]

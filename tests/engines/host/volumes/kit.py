@@ -12,6 +12,7 @@ from typing import Self
 import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
@@ -38,11 +39,12 @@ ALL = ("directory", *IMAGES, BTRFS)
 class Disk:
     """A store with one ``setting``; its volumes are as small as their file systems allow."""
 
-    def __init__(self, root: Path, setting: str, reserve: Reserve = NO_RESERVE) -> None:
+    def __init__(self, root: Path, setting: str, reserve: Reserve = NO_RESERVE, freeze_limit: float = LIMIT) -> None:
         self.root = root
         self.setting = setting
         self.clock = FakeClock()
         self.reserve = reserve
+        self.freeze_limit = freeze_limit
         self.capacity = CAPACITIES[setting]
         self.spec = VolumeSpec(self.capacity)
         self.reports: tuple[str, ...] = ()
@@ -70,7 +72,7 @@ class Disk:
 
     def reopen(self) -> VolumeStore:
         """What a new daemon finds."""
-        self.store = VolumeStore(self.root, self.setting, self.clock, self.reserve)
+        self.store = VolumeStore(self.root, self.setting, self.clock, self.reserve, self.freeze_limit)
         self.reports = self.store.open()
         return self.store
 

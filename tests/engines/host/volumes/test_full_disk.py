@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -93,6 +93,24 @@ def write_until_stopped(path: Path) -> None:
             if error.errno not in (errno.ENOSPC, errno.EIO):
                 raise
         subprocess.run(["sync", "-f", path], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("setting", IMAGES[:1])
+def test_images_give_room_back_before_a_snapshot_is_refused(tmp_path: Path, setting: str) -> None:
+    with small_disk(tmp_path / "disk", "size=40m") as place, Disk(place / "root", setting) as disk:
+        disk.capacity = 16 / 1024
+        disk.spec = VolumeSpec(disk.capacity)
+        path = disk.attach()
+        (path / "big").write_bytes(os.urandom(10 << 20))
+        subprocess.run(["sync", "-f", path], check=True)
+        (path / "big").unlink()
+        subprocess.run(["sync", "-f", path], check=True)
+        (place / "other").write_bytes(bytes(22 << 20))
+        image = disk.root / "volumes/shop/data/0.d/image"
+        full = image.stat().st_blocks
+        disk.snapshot("first")
+        assert image.stat().st_blocks < full - (8 << 20) // 512
+        disk.store.detach(VOLUME, ONE)
 
 
 @pytest.mark.parametrize("setting", IMAGES[:1])

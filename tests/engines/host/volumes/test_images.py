@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
@@ -17,6 +22,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import IMAGES, ONE, OTHER, SET, VOLUME, Disk, refused
 from tests.support.programs import only_root
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(params=IMAGES)
@@ -41,6 +47,17 @@ def test_capacity_is_a_limit(disk: Disk) -> None:
         os.posix_fallocate(file.fileno(), 0, int(disk.capacity * (1 << 30)))
     assert disk.volume.enforced
     assert disk.volume.file_system == disk.setting.removeprefix("image-")
+
+
+def test_the_directory_of_an_image_that_is_not_mounted_is_closed(disk: Disk) -> None:
+    path = disk.store.attach(VOLUME, disk.spec, ONE, Owner(65534, 65534))
+    disk.store.detach(VOLUME, ONE)
+    found = path.stat()
+    assert (found.st_uid, found.st_mode & 0o777) == (0, 0)
+    path.chmod(0o700)  # as an older version left it
+    assert disk.store.attach(VOLUME, disk.spec, ONE, Owner(65534, 65534)).stat().st_uid == 65534
+    disk.store.detach(VOLUME, ONE)
+    assert path.stat().st_mode & 0o777 == 0
 
 
 def test_a_new_volume_belongs_to_its_user(disk: Disk) -> None:
@@ -89,15 +106,81 @@ def test_an_attached_volume_is_frozen_for_a_snapshot(disk: Disk) -> None:
     assert disk.content() == {"file": "x"}
 
 
-def test_a_snapshot_that_takes_too_long_is_abandoned(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_takes_too_long_is_abandoned(disk: Disk) -> None:
+    disk.freeze_limit = 1e-5
+    disk.reopen()
     path = disk.attach()
-    monkeypatch.setattr("reconciler.engines.host.volumes.freeze.LIMIT", 0.001)
     with pytest.raises(EngineError) as caught:
         disk.snapshot("first")
-    refused(caught, Reason.FREEZE_TIMEOUT, "stop the replica")
+    refused(caught, Reason.FREEZE_TIMEOUT, "its replica has to stop", "host.freezeLimit")
     (path / "file").write_text("writes go on")
     assert disk.names() == []
     assert list((disk.root / "volumes/shop/data/0.d/partial").iterdir()) == []
+
+
+def test_what_was_copied_ahead_becomes_the_state_of_the_detached_volume(disk: Disk) -> None:
+    disk.freeze_limit = 1e-5
+    disk.reopen()
+    path = disk.attach()
+    (path / "old").write_bytes(os.urandom(1 << 20))
+    (path / "gone").write_bytes(os.urandom(1 << 20))
+    with pytest.raises(EngineError) as caught:
+        disk.store.prepare_snapshot(VOLUME, "first")
+    refused(caught, Reason.FREEZE_TIMEOUT)
+    (path / "new").write_bytes(os.urandom(300_000))
+    (path / "gone").unlink()
+    wanted = {each.name: each.read_bytes() for each in path.iterdir()}
+    disk.store.detach(VOLUME, ONE)
+    copied = disk.store.copy_snapshot(VOLUME, "first", "", {})
+    path = disk.attach()
+    (path / "old").write_text("the replica runs before the snapshot is complete")
+    disk.store.complete_snapshot(VOLUME, copied)
+    disk.store.detach(VOLUME, ONE)
+    disk.store.restore(VOLUME, "first", "before")
+    path = disk.attach()
+    assert {each.name: each.read_bytes() for each in path.iterdir()} == wanted
+
+
+def test_a_snapshot_under_load_has_all_that_was_written_before_it_and_nothing_after(disk: Disk) -> None:
+    path = disk.attach()
+    (path / "large").write_bytes(os.urandom(4 << 20))
+    database = path / "rows.sqlite"
+    done, written = threading.Event(), Queue[int]()
+    writer = threading.Thread(target=_write_rows, args=(database, written, done))
+    writer.start()
+    try:
+        before = [written.get(timeout=PATIENCE) for _ in range(20)][-1]
+        disk.snapshot("first")
+        after = written.get(timeout=PATIENCE) + written.qsize() + 1
+    finally:
+        done.set()
+        writer.join()
+    disk.store.detach(VOLUME, ONE)
+    disk.store.restore(VOLUME, "first", "before")
+    disk.attach()
+    with closing(sqlite3.connect(database)) as found:
+        assert found.execute("pragma integrity_check").fetchone() == ("ok",)
+        rows = found.execute("select number, content from rows order by number").fetchall()
+    assert [number for number, _ in rows] == list(range(len(rows))), "none is missing in between"
+    assert before < len(rows) <= after
+    assert all(content == _content(number) for number, content in rows)
+
+
+def _write_rows(path: Path, written: Queue[int], done: threading.Event) -> None:
+    """Write rows, each of which is on the disk before the next, until ``done``."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("pragma journal_mode=wal")
+        database.execute("pragma synchronous=full")
+        database.execute("create table rows (number integer primary key, content text)")
+        for number in count():
+            database.execute("insert into rows values (?, ?)", (number, _content(number)))
+            written.put(number)
+            if done.wait(0.001):
+                return
+
+
+def _content(number: int) -> str:
+    return str(number) * 100
 
 
 def test_a_file_system_thaws_without_the_daemon(disk: Disk) -> None:

@@ -12,11 +12,14 @@ import msgspec
 
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.host.volumes.space import Reserve
+from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import Host, play_on
+from tests.support.clock import FakeClock
 from tests.support.plans import ends, plan, step
 
 SET = Key.parse("volumeset/shop/data")
@@ -143,6 +146,21 @@ class VolumeHost(Host):
         """All events so far."""
         self.events += self.engine.news()
         return self.events
+
+
+class ImageHost(VolumeHost):
+    """A host whose volumes are images; ``host`` are its settings."""
+
+    def __init__(self, path: Path, **host: Any) -> None:
+        super().__init__(path)
+        changed = msgspec.structs.replace(self._settings.host, volumes="image-ext4", **host)
+        self._settings = msgspec.structs.replace(self._settings, host=changed)
+        self.engine = self._made()
+
+    def detach(self) -> None:
+        """Unmount the image, so that nothing is left of the test."""
+        store = VolumeStore(self.root, "image-ext4", FakeClock(), Reserve(0, 0))
+        store.detach(VOLUME, store.list(SET)[0].holder)
 
 
 def play(path: Path, story: Callable[[Any], Awaitable[None]], host: type[VolumeHost] = VolumeHost) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,9 @@ import pytest
 
 from reconciler.errors import EngineError
 from reconciler.records.tables.commands import NewCommand
-from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.engines.host.kit import play_on
+from tests.engines.host.volumesets.kit import DB, SET, ImageHost, VolumeHost, play
+from tests.support.programs import only_root
 from tests.support.waiting import PATIENCE
 
 
@@ -54,6 +60,82 @@ def test_a_snapshot_is_restored_while_the_replica_stops(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+@only_root("only root mounts images")
+def test_a_replica_stops_for_a_snapshot_that_does_not_fit_into_a_freeze(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="one")
+        await host.running("db-0")
+        [event] = [each for each in host.news() if each.reason == "SnapshotStoppedReplica"]
+        assert re.search(r"was without its replica for \d+\.\d s for the snapshot one", event.message)
+        assert host.starts() == 2
+        (host.path() / "file").write_text("new")
+        await host.command("restoreVolume", command_id="c2", snapshotName="one")
+        await host.running("db-0")
+        assert host.content() == {"file": "old"}
+        assert not list(host.path().with_name("0.d").glob("partial/*"))
+        host.detach()
+
+    play_on(lambda: ImageHost(tmp_path, freeze_limit=1e-5), story)
+
+
+def test_what_someone_asked_for_is_no_warning_and_no_fault_of_the_workload(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="one")
+        await host.running("db-0")
+        spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
+        healths = set()
+
+        async def restore() -> None:
+            task = asyncio.create_task(host.engine.command(SET, "restoreVolume", spec, "c2"))
+            while not task.done():
+                seen = await host.seen(DB)
+                assert seen is not None
+                healths.add(str(seen.health))
+                await asyncio.sleep(0.001)
+            await task
+
+        await host.meanwhile(restore())
+        await host.command("deleteVolume", command_id="c3")
+        await host.running("db-0")
+        assert "Unhealthy" not in healths
+        found = [each for each in host.news() if each.key == DB]
+        assert "WorkloadError" not in {each.reason for each in found}
+        waits = {each.message for each in found if each.reason == "VolumeChanging"}
+        assert waits <= {
+            f"volume 0 of volumeset/shop/data {what}: it is free afterwards"
+            for what in ("gets a snapshot", "is being restored", "is being deleted")
+        }
+
+    play(tmp_path, story)
+
+
+@only_root("only root mounts images")
+def test_a_replica_runs_on_if_someone_else_uses_its_volume(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="one")
+        ours, theirs = pty.openpty()
+        command = ["setsid", "--ctty", "sh", "-c", "echo; exec sleep 600"]
+        shell = subprocess.Popen(command, cwd=host.path(), stdin=theirs, stdout=theirs)
+        try:
+            os.read(ours, 1)
+            with pytest.raises(EngineError, match=r"is used by (sh|sleep) \(process \d+\), apart from its replica"):
+                await host.command("restoreVolume", command_id="c2", snapshotName="one")
+        finally:
+            shell.kill()
+            shell.wait()
+            os.close(ours)
+            os.close(theirs)
+        assert host.starts() == 1, "it was not stopped"
+        await host.command("restoreVolume", command_id="c3", snapshotName="one")
+        await host.running("db-0")
+        host.detach()
+
+    play_on(lambda: ImageHost(tmp_path), story)
+
+
 def test_a_volume_expands_and_keeps_its_data(tmp_path: Path) -> None:
     async def story(host: VolumeHost) -> None:
         await begin(host)
@@ -74,7 +156,7 @@ def test_a_deleted_volume_in_use_is_replaced_by_an_empty_one(tmp_path: Path) -> 
         await host.running("db-0")
         assert (host.content(), host.starts()) == ({}, 2)
         async with asyncio.timeout(PATIENCE):
-            while [(each["lifecycle"], each["currentSize"]) for each in await host.volumes()] != [("bound", 10)]:
+            while [(each["lifecycle"], each["currentSize"]) for each in await host.volumes()] != [("bound", 30)]:
                 await asyncio.sleep(0.02)
 
     play(tmp_path, story)

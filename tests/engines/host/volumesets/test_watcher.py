@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.engine_state import health_with_conditions
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.volumes.space import Reserve
-from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.model.key import Kind
+from reconciler.model.record import Health
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import DB, SET, VOLUME, VolumeHost, play
-from tests.support.clock import FakeClock
-from tests.support.programs import only_root
+from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
+from tests.support.programs import only_root, small_disk
 
 EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
 
@@ -83,6 +82,7 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
         await host.eventually(two, "two snapshots are taken", pace=3.0)
         first = (await snapshots(host))[0]
         assert first.startswith("scheduled-20260101T")
+        assert "SnapshotExpired" not in reasons(host)
         await host.running("db-0")
         await host.engine.close()
         await host.time.advance(1800)
@@ -92,6 +92,7 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
             return first not in await snapshots(host) and len(await snapshots(host)) <= 2
 
         await host.eventually(newest, "one of the missed times is taken, and the former ones expire", pace=3.0)
+        assert any(first in each.message for each in host.news() if each.reason == "SnapshotExpired")
         await host.volumeset(version=2)
         await host.eventually(_is_one(host), "the newest one stays", pace=3.0)
         await host.time.advance(3600)
@@ -182,9 +183,67 @@ def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_on
     play(tmp_path, story)
 
 
+def test_a_snapshot_that_fails_is_a_condition_and_tried_at_growing_intervals(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host, snapshots={"schedule": "*/20 * * * *"})
+        obstacle = host.path().with_name("0.d") / "snapshots"
+        obstacle.write_text("a file in place of the directory")
+
+        async def failing() -> bool:
+            return "SnapshotFailing" in [each["type"] for each in await conditions(host)]
+
+        await host.eventually(failing, "the first time of the schedule fails", pace=3.0)
+        seen = await host.seen()
+        assert seen is not None
+        assert health_with_conditions(seen.health, seen.state) is Health.UNHEALTHY
+        [condition] = await conditions(host)
+        assert condition["reason"] == "SnapshotFailed"
+        assert condition["message"].startswith("scheduled-20260101T")
+        for _ in range(60):  # 15 minutes, with a check each 15 s
+            await host.time.advance(15.0)
+            await host.running("db-0")
+        assert 4 <= host.starts() <= 6, "each attempt stops the replica of a directory"
+        assert reasons(host).count("SnapshotFailed") == 1
+        obstacle.unlink()
+        await host.command("createVolumeSnapshot", snapshotName="by-hand")
+
+        async def well() -> bool:
+            found = await host.seen()
+            healthy = found is not None and health_with_conditions(found.health, found.state) is Health.HEALTHY
+            return healthy and not await conditions(host)
+
+        await host.eventually(well, "a newer copy ends the condition", pace=3.0)
+
+    play(tmp_path, story)
+
+
+def test_what_fails_holds_back_nothing_else(tmp_path: Path) -> None:
+    """A snapshot that cannot be deleted prevents no new one."""
+
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        await host.command("createVolumeSnapshot", snapshotName="old", snapshotExpirationDate="2026-01-01T00:01:00Z")
+        await host.running("db-0")
+        folder = host.path().with_name("0.d") / "snapshots" / "old" / "data"
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        try:
+            await host.volumeset(version=2, snapshots={"schedule": "* * * * *"})
+
+            async def taken() -> bool:
+                return any(name.startswith("scheduled-") for name in await snapshots(host))
+
+            await host.eventually(taken, "a snapshot is taken", pace=3.0)
+            assert [each["type"] for each in await conditions(host)] == ["VolumeCheckFailing"]
+            assert reasons(host).count("VolumeCheckFailed") == 1
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+    play(tmp_path, story)
+
+
 @only_root("only root mounts images")
 def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: ImageHost) -> None:
         await begin(host)
         image = host.path().with_name("0.d") / "image"
         big = host.path() / "big"
@@ -206,25 +265,9 @@ def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: 
             return image.stat().st_blocks < full - (15 << 20) // 512
 
         await host.eventually(trimmed, "the blocks are given back when a week has passed", pace=3.0)
-        _detach(host)
+        host.detach()
 
-    play_on(lambda: _ImageHost(tmp_path), story)
-
-
-def _detach(host: VolumeHost) -> None:
-    """Unmount the image, so that nothing is left of the test."""
-    store = VolumeStore(host.root, "image-ext4", FakeClock(), Reserve(0, 0))
-    store.detach(VOLUME, store.list(SET)[0].holder)
-
-
-class _ImageHost(VolumeHost):
-    """A host whose volumes are images."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        host = msgspec.structs.replace(self._settings.host, volumes="image-ext4")
-        self._settings = msgspec.structs.replace(self._settings, host=host)
-        self.engine = self._made()
+    play_on(lambda: ImageHost(tmp_path), story)
 
 
 def _is_one(host: VolumeHost) -> Any:
@@ -232,6 +275,28 @@ def _is_one(host: VolumeHost) -> Any:
         return len(await snapshots(host)) == 1
 
     return one
+
+
+@only_root("only root mounts images")
+def test_volumes_that_promise_more_than_the_disk_has_are_a_condition(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+
+        async def reported() -> bool:
+            return [each["type"] for each in await conditions(host)] == ["DiskOvercommitted"]
+
+        await host.eventually(reported, "the promise is compared with the disk", pace=3.0)
+        [condition] = await conditions(host)
+        assert "may grow to 10 GB together, and their disk has 0.4 GB" in condition["message"]
+        seen = await host.seen()
+        assert seen is not None
+        assert seen.health is Health.HEALTHY
+        host.detach()
+
+    with small_disk(tmp_path / "disk", "size=400m") as disk:
+        play_on(lambda: ImageHost(disk), story)
 
 
 def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
@@ -253,9 +318,10 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
             await host.time.advance(15.0)
             await host.running("db-0")
         assert reasons(host).count("HostDiskLow") == 1
-        [condition] = await conditions(host)
+        condition, failing = await conditions(host)
         assert (condition["type"], condition["reason"]) == ("HostDiskLow", "HostDiskLow")
         assert "are reserved" in condition["message"]
+        assert failing["type"] == "SnapshotFailing"
         assert await snapshots(host) == []
         await host.volumeset(version=2)
 
@@ -269,7 +335,7 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: ImageHost) -> None:
         await begin(host)
         subprocess.run(["sync", "-f", host.path()], check=True)
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", host.path()], check=True)
@@ -293,6 +359,6 @@ def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -
         await host.eventually(bound, "the next start mounts it again", pace=3.0)
         assert len(host.content()["file"]) == 5000
         assert reasons(host).count("VolumeCheckFailed") == 1
-        _detach(host)
+        host.detach()
 
-    play_on(lambda: _ImageHost(tmp_path), story)
+    play_on(lambda: ImageHost(tmp_path), story)

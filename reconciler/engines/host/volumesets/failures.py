@@ -1,0 +1,130 @@
+"""What fails of what happens to volumes by itself: when it is tried again, and the conditions that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.status import DeploymentCondition, with_condition
+from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import ConditionType, Reason
+
+FIRST_WAIT = 60.0
+"""Seconds after the first failure until the next attempt; each further one doubles them."""
+LAST_WAIT = 3600.0
+"""Seconds between two attempts at most."""
+GROWTH_WAIT = 240.0
+"""The same for growth: a volume that is full is worse than an attempt too many."""
+
+
+class Act(StrEnum):
+    """What happens to a volume by itself."""
+
+    STATE = "state"
+    EXPIRY = "expiry"
+    MEASUREMENT = "measurement"
+    GROWTH = "growth"
+    SNAPSHOT = "snapshot"
+    TRIM = "trim"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The last failure of an act, at the time ``at``; ``subject`` is what it was about, such as a name.
+
+    ``count`` is how often it failed in a row, ``due`` the moment of the monotonic clock of the next attempt.
+    """
+
+    error: EngineError
+    subject: str
+    at: float
+    count: int
+    due: float
+
+
+class Failures:
+    """The failures of the volumes of a location. ``changed`` is called when a condition begins, changes or ends."""
+
+    def __init__(self, clock: Clock, append_event: Callable[[EngineEvent], None], changed: Callable[[], None]) -> None:
+        self._clock = clock
+        self._append_event = append_event
+        self._changed = changed
+        self._found: dict[tuple[VolumeId, Act], Failure] = {}
+
+    def find(self, volume: VolumeId, act: Act) -> Failure | None:
+        """The failure of an act; None if it did not fail, or succeeded since."""
+        return self._found.get((volume, act))
+
+    def is_due(self, volume: VolumeId, act: Act, subject: str = "") -> bool:
+        """Whether an act may be tried now; one about another ``subject`` than the failed one may."""
+        found = self.find(volume, act)
+        return found is None or found.subject != subject or self._clock.monotonic() >= found.due
+
+    def add(self, volume: VolumeId, act: Act, error: EngineError, subject: str = "") -> None:
+        """Add a failure, which is an event once for as long as it lasts."""
+        former = self.find(volume, act)
+        count = former.count + 1 if former is not None else 1
+        most = GROWTH_WAIT if act is Act.GROWTH else LAST_WAIT
+        wait = 0.0 if act is Act.STATE else min(FIRST_WAIT * 2.0 ** min(count - 1, 10), most)
+        failure = Failure(error, subject, self._clock.now(), count, self._clock.monotonic() + wait)
+        self._found[volume, act] = failure
+        if former is None or _text(former.error) != _text(error):
+            self._append_event(EngineEvent(volume.volumeset, _reason(act, error), _message(failure, act)))
+        if former is None or str(former.error) != str(error):
+            self._changed()
+
+    def clear(self, volume: VolumeId, act: Act) -> None:
+        """Forget the failure of an act, which succeeded or is no longer wanted."""
+        if self._found.pop((volume, act), None) is not None:
+            self._changed()
+
+    def retain(self, volumesets: Container[Key]) -> None:
+        """Forget the failures of volume sets that do not exist any more."""
+        self._found = {place: each for place, each in self._found.items() if place[0].volumeset in volumesets}
+
+    def with_conditions(self, seen: Observation) -> Observation:
+        """``seen``, a volume set, with a condition for what fails."""
+        for found in self._conditions(seen.key):
+            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        return seen
+
+    def _conditions(self, key: Key) -> Iterator[DeploymentCondition]:
+        found = [(act, each) for (volume, act), each in sorted(self._found.items()) if volume.volumeset == key]
+        low = [each for _, each in found if each.error.reason == Reason.HOST_DISK_LOW]
+        snapshots = [each for act, each in found if act is Act.SNAPSHOT]
+        others = [(act, each) for act, each in found if act is not Act.SNAPSHOT and each not in low]
+        if low:
+            yield _condition(ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, str(low[0].error))
+        if snapshots:
+            message = _message(snapshots[0], Act.SNAPSHOT)
+            yield _condition(ConditionType.SNAPSHOT_FAILING, Reason.SNAPSHOT_FAILED, message)
+        if others:
+            act, first = others[0]
+            yield _condition(ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, _message(first, act))
+
+
+def _condition(kind: ConditionType, reason: Reason, message: str) -> DeploymentCondition:
+    return DeploymentCondition(kind, "True", reason, message)
+
+
+def _reason(act: Act, error: EngineError) -> Reason:
+    """The reason of the event of a failure."""
+    if error.reason == Reason.HOST_DISK_LOW:
+        return Reason.HOST_DISK_LOW
+    return Reason.SNAPSHOT_FAILED if act is Act.SNAPSHOT else Reason.VOLUME_CHECK_FAILED
+
+
+def _message(failure: Failure, act: Act) -> str:
+    what = f"{failure.subject} was not taken: " if act is Act.SNAPSHOT and failure.subject else ""
+    low = failure.error.reason == Reason.HOST_DISK_LOW
+    return f"{what}{failure.error}" if low else f"{what}{failure.error.reason}: {failure.error}"
+
+
+def _text(error: EngineError) -> str:
+    """What makes a failure another one: how much is free changes all the time."""
+    return str(error.reason) if error.reason == Reason.HOST_DISK_LOW else str(error)
