@@ -47,7 +47,7 @@ def cross(world: World, pair: Pair) -> list[str]:
             # What ends a daemon begins another one first: others may need it.
             for each in (second, first):
                 next(each, None)
-            world.settle()
+            world.wait_until_done()
         return world.check(tallies)
     except AssertionError as error:
         return [str(error)]

@@ -161,7 +161,7 @@ class World:
             thread.join()
         assert not errors, errors
 
-    def settle(self) -> None:
+    def wait_until_done(self) -> None:
         """Return when all is as the newest commit wants it."""
         end = time.monotonic() + PATIENCE
         while unfinished := self._unfinished():
@@ -171,7 +171,7 @@ class World:
             time.sleep(0.1)
 
     def check(self, tallies: list[Tally]) -> list[str]:
-        """What does not hold, besides what ``settle`` waits for."""
+        """What does not hold, besides what ``wait_until_done`` waits for."""
         found = [f"{tally.form}: {', '.join(tally.lost[:3])}" for tally in tallies if tally.lost]
         found += [f"no request of the form {tally.form} was answered" for tally in tallies if not tally.answered]
         lines = (self.site.state / "host/here/volumes/shop/data/0/log").read_text().split()
@@ -242,7 +242,7 @@ def open_world(path: Path) -> Iterator[World]:
             world.commit({"secret.yaml": SECRET})
             world.start()
             try:
-                world.settle()
+                world.wait_until_done()
                 eventually(lambda: all(map(world.address, ("web", "cold"))), "addresses")
                 yield world
             finally:

@@ -444,7 +444,7 @@ def test_a_command_that_needs_no_podman_does_not_import_its_client() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_a_container_that_ends_while_podman_looks_at_it_did_run(tmp_path: Path) -> None:
+def test_a_container_that_ends_while_podman_inspects_it_has_run(tmp_path: Path) -> None:
     async def story() -> None:
         service, failures = Libpod(), iter(range(3))
 

@@ -43,7 +43,7 @@ def secrets(key: Key) -> SecretValue:
     raise KeyError(key)
 
 
-def test_each_reason_is_told_once_and_a_workload_has_only_that_of_its_own_hosts() -> None:
+def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts() -> None:
     spec = {"gvcLink": "/org/acme/gvc/shop", "ports": [{"number": 443}]}
     domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "apps.example", "spec": spec}))
     served = tuple(ServedWorkload(key, {8080: "http"}, ("0.0.0.0/0",)) for key in KEYS)
