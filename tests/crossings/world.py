@@ -37,6 +37,8 @@ while :; do echo $((i+1)) >> $log && i=$((i+1)); sleep 0.05; done
 VOLUMESET = (
     "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
 )
+AS_ROOT = {"runAsUser": 0}
+"""The interpreter of the tests may be where no other user gets to."""
 FORMS_USED = ("HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2", "WebSocket")
 
 
@@ -44,7 +46,7 @@ def web(number: int) -> str:
     """The workload that gets requests all the time, in its version ``number``, with a secret."""
     return served(
         "web", replicas=2, command=sys.executable, args=[program.__file__, "web"],
-        ports=[{"number": 8080, "protocol": "http"}], identityLink="//identity/reader",
+        ports=[{"number": 8080, "protocol": "http"}], identityLink="//identity/reader", securityOptions=AS_ROOT,
         env={"N": str(number), "SECRET": "platform://secret/db.password"},
     )  # fmt: skip
 
