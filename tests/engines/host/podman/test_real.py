@@ -37,6 +37,7 @@ from reconciler.engines.protocol import Engine
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Firewall, Internal
+from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, Settings
 from reconciler.terminal.session import Channel, ExecSession, TerminalSize
@@ -45,7 +46,7 @@ from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached, store
 from tests.engines.host.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.support.desk import SETTINGS
-from tests.support.plans import Bench
+from tests.support.plans import Bench, ends, plan, step
 from tests.support.podman import (
     APP_IMAGE,
     IMAGE,
@@ -668,6 +669,38 @@ def test_the_last_words_of_short_containers_are_stored_once(tmp_path: Path, serv
             await until(lambda: not (tmp_path / "here" / "podman").exists(), "the removal of the executions")
         wanted = [f"{kind} {number}" for number in texts for kind in ("line", "err")]
         assert sorted(stored_output(tmp_path)) == sorted(wanted)
+        bench.records.close()
+
+    run(story())
+
+
+@pytest.mark.slow
+def test_the_fatal_message_of_each_run_of_a_workload_is_stored_once(tmp_path: Path, service: PodmanService) -> None:
+    OWNERS.append(labels_of(tmp_path / "here", "here").owner)
+    keys = [f"workload/shop/fatal{number}" for number in range(5)]
+
+    def body(key: str) -> dict[str, Any]:
+        name, script = key.rpartition("/")[2], "cat /proc/sys/kernel/random/uuid; exit 1"
+        container = {"name": "main", "image": IMAGE, "command": "/bin/sh", "args": ["-c", script]}
+        scale = {"metric": "disabled", "minScale": 1, "maxScale": 1}
+        spec = {"type": "standard", "containers": [container], "defaultOptions": {"autoscaling": scale}}
+        return {"kind": "workload", "name": name, "spec": spec}
+
+    async def story() -> None:
+        bench = Bench(tmp_path, SystemClock())
+        runtime = PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
+        async with daemon(bench, tmp_path, runtime) as engine:
+            await bench.run(plan(*(step(key, body=body(key), engine="host") for key in keys)))
+            names = [f"{key.rpartition('/')[2]}-" for key in keys]
+            await until(lambda: all(len(stored_output(tmp_path, name)) >= 2 for name in names), "two runs of each")
+            for _ in range(200):
+                gone = await bench.run(plan(*(step(key, action=Action.DELETE, engine="host") for key in keys)))
+                if set(ends(gone).values()) == {"applied"}:
+                    break
+                await asyncio.sleep(0.1)
+            assert await engine.observe() == []
+        lines = stored_output(tmp_path)
+        assert (len(set(lines)), {len(line) for line in lines}) == (len(lines), {36})
         bench.records.close()
 
     run(story())
