@@ -99,7 +99,7 @@ def _why_no_replica(records: Records, key: Key, location: str) -> str:
 def _replica(key: Key, rows: Sequence[ReplicaRow], name: str) -> ReplicaRow:
     """The replica called ``name``, or the first one that is ready."""
     if not name:
-        ready = (row for row in rows if row.state is State.READY)
+        ready = (row for row in rows if row.state in (State.READY, State.UNKNOWN))
         if (first := next(ready, None)) is not None:
             return first
         there = ", ".join(f"{row.replica.name} ({row.state})" for row in rows)

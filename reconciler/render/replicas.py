@@ -13,7 +13,14 @@ _HEADING = (
     *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
     *("RESTARTS", "CPU", "MEMORY", "AGE", "PORTS", "MESSAGE"),
 )
-_COLOURS = {"Ready": "green", "Loading": "yellow", "Ending": "yellow", "Not ready": "red", "Backoff": "red"}
+_COLOURS = {
+    "Ready": "green",
+    "Loading": "yellow",
+    "Ending": "yellow",
+    "Not ready": "red",
+    "Backoff": "red",
+    "Unknown": "red",
+}
 
 
 def replica_table(rows: Sequence[ReplicaRow], colour: bool) -> list[str]:

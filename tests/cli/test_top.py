@@ -35,7 +35,7 @@ def replica(name: str, *containers: Container, **more: object) -> Replica:
 
 
 def replicas() -> list[tuple[str, Replica]]:
-    """Replicas in every state, each with its location."""
+    """Replicas in every state, each with its location. No program runs, so that the ready ones may be dead."""
     over = Ended(3, 0.0, "Error", "no config")
     well = Container("main", RUNNING, ready=True)
     return [
@@ -124,6 +124,11 @@ def test_top_shows_replicas_to_a_reader_with_another_boot_id(tmp_path: Path) -> 
     with host_site(tmp_path, {"shop/web.yaml": served("web", replicas=1)}) as site:
         with site.daemon():
             eventually(site.healthy, "all is well", LONG)
+        [begun] = (site.state / "host/here/run").rglob("record.json")
+        former = begun.rename(site.path / "former")
+        [found] = _replicas(site)
+        assert (found["state"], found["memoryBytes"]) == ("Unknown", None), "nothing shows that it lives"
+        former.rename(begun)
         here = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         written = [path for path in (site.state / "host").rglob("*.json") if here in path.read_text()]
         assert {path.name == "record.json" for path in written} == {True, False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 
 from reconciler.bugs import contained
 from reconciler.engines.host.adopted import LabelContext, how_ended, rebuild_replica, resume_replica
@@ -18,6 +19,7 @@ from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
 from reconciler.engines.protocol import EngineEvent, ReplicaCounts
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait, wait_at_most
@@ -54,8 +56,10 @@ class LocationController:
         for key, name in removed:
             if (key, name) in alive:
                 continue
-            await services.runtime.remove(key, name)
-            services.store.remove(key, name)
+            # What cannot be removed now is removed at a later start.
+            with suppress(EngineError):
+                await services.runtime.remove(key, name)
+                services.store.remove(key, name)
         for replica in stored:
             services.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
             resumed = resume_replica(replica, running, services.clock.monotonic())

@@ -25,14 +25,19 @@ class State(StrEnum):
     NOT_READY = "Not ready"
     BACKOFF = "Backoff"
     ENDING = "Ending"
+    UNKNOWN = "Unknown"
 
 
 class HostSnapshot(msgspec.Struct, frozen=True):
-    """The replicas at a moment of the monotonic clock. ``usage`` is by container and run."""
+    """The replicas at a moment of the monotonic clock. ``usage`` is by container and run.
+
+    Of containers that are not ``running`` and whose replica is ready, nothing shows that they live.
+    """
 
     at: float
     replicas: tuple[Replica, ...]
     usage: dict[tuple[ContainerId, str], Usage]
+    running: frozenset[ContainerId]
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
@@ -63,7 +68,8 @@ def take_snapshot(root: Path, location: str) -> HostSnapshot:
     boots = frozenset().union(*(each.boots for each in taken))
     replicas = tuple(_without_dead(each, ended) for each in Store(root / "replicas", boots).load()[0])
     usage = {run: used for each in taken for run, used in each.usage.items()}
-    return HostSnapshot(SystemClock().monotonic(), replicas, usage)
+    running = frozenset().union(*(each.running for each in taken))
+    return HostSnapshot(SystemClock().monotonic(), replicas, usage, running)
 
 
 def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
@@ -86,10 +92,11 @@ def state_of(replica: Replica, now: float) -> State:
 def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
     places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
     used = {at: each for at, each in now.usage.items() if at[0] in places}
+    state = state_of(replica, now.at)
     return ReplicaRow(
         replica,
         location,
-        state_of(replica, now.at),
+        State.UNKNOWN if state is State.READY and not places <= now.running else state,
         restarts=sum(each.restarts for each in replica.containers),
         cpu=_cpu(used, now, before) if used and before is not None else None,
         memory=sum(each.memory for each in used.values()) if used else None,

@@ -26,6 +26,7 @@ from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, S
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
 from reconciler.engines.host.volumes.layout import VolumeFiles
 from reconciler.engines.protocol import SecretReader
+from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
@@ -93,10 +94,11 @@ class Files:
                 remove_empty(path.parent, base)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove the files of replicas other than ``replicas``, which a crash may have left. Raises EngineError."""
+        """Remove the files of replicas other than ``replicas``, which a crash may have left, as far as possible."""
         for key, replica in {found for base in self._bases() for found in _replicas_below(base)}:
             if (key, replica) not in replicas:
-                self.clear(key, replica)
+                with suppress(EngineError):
+                    self.clear(key, replica)
 
     def _bases(self) -> list[Path]:
         scratch = self._root / "scratch"

@@ -142,7 +142,7 @@ class Provisioner:
         return [Key(Kind.VOLUMESET, gvc, name) for name in mounted_volumesets(template.spec)]
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
+        """Remove what a crash left of replicas other than ``replicas``, as far as that is possible."""
         await self._volumes.attachments.prune({holder_name(*each) for each in replicas})
         await asyncio.to_thread(self._files.prune, replicas)
 

@@ -266,11 +266,13 @@ class Runtime(Protocol):
 class RuntimeSnapshot(msgspec.Struct, frozen=True):
     """The state of a runtime at a location, read without the daemon.
 
-    ``usage`` is by container and run, since a restarted container starts at zero. ``ended`` containers were started and
-    do not run now. ``boots`` are the boot ids of this machine whose containers may still run.
+    ``usage`` is by container and run, since a restarted container starts at zero. ``running`` containers run now;
+    ``ended`` ones were started and do not. Of all others nothing is known, since what is recorded of their starts was
+    lost. ``boots`` are the boot ids of this machine whose containers may still run.
     """
 
     usage: dict[tuple[ContainerId, str], Usage]
+    running: frozenset[ContainerId]
     ended: frozenset[ContainerId]
     boots: frozenset[str]
 

@@ -39,6 +39,8 @@ class Attachments:
         self._changed = changed
         self._released = released
         self._holders: dict[VolumeId, str] = {}
+        self._orphans: set[str] = set()
+        """Holders that have ended, and whose volumes could not be detached."""
         self._reserved: dict[VolumeId, str] = {}
         self._detached = asyncio.Event()
 
@@ -46,6 +48,7 @@ class Attachments:
         """Find the volumes that an earlier daemon attached. Raises EngineError."""
         self._holders = await asyncio.to_thread(self._store.holders)
         self._reserved.clear()
+        self._orphans.clear()
 
     def holder(self, volume: VolumeId) -> str:
         """The replica that holds a volume; "" if none does."""
@@ -64,6 +67,8 @@ class Attachments:
             message = f"{volume} {self._reserved[volume]}: it is free afterwards"
             raise EngineError(message, reason=Reason.VOLUME_CHANGING)
         former = self._holders.get(volume, holder)
+        if former != holder and await self.detach_orphan(volume):
+            former = holder
         if former != holder:
             raise EngineError(
                 f"{volume} is attached to {former}: it is free when that has ended", reason=Reason.VOLUME_IN_USE
@@ -88,9 +93,24 @@ class Attachments:
             await self._changed(volume.volumeset)
 
     async def prune(self, holders: Collection[str]) -> None:
-        """Detach the volumes of replicas other than ``holders``, which a crash may have left. Raises EngineError."""
+        """Detach the volumes of replicas other than ``holders``, which a crash may have left.
+
+        One that cannot be detached, since a program uses it or its record cannot be read, waits for its next use.
+        """
         for holder in set(self._holders.values()) - set(holders):
-            await self.detach(holder)
+            try:
+                await self.detach(holder)
+            except EngineError:
+                self._orphans.add(holder)
+
+    async def detach_orphan(self, volume: VolumeId) -> bool:
+        """Whether ``volume`` is detached now from a holder that has ended. Raises EngineError if it cannot be."""
+        holder = self.holder(volume)
+        if holder not in self._orphans:
+            return False
+        await self.detach(holder)
+        self._orphans.discard(holder)
+        return True
 
     @contextmanager
     def reserved(self, volumes: Iterable[VolumeId], purpose: str) -> Iterator[None]:

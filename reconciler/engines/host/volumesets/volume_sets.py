@@ -131,6 +131,8 @@ class VolumeSets:
         await self._open_store(key)
         spec = read_specification(past.body) if past is not None else Specification()
         if step.action is Action.DELETE:
+            for volume in self.attachments.attached(key):
+                await self.attachments.detach_orphan(volume)
             if attached := self.attachments.attached(key):
                 return self._waiting(step, attached)
             await self._drop(key, spec)
@@ -209,7 +211,7 @@ class VolumeSets:
     async def until_detached(self, volume: VolumeId) -> None:
         """Stop the replica that holds a volume, and wait for its end. Raises EngineError VolumeInUse."""
         holder = self.attachments.holder(volume)
-        if holder and not self._stop(holder):
+        if holder and not await self.attachments.detach_orphan(volume) and not self._stop(holder):
             raise EngineError(
                 f"{volume} is attached to {holder}, which is not controlled here: stop it first",
                 reason=Reason.VOLUME_IN_USE,

@@ -80,6 +80,48 @@ def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Path) ->
     asyncio.run(story())
 
 
+def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(tmp_path: Path) -> None:
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.ask(1)
+
+        async def both() -> bool:
+            return [each.ready for each in host.replicas()] == [True] * 2
+
+        await host.eventually(both, "both run")
+        await host.record()
+        await host.engine.close()
+        # The replica is gone with its file, as after a power cut.
+        for place in host.programs.places():
+            if place.key == DB:
+                host.programs.end(place, 137)
+                del host.programs.running[place]
+        for file in (host.root / "replicas/shop/db").iterdir():
+            file.unlink()
+        record = host.path().with_name("0.d") / "volume.json"
+        former = record.read_bytes()
+        record.write_bytes(b"garbage")
+        await host.restart()
+
+        async def waits() -> bool:
+            return any("volume.json cannot be read" in each.message for each in host.news() if each.key == DB)
+
+        await host.eventually(waits, "its replica waits, and says why")
+        assert await host.lifecycles() == ["repairing"]
+        assert any(each.ready for each in host.replicas() if each.key != DB), "all others run"
+        record.write_bytes(former)
+        await host.database(version=2, name="other")
+        await host.database(version=2, mounts=False)
+
+        async def handed_over() -> bool:
+            return holder(host) == "workload/shop/other replica other-0"
+
+        await host.eventually(handed_over, "it is free once it can be read")
+
+    play(tmp_path, story)
+
+
 def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path) -> None:
     async def story(host: VolumeHost) -> None:
         await host.volumeset()

@@ -125,13 +125,13 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def snapshot(self) -> RuntimeSnapshot:
         """What runs, by the records and the kernel. Blocks while it reads files."""
         usage: dict[tuple[ContainerId, str], Usage] = {}
-        ended = set()
+        running: set[ContainerId] = set()
+        ended: set[ContainerId] = set()
         for record in self._records():
-            if not record.program.alive:
-                ended.add(record.place)
-            elif (used := cgroups.usage(record.groups)) is not None:
+            (running if record.program.alive else ended).add(record.place)
+            if record.place in running and (used := cgroups.usage(record.groups)) is not None:
                 usage[record.place, record.id] = Usage(*used)
-        return RuntimeSnapshot(usage, frozenset(ended), frozenset({procfs.boot_id()}))
+        return RuntimeSnapshot(usage, frozenset(running), frozenset(ended), frozenset({procfs.boot_id()}))
 
     def _of(self, place: ContainerId) -> Path:
         return self.top / place.key.gvc / place.key.name / place.replica / place.container

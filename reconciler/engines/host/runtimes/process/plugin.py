@@ -57,7 +57,7 @@ class ProcessPlugin:
         ended = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
         used, pids = usage(labels, running), {begun.place: begun.pid for begun in running}
         by_run = {(place, str(pids[place])): each for place, each in used.items()}
-        return RuntimeSnapshot(by_run, frozenset(ended), frozenset(boots))
+        return RuntimeSnapshot(by_run, frozenset(pids), frozenset(ended), frozenset(boots))
 
     def processes(self, root: Path, key: Key) -> frozenset[int]:
         """What runs below the starts, or in their control groups: a child may leave its parent."""
