@@ -129,8 +129,8 @@ class ConditionType(StrEnum):
         "to 60 minutes, and at the next time of the schedule; any newer snapshot ends it. Present only while it is "
         "true.")
     VOLUME_CHECK_FAILING = ("VolumeCheckFailing",
-        "A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired snapshots. It is "
-        "tried again after 1 to 60 minutes. Present only while it is true.")
+        "A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired snapshots, or a "
+        "hook after a snapshot failed. It is tried again after 1 to 60 minutes. Present only while it is true.")
     SNAPSHOT_EXPORT_FAILING = ("SnapshotExportFailing",
         "A snapshot of a volume could not be exported; it is tried again. Present only while it is true.")
     VOLUME_DAMAGED = ("VolumeDamaged",
@@ -550,6 +550,8 @@ class Reason(StrEnum):
     INVALID_COMMAND = "InvalidCommand", _other("An engine does not support the command in this form.")
     NOT_FOUND = "NotFound", _other("What a command names does not exist.")
     VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
+    SNAPSHOT_HOOK_FAILED = ("SnapshotHookFailed",
+        _other("A command before or after a snapshot (`reconciler/pre-snapshot`, `reconciler/post-snapshot`) failed."))
     SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
     SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
     DISK_OVERCOMMITTED = ("DiskOvercommitted",

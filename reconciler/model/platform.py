@@ -62,6 +62,10 @@ SNAPSHOT_ON = "reconciler/snapshot-on"
 NEW_VERSION = "new-version"
 """A tag of stateful workloads, with its only value: a snapshot of their volumes precedes each new version."""
 
+PRE_SNAPSHOT = "reconciler/pre-snapshot"
+POST_SNAPSHOT = "reconciler/post-snapshot"
+"""Tags of stateful workloads: commands in the container that mounts a volume, before and after each snapshot of it."""
+
 KEEP_LAST = "reconciler/snapshot-keep-last"
 """A tag of volume sets: how many snapshots of the schedule each volume keeps at most."""
 

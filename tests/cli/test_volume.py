@@ -42,3 +42,18 @@ def test_a_name_that_leads_to_another_directory_and_a_missing_password_are_refus
     refused = run(tmp_path, HOSTS + EXPORT, KEY, "nightly", *place)
     assert (refused.code, refused.err) == (1, f"error: the file of the password, {tmp_path}/password, cannot be read\n")
     assert not (tmp_path / "state" / "host").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((KEY, "nightly", "workload/shop/web"), "workload/shop/web is no volume set"),
+        ((KEY, "nightly", KEY), "name another volume set to clone to"),
+        ((KEY, "nightly", "volumeset/preview/data"), "there are no records"),
+    ],
+)
+def test_a_clone_is_of_two_volume_sets_that_exist(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    (tmp_path / "settings.yaml").write_text(HOSTS)
+    refused = here("volume", "clone", *words, "--location", "here", cwd=tmp_path)
+    assert refused.code != 0
+    assert message in refused.err

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import confirm
-from reconciler.cli.options import load, operator, parse_key, settings_option
+from reconciler.cli.options import load, operator, parse_key, read_records, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +76,41 @@ def import_(settings_file: Path, key: Key, name: str, index: int, location: str)
     asyncio.run(import_snapshot(settings.state / "host" / place, restic, key, index, name))
     restore = f"reconciler command {key} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
     click.echo(f"imported; restore it: {restore}")
+
+
+@command.command(
+    short_help="Make a snapshot one of another volume set.",
+    epilog="Example: reconciler volume clone volumeset/shop/data nightly volumeset/preview/data",
+)
+@click.argument("key", callback=parse_key)
+@click.argument("name")
+@click.argument("target", callback=parse_key)
+@click.option("--volume", "index", metavar="INDEX", type=click.IntRange(min=0), default=0, help="Of which volume; 0.")
+@click.option("--location", metavar="NAME", default="", help="Where, if several have the engine host.")
+@settings_option
+def clone(settings_file: Path, key: Key, name: str, target: Key, index: int, location: str) -> None:
+    """Make the snapshot NAME of a volume of KEY a snapshot of the volume with the same index of TARGET.
+
+    TARGET is another volume set, such as that of a preview. Its volume is unchanged: restore the snapshot with
+    `reconciler command TARGET restoreVolume`. The volumes of KEY stay in use meanwhile.
+    """
+    from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
+    from reconciler.engines.host.volumes.protocol import VolumeId
+    from reconciler.engines.host.volumes.space import reserve_of
+    from reconciler.queries.existence import check_present
+
+    settings = load(settings_file)
+    place = _location(settings, key, location)
+    _location(settings, target, place)
+    if key == target:
+        raise UsageError("name another volume set to clone to: a volume can restore its own snapshots")
+    records = read_records(settings)
+    for each in (key, target):
+        check_present(records, each)
+    root, reserve = settings.state / "host" / place, reserve_of(settings.host.disk_reserve)
+    clone_snapshot(root, VolumeId(key, index), name, VolumeId(target, index), reserve)
+    restore = f"reconciler command {target} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
+    click.echo(f"cloned; restore it: {restore}")
 
 
 def _location(settings: Settings, key: Key, location: str) -> str:

@@ -118,6 +118,7 @@ class HostEngine:
             lambda: self._controller.retry_starts(),
             lambda holder: self._controller.stop(*parse_holder(holder)),
             self._append_event,
+            self._runtime.exec,
         )
 
     def _parts(self) -> LocationParts:

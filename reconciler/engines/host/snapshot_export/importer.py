@@ -38,10 +38,10 @@ async def import_snapshot(root: Path, settings: ResticSettings, key: Key, index:
             f"the repository has no snapshot {name} of volume {index} of {key}; see: restic snapshots --tag reconciler",
             Reason.SNAPSHOT_NOT_FOUND,
         )
-    with _staging(files) as staged:
+    with staging(files, "import") as staged:
         await restic.restore(copy, staged)
         record = _checked(root, staged, name)
-        _check_backend(files, record)
+        check_backend(files, record)
         if files.read_record() is None and not files.path.is_dir():
             files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
         files.make_directory(target.parent)
@@ -50,8 +50,9 @@ async def import_snapshot(root: Path, settings: ResticSettings, key: Key, index:
 
 
 @contextmanager
-def _staging(files: VolumeFiles) -> Iterator[Path]:
-    path = files.partial / "import"
+def staging(files: VolumeFiles, purpose: str) -> Iterator[Path]:
+    """An empty directory for a snapshot that comes from elsewhere; it is removed at the end. Raises EngineError."""
+    path = files.partial / purpose
     try:
         remove(path)
         files.make_directory(path)
@@ -74,7 +75,8 @@ def _checked(root: Path, staged: Path, name: str) -> VolumeRecord:
     return record
 
 
-def _check_backend(files: VolumeFiles, exported: VolumeRecord) -> None:
+def check_backend(files: VolumeFiles, exported: VolumeRecord) -> None:
+    """Raise EngineError if a volume that exists is stored in another way than the one of a snapshot."""
     known = files.read_record()
     backend = known.backend if known is not None else BackendName.DIRECTORY
     if (known is not None or files.path.is_dir()) and backend != exported.backend:

@@ -86,6 +86,11 @@ class BtrfsBackend:
         run_program("btrfs", "subvolume", "snapshot", "-r", files.path, target)
         run_program("sync", "-f", "--", target)
 
+    def clone(self, stored: Path, target: Path) -> None:
+        """Take a snapshot of the snapshot."""
+        run_program("btrfs", "subvolume", "snapshot", "-r", stored, target)
+        run_program("sync", "-f", "--", target)
+
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Exchange the subvolume for a writable snapshot of ``source``."""
         fresh = files.partial / "restored"

@@ -63,6 +63,10 @@ class DirectoryBackend:
         """Copy the directory, with shared blocks if possible."""
         copy_tree(files.path, target)
 
+    def clone(self, stored: Path, target: Path) -> None:
+        """Copy the directory, with shared blocks if possible."""
+        copy_tree(stored, target)
+
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Exchange the directory for a copy of ``source``."""
         fresh = files.partial / "restored"

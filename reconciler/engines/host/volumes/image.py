@@ -197,6 +197,11 @@ class ImageBackend:
         run_program("sync", "-f", "--", files.path)
         _sync(files.image)
 
+    def clone(self, stored: Path, target: Path) -> None:
+        """Copy the image, with shared blocks if possible."""
+        copy_image(stored, target)
+        _sync(target)
+
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Rename a copy of ``source`` over the image."""
         self._replace(files, source, _unchanged)

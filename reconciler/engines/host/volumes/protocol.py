@@ -148,6 +148,9 @@ class Backend(Protocol):
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Copy the data as they are at one moment to ``target``, which is what ``prepare`` made or does not exist."""
 
+    def clone(self, stored: Path, target: Path) -> None:
+        """Copy the copy ``stored`` to ``target``, which does not exist."""
+
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Replace the data of a detached volume with a copy of ``source``, at once or not at all."""
 

@@ -19,6 +19,7 @@ from reconciler.engines.host.runtimes.connections import list_started
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
 from reconciler.engines.host.volumesets.other_users import find_other_users
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import EngineEvent
@@ -51,15 +52,18 @@ T = TypeVar("T")
 class VolumeCommands:
     """Performs commands on the volumes below ``root``, the directory of a location.
 
-    ``is_open`` says whether the daemon still has to perform the command with an id.
+    ``is_open`` says whether the daemon still has to perform the command with an id. ``hooks`` run around snapshots.
     """
 
-    def __init__(self, root: Path, sets: VolumeSets, clock: Clock, is_open: Callable[[str], bool]) -> None:
+    def __init__(
+        self, root: Path, sets: VolumeSets, clock: Clock, is_open: Callable[[str], bool], hooks: SnapshotHookRunner
+    ) -> None:
         self._root = root
         self._sets = sets
         self._store = sets.store
         self._clock = clock
         self._is_open = is_open
+        self.hooks = hooks
         self._locks: defaultdict[VolumeId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slots = asyncio.Semaphore(PARALLEL)
 
@@ -101,7 +105,7 @@ class VolumeCommands:
             try:
                 await self._blocking(store.prepare_snapshot, volume, name)
                 stops = not self._freezes(volume) and bool(self._sets.attachments.holder(volume))
-                copied = await (self._copy_detached(volume, name, copy) if stops else self._blocking(copy))
+                copied = await (self._copy_detached(volume, name, copy) if stops else self._copy_used(volume, copy))
             except EngineError as error:
                 if error.reason != Reason.FREEZE_TIMEOUT:
                     raise
@@ -109,6 +113,11 @@ class VolumeCommands:
             await self._blocking(store.complete_snapshot, volume, copied)
         finally:
             await asyncio.to_thread(store.discard_snapshot, volume, name)
+
+    async def _copy_used(self, volume: VolumeId, copy: Callable[[], StoredSnapshot]) -> StoredSnapshot:
+        """Copy the data for a snapshot while the replica runs, between its hooks. Raises EngineError."""
+        async with self.hooks.around(volume):
+            return await self._blocking(copy)
 
     async def _copy_detached(self, volume: VolumeId, name: str, copy: Callable[[], StoredSnapshot]) -> StoredSnapshot:
         """Copy the data for a snapshot while the replica is stopped; an event says for how long. Raises EngineError."""

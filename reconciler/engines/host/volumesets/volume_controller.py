@@ -13,6 +13,7 @@ from reconciler.engines.host.snapshot_export.exporter import SnapshotExporter
 from reconciler.engines.host.volumes.space import reserve_of
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.hooks import Execute, SnapshotHookRunner
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.host.volumesets.watcher import VolumeWatcher
@@ -24,12 +25,14 @@ class VolumeCallbacks(msgspec.Struct, frozen=True):
     """``changed`` is called after a change, ``released`` when a replica that was refused a volume may get it.
 
     ``stop`` is called with the holder of a volume, which has to end and starts again, and ``append_event`` with events.
+    ``execute`` runs a program in a container.
     """
 
     changed: Callable[[], None]
     released: Callable[[], None]
     stop: Callable[[str], bool]
     append_event: Callable[[EngineEvent], None]
+    execute: Execute
 
 
 class VolumeController:
@@ -47,7 +50,8 @@ class VolumeController:
             callbacks.stop,
             append_event,
         )
-        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open)
+        hooks = SnapshotHookRunner(root, self.sets, callbacks.execute)
+        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open, hooks)
         self._exporter = SnapshotExporter(root, settings.snapshots.export.restic, clock, append_event)
         self._watcher = VolumeWatcher(root, self.sets, self.commands, clock, append_event)
 

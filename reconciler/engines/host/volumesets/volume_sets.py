@@ -65,7 +65,7 @@ class VolumeSets:
         self.attachments = Attachments(releases.store, self._refresh_later, released)
         self.releases = releases
         self._replacements = Replacements(releases.root)
-        self._claims = claims
+        self.claims = claims
         self._changed = changed
         self._stop = stop
         self.report = report
@@ -78,7 +78,7 @@ class VolumeSets:
         self._open = False
         for record in records:
             await self._open_store(record.key)
-            self._add(as_recorded(record), self._claims.recorded(record), record.body)
+            self._add(as_recorded(record), self.claims.recorded(record), record.body)
             await self._refresh_later(record.key)
 
     async def _open_store(self, key: Key) -> None:
@@ -127,7 +127,7 @@ class VolumeSets:
 
     async def perform(self, step: Step) -> Outcome:
         """Perform a step on a volume set. Raises EngineError if its volumes cannot be deleted."""
-        key, past = step.key, self._claims.record(step.key)
+        key, past = step.key, self.claims.record(step.key)
         await self._open_store(key)
         spec = read_specification(past.body) if past is not None else Specification()
         if step.action is Action.DELETE:
@@ -147,7 +147,7 @@ class VolumeSets:
             await self._replace(key, spec)
         past = None if replaces else past
         seen = Observation(key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
-        self._add(seen, self._claims.state(step, past), step.body)
+        self._add(seen, self.claims.state(step, past), step.body)
         if self._replacements.is_open(key):
             await self._replacements.finish(key)
             self.attachments.retry()

@@ -177,6 +177,7 @@ class VolumeWatcher:
         self._forget_failed_snapshot(volume, stored, known.spec.snapshots)
         name = scheduled_name(due) if due is not None else ""
         async with self._commands.exclusive(volume):
+            await self._try(volume, Act.HOOK, lambda: self._commands.hooks.finish(volume))
             if self._schedules_begun:
                 await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, known.keep_last))
             await self._try(volume, Act.MEASUREMENT, lambda: self._measure(volume, stored))

@@ -12,13 +12,14 @@ from reconciler.model.kinds.base import Envelope
 from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
-from reconciler.model.platform import KEEP_LAST, NEW_VERSION, PROTECTED_TAG, SNAPSHOT_ON
+from reconciler.model.platform import KEEP_LAST, NEW_VERSION, POST_SNAPSHOT, PRE_SNAPSHOT, PROTECTED_TAG, SNAPSHOT_ON
 from reconciler.model.suggest import closest
 
 SECTION = Section.MANIFESTS
 
 _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})
+_SNAPSHOT_TAGS = (SNAPSHOT_ON, PRE_SNAPSHOT, POST_SNAPSHOT)
 _TAKEN = {
     PROTECTED_TAG: _TRUTH,
     "reconciler/allow-replace": _TRUTH,
@@ -33,7 +34,7 @@ _KNOWN = (
     NO_WAKE,
     "reconciler/prune",
     KEEP_LAST,
-    SNAPSHOT_ON,
+    *_SNAPSHOT_TAGS,
 )
 MOST = 20
 """The maximum of reported tags of a document, which may have 50."""
@@ -99,16 +100,15 @@ def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
 
 @warning("snapshot-on-unused", "docs/platform/volumeset.md#snapshots-before-a-release", *Kind)
 def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
-    """The tag `reconciler/snapshot-on` is on a stateful workload that mounts a volume set.
+    """The tags `reconciler/snapshot-on`, `pre-snapshot` and `post-snapshot` are on a workload that mounts a volume set.
 
-    On other workloads it has no effect, and a rollback finds no snapshot to restore.
+    They have no effect elsewhere: a rollback finds no snapshot to restore, and no command runs.
     """
-    if SNAPSHOT_ON not in resource.tags:
-        return
-    if not isinstance(resource, Workload):
-        yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect here", "put it on the workload", on_key=True)
-    elif resource.spec.type != "stateful" or not mounted_volumesets(resource.spec):
-        yield Flaw(("tags", SNAPSHOT_ON), "the tag has no effect: nothing here has a volume", "remove it", on_key=True)
+    for tag in (each for each in _SNAPSHOT_TAGS if each in resource.tags):
+        if not isinstance(resource, Workload):
+            yield Flaw(("tags", tag), "the tag has no effect here", "put it on the workload", on_key=True)
+        elif resource.spec.type != "stateful" or not mounted_volumesets(resource.spec):
+            yield Flaw(("tags", tag), "the tag has no effect: nothing here has a volume", "remove it", on_key=True)
 
 
 def _keep_last_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:

@@ -18,12 +18,14 @@ from types import FrameType
 
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_commands import DeleteVolume, RestoreVolume, VolumeCommand
 from reconciler.engines.volumes import VolumeSetState
 from reconciler.model.kinds.volumeset import Specification
 from reconciler.model.record import Health
+from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.provisioning.kit import volume_sets
 from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk
 
@@ -35,7 +37,8 @@ def command(disk: Disk, ask: VolumeCommand) -> None:
     sets = volume_sets(disk.store, disk.root, disk.root.with_name("records.sqlite"))
     seen = Observation(SET, "here", Health.HEALTHY, b"{}")
     sets.known[SET] = KnownVolumeSet(seen, Specification(), VolumeSetState("here"))
-    asyncio.run(VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__).perform(SET, ask, COMMAND))
+    hooks = SnapshotHookRunner(disk.root, sets, FakeRuntime(Programs(disk.clock)).exec)
+    asyncio.run(VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__, hooks).perform(SET, ask, COMMAND))
 
 
 OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {

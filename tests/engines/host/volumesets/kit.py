@@ -151,8 +151,8 @@ class VolumeHost(Host):
 class ImageHost(VolumeHost):
     """A host whose volumes are images; ``host`` are its settings."""
 
-    def __init__(self, path: Path, **host: Any) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime, **host: Any) -> None:
+        super().__init__(path, runtime)
         changed = msgspec.structs.replace(self._settings.host, volumes="image-ext4", **host)
         self._settings = msgspec.structs.replace(self._settings, host=changed)
         self.engine = self._made()
