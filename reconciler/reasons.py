@@ -373,6 +373,8 @@ class Reason(StrEnum):
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
+    LIMITS_CHANGED = ("LimitsChanged",
+        _normal("Capacity AI changed limits of containers that run, as their use in the past recommends."))
     MANY_REQUESTS_WAIT = ("ManyRequestsWait",
         _warning("More requests wait for the workload than for any other of the location, and HAProxy has so many "
                  "connections that only a few of each workload may wait for now."))

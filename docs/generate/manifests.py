@@ -85,6 +85,10 @@ link must be in Git, recorded, or listed under `external` in the settings.
 A resource is applied after those that it links to, and after those in its tag `reconciler/depends-on`. Deletes have
 the reverse order. Resources that depend on each other in a circle are refused.
 
+A workload whose name a commit changes, and nothing else, is deleted when the workload of the new name is healthy:
+until then both run. If that never happens, the old one stays, and its status says `DependencyNotHealthy`. This needs a
+healthy old one without volume sets; volumes go from the old workload to the new one first.
+
 ## Tags
 
 These tags have an effect, on any resource:

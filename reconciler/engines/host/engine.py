@@ -188,7 +188,9 @@ class HostEngine:
         work = (
             self._upkeep.run(),
             *self._volumes.work(),
-            self._scaling.run(self._desired.scalable, self._desired.want, self._desired.rescale),
+            self._scaling.run(
+                self._desired.scalable, self._desired.want, self._desired.rescale, self._controller.replicas
+            ),
             storage,
             self._controller.check_files(),
             self._images.run(),

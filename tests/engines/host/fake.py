@@ -89,6 +89,7 @@ class Program(msgspec.Struct, eq=False):
     dead: bool = False
     memory: int = 0
     code: int = 0
+    reason: str = ""
 
 
 class RuntimeCall(msgspec.Struct, frozen=True):
@@ -279,8 +280,8 @@ class FakeRuntime(HostPrograms):
         return FakeSession(argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
-        """No container uses anything."""
-        return {place: Usage(0.0, 0) for place in self._programs.places()}
+        """No container uses the processor."""
+        return {place: Usage(0.0, self._programs.running[place].memory) for place in self._programs.places()}
 
     async def list(self) -> list[RunningContainer]:
         """Programs that run, and ended ones that were neither removed nor started again."""
@@ -293,6 +294,7 @@ class FakeRuntime(HostPrograms):
                 program.alive,
                 program.started,
                 None if program.alive else program.code,
+                program.reason,
                 ports=program.launch.ports,
             )
             for place, program in self._programs.running.items()

@@ -100,12 +100,13 @@ def recommend_amount(history: History | None, container: ContainerSpec) -> Amoun
     if history is None or len(history.slots) < ENOUGH:
         return None
     highest = max(slot.memory for slot in history.slots)
-    memory = min(max(_whole(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY), container.memory)
+    memory = min(max(whole(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY), container.memory)
     ranked = sorted(slot.cpu for slot in history.slots)
     usual = ranked[ceil(len(ranked) * PERCENTILE / 100) - 1]
     least = max(LEAST_CPU, ceil(memory / RATIO))
-    return Amount(min(max(_whole(usual * HEADROOM, 1), least), container.cpu), memory)
+    return Amount(min(max(whole(usual * HEADROOM, 1), least), container.cpu), memory)
 
 
-def _whole(amount: float, unit: int) -> int:
+def whole(amount: float, unit: int) -> int:
+    """``amount`` rounded up to whole units."""
     return ceil(amount / unit - 1e-9) * unit

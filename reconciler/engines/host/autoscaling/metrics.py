@@ -23,7 +23,7 @@ COLLECT = 15.0
 UNKNOWN = 30.0
 """Seconds without a value after which users are informed."""
 FIRST_LATENCY = 90.0
-"""The same for latency: it has its first value after a minute, and values come every 20 seconds."""
+"""The same for the first value of latency: it comes after a minute, and others every 20 seconds."""
 
 
 class MetricSource(Protocol):
@@ -56,7 +56,7 @@ class MetricSources:
 
 
 class UnknownMetrics:
-    """The workloads whose metric has had no value for 30 seconds, or for 90 if it is latency.
+    """The workloads whose metric has had no value for 30 seconds, or for 90 before the first value of latency.
 
     An event reports each, and its end.
     """
@@ -65,14 +65,17 @@ class UnknownMetrics:
         self._append_event = append_event
         self._since: dict[Key, float] = {}
         self._metrics: dict[Key, str] = {}
+        self._known: dict[Key, str] = {}
 
-    def note(self, key: Key, metric: str, *, known: bool, now: float) -> None:
-        """Note whether ``metric`` has a value, or needs none, at ``now``."""
+    def note(self, key: Key, metric: str, *, known: bool, now: float, needed: bool = True) -> None:
+        """Note whether ``metric`` has a value at ``now``, and whether one is needed."""
         if known:
+            self._known[key] = metric
+        if known or not needed:
             self._since.pop(key, None)
             if self._metrics.pop(key, None) is not None:
                 self._append_event(EngineEvent(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again"))
-        elif now >= self._since.setdefault(key, now) + _patience(metric) and self._metrics.get(key) != metric:
+        elif now >= self._since.setdefault(key, now) + self._patience(key, metric) and self._metrics.get(key) != metric:
             self._metrics[key] = metric
             self._append_event(EngineEvent(key, Reason.SCALING_UNKNOWN, self.message(key)))
 
@@ -85,10 +88,10 @@ class UnknownMetrics:
         """Forget a deleted workload."""
         self._since.pop(key, None)
         self._metrics.pop(key, None)
+        self._known.pop(key, None)
 
-
-def _patience(metric: str) -> float:
-    return FIRST_LATENCY if metric == LATENCY else UNKNOWN
+    def _patience(self, key: Key, metric: str) -> float:
+        return FIRST_LATENCY if metric == LATENCY and self._known.get(key) != metric else UNKNOWN
 
 
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.capacity import History, applies, recommend_amount, record_usage
+from reconciler.engines.host.autoscaling.capacity import Amount, History, applies, recommend_amount, record_usage
 from reconciler.engines.host.autoscaling.decide import (
     BRISK,
     STEADY,
@@ -23,6 +24,7 @@ from reconciler.engines.host.autoscaling.decide import (
     needs_metric,
     next_scale,
 )
+from reconciler.engines.host.autoscaling.limits import CapacityLimits, ResizingRuntime
 from reconciler.engines.host.autoscaling.metrics import (
     CpuMetric,
     MetricSource,
@@ -69,8 +71,8 @@ class Autoscaler:
         counted = counted_replicas(metric, replicas, now)
         reading = self._source.read(base, counted, averaging_period(before, base, now))
         known = reading is not None and is_fresh(base, reading, now)
-        unneeded = known or metric not in self._source.metrics or not needs_metric(base, len(counted))
-        self._unknown.note(base.key, metric, known=unneeded, now=now)
+        needed = metric in self._source.metrics and needs_metric(base, len(counted))
+        self._unknown.note(base.key, metric, known=known, now=now, needed=needed)
         state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
@@ -155,6 +157,10 @@ class CapacityRecommender:
         return self._root / key.gvc / f"{key.name}.json"
 
 
+class MeasuredRuntime(StatsSource, ResizingRuntime, Protocol):
+    """The parts of a runtime that scaling uses."""
+
+
 class Scaling:
     """Scales workloads by the usage of their containers (``runtime``) and by their requests (``plane``).
 
@@ -163,7 +169,7 @@ class Scaling:
 
     def __init__(
         self,
-        runtime: StatsSource,
+        runtime: MeasuredRuntime,
         plane: TrafficSource,
         clock: Clock,
         append_event: Callable[[EngineEvent], None],
@@ -174,6 +180,7 @@ class Scaling:
         self._requests = RequestMetrics(plane, clock)
         self._autoscaler = Autoscaler(MetricSources((self._cpu, self._requests)), clock, append_event)
         self._recommender = CapacityRecommender(usage)
+        self._limits = CapacityLimits(runtime, clock, append_event, usage / "limits.json")
 
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
         """As Autoscaler.spec_at_scale."""
@@ -191,6 +198,13 @@ class Scaling:
         """As CapacityRecommender.recommendations."""
         return self._recommender.recommendations(wanted)
 
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """A sentence for each recommendation that is not in force."""
+        return self._limits.problems(wanted, self._advised(wanted))
+
+    def _advised(self, wanted: WorkloadSpec) -> dict[str, Amount]:
+        return {name: Amount(*each) for name, each in self._recommender.recommendations(wanted).items()}
+
     def unknown(self, key: Key) -> str:
         """As Autoscaler.unknown."""
         return self._autoscaler.unknown(key)
@@ -206,17 +220,22 @@ class Scaling:
         templates: Callable[[], Iterable[ReplicaTemplate]],
         want: Callable[[ReplicaTemplate], None],
         rescale: Callable[[ReplicaTemplate], None],
+        replicas: Callable[[Key], Iterable[Replica]],
     ) -> None:
         """Pass each of ``templates()`` to ``want`` from time to time, until cancelled.
 
-        Those that are scaled every 2 seconds are passed to ``rescale`` as often.
+        Those that are scaled every 2 seconds are passed to ``rescale`` as often. ``replicas`` returns those of a
+        workload, whose limits follow their use.
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_usage(templates, want))
+            group.create_task(self._follow_usage(templates, want, replicas))
             group.create_task(self._follow_requests(templates, rescale))
 
     async def _follow_usage(
-        self, templates: Callable[[], Iterable[ReplicaTemplate]], want: Callable[[ReplicaTemplate], None]
+        self,
+        templates: Callable[[], Iterable[ReplicaTemplate]],
+        want: Callable[[ReplicaTemplate], None],
+        replicas: Callable[[Key], Iterable[Replica]],
     ) -> None:
         while True:
             await self._clock.sleep(STEADY)
@@ -225,8 +244,10 @@ class Scaling:
             for template in templates():
                 wanted = template.desired
                 with contained(f"scaling of {wanted.key}"):
-                    self._recommender.observe(wanted, self._cpu.usage(wanted.key), self._clock.monotonic())
+                    used = self._cpu.usage(wanted.key)
+                    self._recommender.observe(wanted, used, self._clock.monotonic())
                     want(template)
+                    await self._limits.bring(wanted, list(replicas(wanted.key)), self._advised(wanted), used)
 
     async def _follow_requests(
         self, templates: Callable[[], Iterable[ReplicaTemplate]], rescale: Callable[[ReplicaTemplate], None]

@@ -56,6 +56,7 @@ class WorkloadObserver:
             *parts.publisher.limitations(wanted),
             *parts.provisioner.limitations(template),
             *parts.scraper.limitations(wanted),
+            *parts.scaling.limitations(wanted),
         )
         now, upkeep = parts.site.clock.monotonic(), parts.upkeep
         created, address = parts.templates.created(key), parts.publisher.address(key)

@@ -126,6 +126,9 @@ def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
     assert events == []
     unknown.note(KEY, "latency", known=False, now=90)
     assert [each.reason for each in events] == ["ScalingUnknown"]
+    for at, known in ((92, True), (94, False), (124, False)):
+        unknown.note(KEY, "latency", known=known, now=at)
+    assert [each.reason for each in events] == ["ScalingUnknown", "ScalingKnown", "ScalingUnknown"]
 
 
 def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_return() -> None:

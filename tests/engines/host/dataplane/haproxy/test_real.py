@@ -24,7 +24,7 @@ from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.probes.grpc import check
 from reconciler.engines.host.runtimes.procfs import find_process
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake
 from reconciler.settings import HoldSettings
 from tests.engines.host.dataplane.haproxy.kit import (
@@ -43,6 +43,9 @@ from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, un
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.engines.host.probing.servers import Status, health_server
+
+SOCKETS = Key(Kind.WORKLOAD, "shop", "sockets")
+"""A workload of which former workers have nothing that other tests left."""
 
 
 @pytest.fixture(scope="module", name="path")
@@ -688,8 +691,8 @@ def test_a_web_socket_outlasts_reloads_and_its_replica_leaving_the_pool(path: Pa
 def test_open_connections_count_after_reloads_also_of_a_workload_that_is_withdrawn(path: Path, reloads: int) -> None:
     async def story(plane: Plane) -> None:
         program = f"127.0.0.1:{await Program('socket').start()}"
-        plane.dataplane.update(KEY, (Endpoint("socket", program, {str(PORT): program}, 1),))
-        served, tally = await plane.serve(SERVICE), Tally("WebSocket")
+        plane.dataplane.update(SOCKETS, (Endpoint("socket", program, {str(PORT): program}, 1),))
+        served, tally = await plane.serve(msgspec.structs.replace(SERVICE, key=SOCKETS)), Tally("WebSocket")
         sockets = [Socket(served) for _ in range(3)]
         for number in range(reloads):
             for each in sockets[: number + 1]:
@@ -698,19 +701,19 @@ def test_open_connections_count_after_reloads_also_of_a_workload_that_is_withdra
         for each in sockets:
             await each.ask(tally)
         assert (await counted(plane)).active == 3
-        assert plane.dataplane.open_requests(KEY, "socket") == 3
+        assert plane.dataplane.open_requests(SOCKETS, "socket") == 3
         before = (await counted(plane)).arrived
         await get(served)
         assert (await counted(plane)).arrived == before + 1
-        plane.dataplane.withdraw(KEY)
-        await until(lambda: not plane.dataplane.address(KEY))
+        plane.dataplane.withdraw(SOCKETS)
+        await until(lambda: not plane.dataplane.address(SOCKETS))
         await plane.reload()
-        assert plane.dataplane.open_requests(KEY, "socket") == 3
+        assert plane.dataplane.open_requests(SOCKETS, "socket") == 3
         for each in sockets:
             await each.ask(tally)
             each.close()
         await plane.reload()
-        await until(lambda: not plane.dataplane.open_requests(KEY, "socket"))
+        await until(lambda: not plane.dataplane.open_requests(SOCKETS, "socket"))
         assert tally.lost == []
 
     play(lambda: Plane(path), story)
@@ -741,8 +744,8 @@ async def counted(plane: Plane) -> Traffic:
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(EngineError):
-                if KEY in (found := await plane.dataplane.traffic()):
-                    return found[KEY]
+                if SOCKETS in (found := await plane.dataplane.traffic()):
+                    return found[SOCKETS]
             await asyncio.sleep(0.01)
 
 
