@@ -49,7 +49,8 @@ def cross(world: World, pair: Pair) -> list[str]:
                 next(each, None)
             world.wait_until_done()
         return world.check(tallies)
-    except AssertionError as error:
+    except (AssertionError, OSError) as error:
+        world.revive()
         return [str(error)]
 
 

@@ -119,6 +119,12 @@ class World:
         self._check_log()
         self._running.close()
 
+    def revive(self) -> None:
+        """Let a daemon run, whatever became of the last one: the next pair needs it."""
+        self._running.close()
+        self._daemon = None
+        self.start()
+
     def set_clock(self, seconds: int) -> None:
         """Set the clock of the daemon that much ahead."""
         self._clock.write_text(f"{seconds:+d}\n")
