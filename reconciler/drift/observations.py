@@ -69,7 +69,8 @@ class ObservationRecorder:
 
         What was healthy may be dead. Raises RecordsError.
         """
-        records, lost = self._records, unreachable.keys() - self._unknown
+        # Resources without a location need none to be reached.
+        records, lost = self._records, (unreachable.keys() & self._settings.locations.keys()) - self._unknown
         self._unknown |= lost
         found = [
             record
