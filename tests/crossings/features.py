@@ -39,8 +39,8 @@ def wake_from_zero(world: World) -> Iterator[None]:
 
 
 def hold_requests(world: World) -> Iterator[None]:
-    """The requests of the busy workload wait for two seconds."""
-    world.run("hold", "workload/shop/web", "--for", "2s")
+    """The requests of the busy workload wait until the other feature is through."""
+    world.run("hold", "workload/shop/web", "--for", "10s")
     yield
     world.run("hold", "workload/shop/web", "--release")
 

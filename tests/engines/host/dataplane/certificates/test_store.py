@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import msgspec
 
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.store import CertificateStore
+from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
 from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.host.dataplane.routing.router import lacking_hosts
 from reconciler.model.key import Key, Kind
@@ -43,12 +44,13 @@ def secrets(key: Key) -> SecretValue:
     raise KeyError(key)
 
 
-def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts() -> None:
+def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts(tmp_path: Path) -> None:
     spec = {"gvcLink": "/org/acme/gvc/shop", "ports": [{"number": 443}]}
     domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "apps.example", "spec": spec}))
     served = tuple(ServedWorkload(key, {8080: "http"}, ("0.0.0.0/0",)) for key in KEYS)
     table = build_table(RoutingInput("here", "platform.test", served, {"shop": GvcRouting("alias")}, (domain,)))
-    store = CertificateStore(None, secrets, FakeClock(), "platform.test", Proofs(), lambda _path, _why: None)
+    folders = CertificateFolders(None, tmp_path)
+    store = CertificateStore(folders, secrets, FakeClock(), "platform.test", Proofs(), lambda _path, _why: None)
     store.use(Issuer(), "thumbprint")
     asyncio.run(store.update(table))
     failed, expired, awaited = sorted(store.served.missing["apps.example"], key=len)[:3]
