@@ -63,8 +63,9 @@ def play(path: Path, pairs: list[Pair]) -> None:
             if "clock jump" in pair and not world.has_clock:
                 skipped += 1
                 continue
-            faults += [f"{pair.first} × {pair.second}: {fault}" for fault in cross(world, pair)]
-            print(f"{time.monotonic() - began:7.1f} s {pair.first} × {pair.second} {faults[-1:] if faults else ''}")
+            found = [f"{pair.first} × {pair.second}: {fault}" for fault in cross(world, pair)]
+            print(f"{time.monotonic() - began:7.1f} s {pair.first} × {pair.second}", *found, sep="\n  ", flush=True)
+            faults += found
     print(f"{len(pairs) - skipped} of {len(PAIRS)} pairs of {len(FEATURES)} features are covered, {skipped} skipped")
     assert not faults, "\n".join(faults)
 
