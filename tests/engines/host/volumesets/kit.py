@@ -158,9 +158,10 @@ class ImageHost(VolumeHost):
         self.engine = self._made()
 
     def detach(self) -> None:
-        """Unmount the image, so that nothing is left of the test."""
+        """Unmount the images, so that nothing is left of the test."""
         store = VolumeStore(self.root, "image-ext4", FakeClock(), Reserve(0, 0))
-        store.detach(VOLUME, store.list(SET)[0].holder)
+        for volume in store.list(SET):
+            store.detach(VolumeId(SET, volume.index), volume.holder)
 
 
 def play(path: Path, story: Callable[[Any], Awaitable[None]], host: type[VolumeHost] = VolumeHost) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from reconciler.engines import release_snapshots
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from tests.engines.host.volumesets.kit import DB, VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
+from tests.support.programs import only_root
 
 TAG = {"reconciler/snapshot-on": "new-version"}
 
@@ -67,6 +68,23 @@ def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_p
         assert snapshot["expires"] > snapshot["created"]
 
     story_of(tmp_path, story)
+
+
+@only_root("only root mounts images")
+def test_a_volume_that_cannot_be_frozen_for_long_enough_is_snapshotted_between_its_replicas(tmp_path: Path) -> None:
+    class SlowHost(ReleaseHost, ImageHost):
+        def __init__(self, path: Path) -> None:
+            ImageHost.__init__(self, path, freeze_limit=1e-5)
+
+    async def story(host: SlowHost) -> None:
+        await host.volumeset()
+        await host.release(1, replicas=2)
+        await host.release(2, replicas=2)
+        assert await host.snapshots() == [["before-db-00002"]] * 2
+        assert not list(host.root.glob("volumes/shop/data/*.d/partial/*"))
+        host.detach()
+
+    play(tmp_path, story, SlowHost)
 
 
 def test_a_volume_has_a_bounded_number_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
