@@ -75,12 +75,14 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
 class AcmeSettings(msgspec.Struct, frozen=True, rename="camel"):
     """An authority that issues certificates: the URL of its directory, and the address for its mails.
 
-    ``ca_file`` has the certificates that it is checked by.
+    ``ca_file`` has the certificates that it is checked by. ``dns_hook`` is the program with its arguments that sets and
+    removes records of DNS for challenges.
     """
 
     directory: str
     email: str = ""
     ca_file: Path | None = None
+    dns_hook: tuple[str, ...] = ()
 
 
 class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -18,7 +18,8 @@ from reconciler.times import iso
 class DomainFacts(msgspec.Struct, frozen=True):
     """All that the reports of a location are made of; ``now`` is in seconds of the epoch.
 
-    ``problems`` are why parts of domains are not served, ``errors`` why their workloads are not, both by domain.
+    ``problems`` are why parts of domains are not served, ``errors`` why their workloads are not, both by domain. With
+    ``dns_hook``, an authority can check records of DNS.
     """
 
     location: str
@@ -27,6 +28,7 @@ class DomainFacts(msgspec.Struct, frozen=True):
     served: Served = Served()
     problems: Mapping[str, tuple[str, ...]] = {}
     errors: Mapping[str, tuple[str, ...]] = {}
+    dns_hook: bool = False
 
 
 def report_domains(domains: Iterable[Domain], facts: DomainFacts) -> dict[str, DomainReport]:
@@ -90,7 +92,7 @@ def _conditions(domain: Domain, hosts: list[str], facts: DomainFacts) -> Iterato
     for (kind, reason), texts in found.items():
         if message := "; ".join(filter(None, texts)):
             yield DomainCondition(kind, reason, message)
-    if message := " ".join(limitations(domain)):
+    if message := " ".join(limitations(domain, dns_hook=facts.dns_hook)):
         yield DomainCondition(ConditionType.NOT_ENFORCED, Reason.NOT_ENFORCED, message)
 
 
@@ -106,9 +108,9 @@ def _expiring(hosts: list[str], served: Served, now: float) -> Iterator[str]:
         yield f"the certificate for {', '.join(names)} expires at {iso(end)}{renewal}"
 
 
-def limitations(domain: Domain) -> Iterator[str]:
-    """A sentence for each part of ``domain`` that no ingress enforces."""
-    if domain.spec.cert_challenge_type == "dns01":
+def limitations(domain: Domain, *, dns_hook: bool = False) -> Iterator[str]:
+    """A sentence for each part of ``domain`` that the ingress does not enforce."""
+    if domain.spec.cert_challenge_type == "dns01" and not dns_hook:
         yield "certChallengeType dns01 has no effect: certificates are ordered with http01, for no wildcard names."
     if domain.spec.dns_mode == "ns":
         yield "dnsMode ns has no effect: this program is no name server."

@@ -231,7 +231,8 @@ class ServicePublisher:
             for name, (_, keys) in found.items()
         }
         now, problems = self._clock.now(), self.dataplane.route_problems()
-        facts = DomainFacts(self._location, now, self._router.table(), self._served, problems, errors)
+        hook = self._certificates is not None and self._certificates.dns_hook
+        facts = DomainFacts(self._location, now, self._router.table(), self._served, problems, errors, hook)
         reports = report_domains((each for each, _ in found.values()), facts)
         return {Key(Kind.DOMAIN, "", name): each for name, each in reports.items()}
 

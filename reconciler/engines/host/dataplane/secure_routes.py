@@ -63,6 +63,11 @@ class SecureRoutes:
             return
         self._issuer = issuer
 
+    @property
+    def dns_hook(self) -> bool:
+        """Whether orders can be checked by records of DNS."""
+        return self._acme is not None and bool(self._acme.dns_hook)
+
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs until it is cancelled: the lookups of proofs, and the orders."""
         orders = (self._issuer.run(),) if self._issuer is not None else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.acme.dns_hook import remove_presented
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
 from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
@@ -29,7 +30,7 @@ PASS_SECONDS = 60.0
 Report = Callable[[str, Reason, str], None]
 """Takes a host name, the reason of an event, and its message."""
 
-_ACCOUNT, _STATE, _CERTIFICATES = "account.pem", "state.json", "certificates"
+_ACCOUNT, _STATE, _CERTIFICATES, _PRESENTED = "account.pem", "state.json", "certificates", "presented.json"
 _INTERRUPTED = "the order was interrupted"
 
 
@@ -81,6 +82,7 @@ class Issuer:
         self._changed = changed
         self._stored = CertificateDirectory(directory / _CERTIFICATES)
         self._wanted: dict[str, str] = {}
+        self._dns: frozenset[str] = frozenset()
         self._dirty = asyncio.Event()
         self._state: _State | None = None
 
@@ -95,8 +97,17 @@ class Issuer:
         self._stored.refresh()
         return thumbprint(load_account_key(self._directory / _ACCOUNT))
 
-    def want(self, hosts: Mapping[str, str]) -> None:
-        """Obtain certificates for ``hosts``, each with the domain that has to be proven for it."""
+    @property
+    def wildcards(self) -> bool:
+        """Whether it obtains certificates for wildcards, which needs records of DNS."""
+        return bool(self._settings.dns_hook)
+
+    def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
+        """Obtain certificates for ``hosts``, each with the domain that has to be proven for it.
+
+        Those of ``dns`` are checked by a record of DNS, if there is a hook for it.
+        """
+        self._dns = frozenset(dns)
         if hosts != self._wanted:
             self._wanted = dict(hosts)
             self.wake()
@@ -121,6 +132,8 @@ class Issuer:
         await asyncio.to_thread(self._stored.refresh)
         self._forget_future()
         self._end_interrupted()
+        # An order that was killed may have left its record.
+        await asyncio.to_thread(remove_presented, self._settings.dns_hook, self._directory / _PRESENTED)
         while (host := self._next_host()) is not None:
             await self._obtain(host)
         self._show(self._failed())
@@ -159,7 +172,8 @@ class Issuer:
             due = iso(next_order(host, self._validity(host), state.failures[host]))
             self._report(host, Reason.CERTIFICATE_FAILED, f"{host}: {answer.problem}; the next order is at {due}")
             return
-        write_atomic(self._directory / _CERTIFICATES / f"{host}.pem", answer.pem.encode(), 0o600)
+        file = f"{host.replace('*', '_wildcard')}.pem"
+        write_atomic(self._directory / _CERTIFICATES / file, answer.pem.encode(), 0o600)
         del state.running[host]
         state.failures.pop(host, None)
         state.issued[host] = self._clock.now()
@@ -179,7 +193,11 @@ class Issuer:
     def _place(self, host: str) -> Answer:
         settings = self._settings
         key = load_account_key(self._directory / _ACCOUNT)
-        return place_order(Order(host, settings.directory, settings.email, key, str(settings.ca_file or "")))
+        order = Order(host, settings.directory, settings.email, key, str(settings.ca_file or ""))
+        if settings.dns_hook and (host in self._dns or "*" in host):
+            file = str((self._directory / _PRESENTED).absolute())
+            order = msgspec.structs.replace(order, hook=settings.dns_hook, presented=file)
+        return place_order(order)
 
     def _validity(self, host: str) -> Validity | None:
         found = (each for each in self._stored.certificates if each.names == (host,))

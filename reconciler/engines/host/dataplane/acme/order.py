@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import ExitStack
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +19,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from josepy.jwa import ES256
 from josepy.jwk import JWKEC
 
+from reconciler.engines.host.dataplane.acme.dns_hook import presented
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order
+from reconciler.errors import EngineError
 from reconciler.printable import truncated
 
 MEMORY = 1 << 30
@@ -28,7 +32,7 @@ _REQUEST_SECONDS = 20
 
 def main() -> None:
     """Answer the order on stdin."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     sys.stdout.buffer.write(msgspec.json.encode(perform(msgspec.json.decode(sys.stdin.buffer.read(), type=Order))))
 
 
@@ -38,7 +42,7 @@ def perform(order: Order) -> Answer:
     key = ec.generate_private_key(ec.SECP256R1())
     try:
         chain = _order(order, _open_account(order, waits), _request(order.host, key))
-    except (errors.Error, messages.Error, requests.RequestException, ValueError) as error:
+    except (errors.Error, messages.Error, requests.RequestException, ValueError, EngineError) as error:
         return Answer(problem=truncated(_problem(error)), retry_after=_seconds(waits[-1]) if waits else 0.0)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Answer(chain + private.decode())
@@ -73,19 +77,29 @@ def _connect(
 
 
 def _order(order: Order, server: client.ClientV2, request: bytes) -> str:
-    # The library compares it with times without a zone.
-    deadline = datetime.now() + timedelta(seconds=order.seconds)  # noqa: DTZ005
     found = server.new_order(request)
-    for authorization in found.authorizations:
-        if authorization.body.status == messages.STATUS_PENDING:
-            each = next(
-                (one for one in authorization.body.challenges if isinstance(one.chall, challenges.HTTP01)), None
-            )
-            if each is None:
-                raise ValueError(f"the authority offers no challenge http-01 for {order.host}")
-            server.answer_challenge(each, each.response(server.net.key))
-    done = server.poll_and_finalize(found, deadline)
+    with ExitStack() as records:
+        for authorization in found.authorizations:
+            if authorization.body.status == messages.STATUS_PENDING:
+                each = _challenge(order, authorization.body)
+                if order.hook:
+                    name = each.chall.validation_domain_name(authorization.body.identifier.value)
+                    value = each.chall.validation(server.net.key)
+                    records.enter_context(presented(order.hook, Path(order.presented), name, value))
+                server.answer_challenge(each, each.response(server.net.key))
+        # The library compares it with times without a zone.
+        deadline = datetime.now() + timedelta(seconds=order.seconds)  # noqa: DTZ005
+        done = server.poll_and_finalize(found, deadline)
     return str(done.fullchain_pem)
+
+
+def _challenge(order: Order, found: messages.Authorization) -> messages.ChallengeBody:
+    """The challenge that is answered."""
+    kind = challenges.DNS01 if order.hook else challenges.HTTP01
+    each = next((one for one in found.challenges if isinstance(one.chall, kind)), None)
+    if each is None:
+        raise ValueError(f"the authority offers no challenge {kind.typ} for {order.host}")
+    return each
 
 
 def _request(host: str, key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -100,6 +114,8 @@ def _problem(error: Exception) -> str:
             found = (each for authorization in error.failed_authzrs for each in authorization.body.challenges)
             details = "; ".join(str(each.error.detail) for each in found if each.error is not None)
             return f"the authority refused the challenge: {details}"
+        case EngineError():
+            return str(error)
         case errors.TimeoutError():
             return "the authority did not check the challenge in time"
         case errors.IssuanceError():

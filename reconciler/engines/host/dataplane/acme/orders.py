@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.dataplane.acme import dns_hook
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
 from reconciler.private_files import open_regular
@@ -26,7 +27,8 @@ _PROGRAM = "reconciler.engines.host.dataplane.acme.order"
 class Order(msgspec.Struct, frozen=True):
     """The order of a certificate for ``host``: the authority's ``directory``, and the account by its key.
 
-    ``ca_file`` has the certificates that the authority itself is checked by; "" for those of the system.
+    ``ca_file`` has the certificates that the authority itself is checked by; "" for those of the system. With ``hook``,
+    the challenge is dns-01: this program sets the record, and the file ``presented`` has it until it is removed.
     """
 
     host: str
@@ -35,6 +37,8 @@ class Order(msgspec.Struct, frozen=True):
     account_key: str
     ca_file: str = ""
     seconds: float = SECONDS - 10
+    hook: tuple[str, ...] = ()
+    presented: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -49,7 +53,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def place_order(order: Order, seconds: float = SECONDS) -> Answer:
-    """The answer to ``order``; blocks for at most ``seconds``. What goes wrong is a problem in it."""
+    """The answer to ``order``; blocks for at most ``seconds``, and longer with a hook. What goes wrong is a problem in
+    it.
+    """
+    seconds += 2 * dns_hook.SECONDS if order.hook else 0.0
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-m", _PROGRAM],

@@ -46,10 +46,14 @@ _PARTS = ("cert", "chain", "payload", "publicKey")
 
 
 class SecureHost(msgspec.Struct, frozen=True):
-    """A host name that is served with TLS: how, and the domain that declares it ("": an endpoint of a workload)."""
+    """A host name that is served with TLS: how, and the domain that declares it ("": an endpoint of a workload).
+
+    ``dns``: an authority checks it by a record of DNS, where that is possible.
+    """
 
     tls: Tls = Tls()
     domain: str = ""
+    dns: bool = False
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -96,6 +100,7 @@ class _Found(NamedTuple):
     served: Served
     ordered: dict[str, str]
     domains: set[str]
+    dns: frozenset[str]
 
 
 class Proofs(Protocol):
@@ -113,11 +118,15 @@ class Issuing(Protocol):
     problems: dict[str, str]
 
     @property
+    def wildcards(self) -> bool:
+        """Whether wildcards can be issued too."""
+
+    @property
     def certificates(self) -> tuple[Certificate, ...]:
         """Those that were issued so far."""
 
-    def want(self, hosts: Mapping[str, str]) -> None:
-        """Obtain certificates for ``hosts``, each with the domain that has to be proven."""
+    def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
+        """Obtain certificates for ``hosts``, each with the domain that has to be proven; ``dns`` by records of DNS."""
 
 
 class CertificateStore:
@@ -176,7 +185,7 @@ class CertificateStore:
             self.served = found.served
         self._proofs.want(found.domains)
         if self._issuer is not None:
-            self._issuer.want(found.ordered)
+            self._issuer.want(found.ordered, found.dns)
         if self._directory is not None:
             for path, problem in self._directory.problems.items():
                 if self._reported.get(path) != problem:
@@ -196,7 +205,7 @@ class CertificateStore:
         ordered: dict[str, str] = {}
         not_renewed: dict[str, str] = {}
         if self._issuer is not None:
-            lacking_own = (host for host in hosts.keys() - serving.keys() if "*" not in host)
+            lacking_own = (host for host in hosts.keys() - serving.keys() if self._is_issued(host))
             ordered = {host: self._proof_domain(host, hosts[host]) for host in lacking_own}
             serving = select(ordered.keys(), self._issuer.certificates, now).serving | serving
             renewed = ordered.keys() & serving.keys()
@@ -216,7 +225,11 @@ class CertificateStore:
         parts = _by_domain(problems), _by_domain(missing)
         awaited = frozenset(text for texts in parts[1].values() for text in texts if text.endswith(_AWAITED))
         served = Served(serving, options, *parts, unverified, not_renewed, without_domain, reasons, awaited)
-        return _Found(served, ordered, {*domains, *ordered.values()})
+        dns = frozenset(host for host in ordered if hosts[host].dns)
+        return _Found(served, ordered, {*domains, *ordered.values()}, dns)
+
+    def _is_issued(self, host: str) -> bool:
+        return self._issuer is not None and ("*" not in host or self._issuer.wildcards)
 
     def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
         """What domains declare; ``problems`` gets why that cannot be served."""
@@ -280,7 +293,7 @@ class CertificateStore:
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""
-        if self._issuer is not None and "*" not in host:
+        if self._issuer is not None and self._is_issued(host):
             unproven = self._proofs.unproven.get(self._proof_domain(host, found))
             problem = unproven or self._issuer.problems.get(host) or self._awaited_text(host)
         return problem
@@ -366,7 +379,7 @@ def secure_hosts(table: RouteTable, problems: dict[str, list[str]]) -> Iterator[
         if host == "*" or (not site.secure if site is not None else int(number) != HTTPS):
             continue
         name = f"*{host}" if host.startswith(".") else host
-        mine = SecureHost(site.tls, site.domain) if site is not None else SecureHost()
+        mine = SecureHost(site.tls, site.domain, site.dns) if site is not None else SecureHost()
         if found.setdefault(name, mine).tls != mine.tls:
             refused.add(name)
             _add(problems, {mine.domain}, f"{name} is not served with TLS: its ports have different `tls`")

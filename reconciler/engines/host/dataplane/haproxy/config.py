@@ -13,7 +13,9 @@ from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings
 
-CONFIG, HOLD, HOLDS, EMPTY, PORTS = "haproxy.cfg", "hold.lua", "holds.map", "empty.map", "ports.map"
+CONFIG, HOLDS, EMPTY, PORTS = "haproxy.cfg", "holds.map", "empty.map", "ports.map"
+HOLD = "requests.lua"
+"""The scripts; the configuration of a version before has others, in hold.lua, and may be loaded once more."""
 MASTER_SOCKET, STATS_SOCKET, LOG_SOCKET, PID = "master.sock", "stats.sock", "log.sock", "haproxy.pid"
 ALIVE_SOCKET = "alive.sock"
 """The files of one location; HAProxy works in their directory, since the path of a socket must be short."""

@@ -28,6 +28,11 @@ UNLIMITED = 65_536
 since the time of a lower limit.
 """
 
+DEQUEUED = 200
+"""So many requests leave a queue each time that a limit changes (`tune.maxpollevents`)."""
+USUAL_TIMES = 8
+"""The queue may be longer than it was when it was read."""
+
 _UNPUBLISHED = "UNPUB"
 _NO_BACKEND = "No such proxy."
 _READY = ("UP", "no check")
@@ -182,12 +187,17 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
             for each in backend.servers:
                 yield from _bring(f"{name}/{each.name}", backend, each, found.servers.get(each.name))
             if arrive:
-                yield f"set maxconn server {name}/{WAIT} {UNLIMITED}"
+                yield from [f"set maxconn server {name}/{WAIT} {UNLIMITED}"] * arrivals(found.wait)
                 yield f"set maxconn server {name}/{WAIT} 1"
             for other in sorted(found.servers.keys() - OWN - {each.name for each in backend.servers}):
                 yield from take_out(f"{name}/{other}", found.servers[other])
             if not found.published:
                 yield f"publish backend {name}"
+
+
+def arrivals(wait: LiveServer) -> int:
+    """How often its limit has to change until all requests that wait arrive again."""
+    return wait.queued // DEQUEUED + USUAL_TIMES
 
 
 def map_commands(name: str, wanted: Mapping[str, str], live: Mapping[str, str]) -> Iterator[str]:

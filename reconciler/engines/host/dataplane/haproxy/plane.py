@@ -233,6 +233,9 @@ class HaproxyDataPlane:
                 await self._proxy.read_some(names)
                 self._wanted.note_answers(self._proxy.live)
             await self._proxy.send(self._wanted.backends(self._proxy.live, self._clock.monotonic(), names))
+            if self._wanted.note_answers(self._proxy.live):
+                # Requests that waited came at once.
+                await self._proxy.send(self._wanted.backends(self._proxy.live, self._clock.monotonic(), names))
         except EngineError:
             # The comparison reports it.
             self._compare_soon()

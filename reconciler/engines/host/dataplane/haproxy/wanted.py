@@ -139,14 +139,17 @@ class WantedState:
         """Assign ``ports`` first, at which HAProxy listens already: those of each mode, also without a workload."""
         self._bound = ports
 
-    def note_answers(self, live: Live) -> None:
-        """Remember the replicas that have answered: they may get any number of requests."""
+    def note_answers(self, live: Live) -> bool:
+        """Remember the replicas that have answered: they may get any number of requests. Return whether one is new."""
+        new = False
         for name in self._unproven:
             # Most have not changed since the last call.
             if (found := live.get(name)) is not None and found is not self._noted.get(name):
                 self._noted[name] = found
                 if self._note(self._names[name], found):
                     self._built.pop(name, None)
+                    new = True
+        return new
 
     def unproven(self, live: Live, now: float) -> set[str]:
         """The backends with a replica that has not answered yet, and with requests: now, or perhaps soon."""

@@ -133,7 +133,7 @@ class _Builder:
             self._add_stream(domain, port)
             return
         spec, name = domain.spec, domain.name
-        site = _site(name, port)
+        site = _site(domain, port)
         entries = list(self._entries(domain, port, site))
         if not entries:
             return
@@ -237,10 +237,11 @@ class _Builder:
         self._problems.setdefault(name, []).append(text)
 
 
-def _site(name: str, port: Port) -> Site:
+def _site(domain: Domain, port: Port) -> Site:
+    name, dns = domain.name, domain.spec.cert_challenge_type == "dns01"
     secure = port.number != HTTP and (port.number == HTTPS or port.protocol == "http2" or port.tls.customized)
     cors = port.cors if port.cors.allow_origins else None
-    return Site(f"{name}:{port.number}", name, port.number, secure, port.protocol == "http2", cors, port.tls)
+    return Site(f"{name}:{port.number}", name, port.number, secure, port.protocol == "http2", cors, port.tls, dns)
 
 
 def _rule(identity: str, site: str, target: Target, route: Route) -> Rule:

@@ -35,7 +35,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A port of a domain. ``secure``: it is served with TLS only; ``http2``: clients may speak HTTP/2."""
+    """A port of a domain. ``secure``: it is served with TLS only; ``http2``: clients may speak HTTP/2.
+
+    ``dns``: an authority checks its host names by a record of DNS, where that is possible.
+    """
 
     id: str
     domain: str
@@ -44,6 +47,7 @@ class Site(msgspec.Struct, frozen=True):
     http2: bool
     cors: Cors | None = None
     tls: Tls = Tls()
+    dns: bool = False
 
 
 class Rule(msgspec.Struct, frozen=True):

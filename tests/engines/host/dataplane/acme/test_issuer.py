@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import msgspec
 import pytest
 
 from reconciler.engines.domain_proof import find_proof
+from reconciler.engines.host.dataplane.acme import dns_hook
+from reconciler.engines.host.dataplane.acme.dns_hook import read_presented, run_hook
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order
 from reconciler.engines.host.dataplane.haproxy.program import find_program
@@ -23,6 +26,9 @@ from tests.support.programs import skip_unless
 pytestmark = skip_unless(
     find_program() is not None and shutil.which("pebble") is not None, "HAProxy or Pebble is not installed"
 )
+
+
+ACTIONS = ("present", "cleanup")
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +205,86 @@ def test_a_clock_that_was_ahead_delays_no_order_until_that_time_comes(tmp_path: 
     host.clock.block(1000.0)
     host.work(www_five_example="five.example")
     assert [each.reason for each in host.events] == [Reason.CERTIFICATE_FAILED] * 2
+
+
+def dns_program(path: Path, authority: Authority, broken: str = "") -> tuple[str, ...]:
+    """A program that sets and removes records in the DNS of ``authority``, and notes its calls; ``broken`` fails."""
+    program = path / "dns-record"
+    program.write_text(
+        f"""#!{sys.executable}
+import json, sys, urllib.request
+action, name, value = sys.argv[2:]
+open({str(path / "calls")!r}, "a").write(f"{{action}} {{name}} {{sys.argv[1]}}\\n")
+if action == {broken!r}:
+    sys.exit("no rights")
+what, body = "clear", {{"host": name + "."}}
+if action == "present":
+    what, body = "set", body | {{"value": value}}
+urllib.request.urlopen("http://127.0.0.1:{authority.dns_port}/" + what + "-txt", json.dumps(body).encode())
+"""
+    )
+    program.chmod(0o755)
+    return str(program), "$zone; a'b"
+
+
+def calls(path: Path) -> list[str]:
+    """The calls of the program so far."""
+    file = path / "calls"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authority: Authority, tmp_path: Path) -> None:
+    hook = dns_program(tmp_path, authority)
+    host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
+    host.proven.add("eight.example")
+    wanted = dict.fromkeys(("*.eight.example", "www.eight.example"), "eight.example")
+    host.issuer.want(wanted, ["www.eight.example"])
+    asyncio.run(host.issuer.work())
+    assert host.issuer.problems == {}
+    assert sorted(each.names for each in host.issuer.certificates) == [("*.eight.example",), ("www.eight.example",)]
+    # The words of the settings are no text of a shell.
+    names = ("_acme-challenge.eight.example", "_acme-challenge.www.eight.example")
+    assert sorted(calls(tmp_path)) == sorted(f"{action} {name} {hook[1]}" for name in names for action in ACTIONS)
+    assert read_presented(host.directory / "presented.json") == []
+    # Nothing is ordered before it is due.
+    asyncio.run(host.issuer.work())
+    assert len(calls(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("broken", ["present", "cleanup"])
+def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
+    authority: Authority, tmp_path: Path, broken: str
+) -> None:
+    settings = msgspec.structs.replace(authority.settings, dns_hook=dns_program(tmp_path, authority, broken))
+    host = Host(tmp_path, settings)
+    host.proven.add("nine.example")
+    host.issuer.want({"*.nine.example": "nine.example"})
+    asyncio.run(host.issuer.work())
+    if broken == "present":
+        assert "ended with code 1: no rights" in host.issuer.problems["*.nine.example"]
+        assert read_presented(host.directory / "presented.json") == []
+    else:
+        assert host.issuer.problems == {}
+        [(name, _)] = read_presented(host.directory / "presented.json")
+        assert name == "_acme-challenge.nine.example"
+        dns_program(tmp_path, authority)
+        asyncio.run(host.issuer.work())
+        assert read_presented(host.directory / "presented.json") == []
+
+
+def test_an_order_that_is_killed_leaves_no_record(authority: Authority, tmp_path: Path) -> None:
+    hook = dns_program(tmp_path, authority)
+    host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
+    # As the killed process of an order leaves it.
+    (host.directory / "presented.json").write_bytes(b'[["_acme-challenge.ten.example","value"]]')
+    asyncio.run(host.issuer.work())
+    assert calls(tmp_path) == [f"cleanup _acme-challenge.ten.example {hook[1]}"]
+    assert read_presented(host.directory / "presented.json") == []
+
+
+def test_a_program_that_cannot_be_run_or_does_not_end_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "cannot be run: No such file" in run_hook([str(tmp_path / "none")], "present", "a", "b")
+    monkeypatch.setattr(dns_hook, "SECONDS", 0.2)
+    assert "did not end within 0.2 s" in run_hook(["/bin/sh", "-c", "sleep 600 & sleep 600"])

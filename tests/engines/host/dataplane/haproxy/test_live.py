@@ -23,7 +23,7 @@ READY = LiveServer("127.0.0.1:1", 10, open=0, ready=True, ends=False, proven=Fal
 
 COMES = "del map ./empty.map shop:web"
 """What precedes the first replica."""
-ARRIVE = ["set maxconn server shop:web/_wait 65536", "set maxconn server shop:web/_wait 1"]
+ARRIVE = [*["set maxconn server shop:web/_wait 65536"] * 8, "set maxconn server shop:web/_wait 1"]
 """What follows it."""
 WAITS = "add map ./empty.map shop:web none"
 """What precedes the end of the last one."""

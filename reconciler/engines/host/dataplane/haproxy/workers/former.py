@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader, arrivals
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
@@ -83,5 +83,7 @@ class FormerWorkers:
             known = before.get(name)
             self._arrived[name] += each.traffic.arrived - (known.traffic.arrived if known is not None else 0)
             self._refused[name] += each.refused - (known.refused if known is not None else 0)
-        if any(each.wait.limit == 1 and each.wait.open for each in found.values()):
-            await self._master.ask(f"@!{worker} {ARRIVE}")
+        waiting = ((name, each.wait) for name, each in found.items() if each.wait.queued or each.wait.open)
+        lines = [f"@!{worker} {ARRIVE} {name} {arrivals(wait)}" for name, wait in waiting if wait.limit or wait.queued]
+        if lines:
+            await self._master.ask(";".join(lines))

@@ -13,7 +13,7 @@ from reconciler.engines.host.runtimes import procfs
 ASK_SECONDS = 1.0
 SILENT_SECONDS = 2.0
 """Seconds in which no worker works after which HAProxy is ended and started again; a new one answers before."""
-LONG_SECONDS = 15.0
+LONG_SECONDS = 10.0
 """The same for a master alone, which changes nothing any more while its workers answer requests; and where /proc hides
 all of them, so that only their silence shows.
 """

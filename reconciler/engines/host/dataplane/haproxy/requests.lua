@@ -115,13 +115,12 @@ end)
 -- Lua frees what requests leave only when it has become twice as much, and until then it keeps the memory around it too.
 core.register_cli({ "collect", "garbage" }, "", function() collectgarbage("collect") end)
 
--- In a worker that was replaced, lets all requests that wait arrive again, at the new worker. HAProxy's own command for
--- it is refused there.
-core.register_cli({ "arrive", "again" }, "", function()
-  for _, backend in pairs(core.backends) do
-    local server = backend.servers["_wait"]
-    if server then
-      server:set_maxconn("65536")
-    end
+-- In a worker that was replaced, lets the requests of a backend that wait arrive again, at the new worker: some hundred
+-- each time. HAProxy's own command for it is refused there.
+core.register_cli({ "arrive", "again" }, "", function(_, _, _, name, times)
+  local backend = core.backends[name]
+  local server = backend and backend.servers["_wait"]
+  for _ = 1, server and tonumber(times) or 0 do
+    server:set_maxconn("65536")
   end
 end)
