@@ -10,12 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.engines.execution.command_queue import CommandQueue
+from reconciler.engines.protocol import Observation
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key
+from reconciler.model.record import Health
 from reconciler.records.store import FILE
 from reconciler.records.tables.commands import NewCommand, Precondition, StoredCommand
 from reconciler.records.tables.desired import Entry
@@ -38,6 +41,11 @@ class CommandLedger(LedgerEngine):
         self._file = path / "commands.jsonl"
         self.errors: dict[str, BaseException] = {}
         self.running: list[str] = []
+        self.seen: list[Observation] = []
+
+    async def observe(self) -> list[Observation]:
+        """What the test says."""
+        return self.seen
 
     @property
     def done(self) -> list[dict[str, Any]]:
@@ -276,5 +284,26 @@ def test_a_command_waits_for_the_commit_of_its_source_and_ends_with_the_source(t
         assert (world.get(first).stage, world.get(second).stage) == ("completed", "cancelled")
         assert world.get(second).messages == ("main is no longer in the settings",)
         assert [reason for reason, _ in world.events()] == ["CommandCompleted", "CommandCancelled"]
+
+    play(tmp_path, story)
+
+
+def test_what_a_completed_command_did_is_recorded_with_its_end(tmp_path: Path) -> None:
+    """Who waits for a snapshot and lists snapshots then finds it, before anything is observed again."""
+
+    async def story(world: World) -> None:
+        before = record(DATA, {}, "here")
+        world.records.applied.put(before)
+        after = Observation(before.key, "here", Health.UNHEALTHY, b'{"after": 1}', before.digest, before.version)
+        world.engine.seen = [msgspec.structs.replace(after, key=Key.parse(OTHER)), after]
+        world.snapshot("first")
+        await world.finish(world.queue())
+        found = world.records.applied.at(DATA, "here")
+        assert found is not None
+        assert (found.health, found.state) == (Health.UNHEALTHY, b'{"after": 1}')
+        world.engine.seen = [msgspec.structs.replace(after, digest="another", state=b'{"another": 1}')]
+        world.snapshot("second")
+        await world.finish(world.queue())
+        assert world.records.applied.at(DATA, "here") == found, "another version says nothing about this one"
 
     play(tmp_path, story)

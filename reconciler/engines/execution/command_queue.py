@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.engines.calls import EngineCall
 from reconciler.engines.command_types import result_message, without_secrets
-from reconciler.engines.protocol import Engine
+from reconciler.engines.engine_state import health_with_conditions
+from reconciler.engines.protocol import Engine, Observation
 from reconciler.engines.volume_commands import MAKING_ROOM
 from reconciler.errors import EngineError, InternalError, RecordsError
 from reconciler.model.key import Key
@@ -23,7 +25,15 @@ from reconciler.records.store import Records
 from reconciler.records.tables.commands import CommandStage, StoredCommand
 from reconciler.tasks import cancel_and_wait
 
-Work: TypeAlias = asyncio.Task[dict[str, Any]]
+
+class _Result(NamedTuple):
+    """The answer of an engine, and how the resource of the command is then, if that can be observed."""
+
+    facts: Mapping[str, Any]
+    seen: Observation | None
+
+
+Work: TypeAlias = asyncio.Task[_Result]
 
 _REASONS = {
     CommandStage.COMPLETED: Reason.COMMAND_COMPLETED,
@@ -106,7 +116,7 @@ class CommandQueue:
         try:
             with self._records.transaction():
                 if self._records.commands.start(command.id):
-                    self._complete(command, await _run(command, engine))
+                    self._complete(command, await engine.command(*_call(command)))
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - the operator gets an answer, and other commands go on
@@ -127,12 +137,22 @@ class CommandQueue:
             return  # it is still open, and is performed again
         error = task.exception()
         if error is None:
+            facts, seen = task.result()
             with self._records.transaction():
-                self._complete(command, task.result())
+                if seen is not None:
+                    self._record_seen(seen)
+                self._complete(command, facts)
         elif isinstance(error, RecordsError):
             raise error
         else:
             self._fail(command, error)
+
+    def _record_seen(self, seen: Observation) -> None:
+        """Record the effect together with the end of the command: what is asked after that shows it."""
+        record = self._records.applied.at(seen.key, seen.location)
+        if record is not None and (record.digest, record.version) == (seen.digest, seen.version):
+            health = health_with_conditions(seen.health, seen.state)
+            self._records.applied.update_seen(seen.key, seen.location, health, seen.state)
 
     def _complete(self, command: StoredCommand, result: Mapping[str, Any]) -> None:
         self.calls[EngineCall(command.location, "command")] += 1
@@ -158,8 +178,16 @@ class CommandQueue:
                 records.status_queue.add_many(record.source, [key])
 
 
-async def _run(command: StoredCommand, engine: Engine) -> dict[str, Any]:
-    return await engine.command(command.key, command.type, command.spec, command.id)
+async def _run(command: StoredCommand, engine: Engine) -> _Result:
+    facts = await engine.command(*_call(command))
+    seen: list[Observation] = []
+    with suppress(EngineError):
+        seen = await engine.observe()
+    return _Result(facts, next((each for each in seen if each.key == command.key and each.state != b"{}"), None))
+
+
+def _call(command: StoredCommand) -> tuple[Key, str, dict[str, Any], str]:
+    return command.key, command.type, command.spec, command.id
 
 
 def _target(command: StoredCommand) -> _Target:
