@@ -23,6 +23,7 @@ DATA = "volumeset/shop/data@here"
 DATABASE = "workload/shop/db@here"
 
 KINDS = {
+    "clock.json": "made anew: nothing expires for an hour",
     "host/here/dataplane/ports.json": "made anew: the ports of services are the same again while they are free",
     "host/here/endpoints/shop/*.json": "made anew: the ready replicas of a workload",
     "host/here/executions/shop/*.json": "the executions of a cron workload are forgotten",

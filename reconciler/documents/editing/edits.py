@@ -13,7 +13,7 @@ from reconciler.documents.editing.nodes import Entry, MappingNode, ScalarNode, S
 from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.writer import Style, scalar, write_lines, written
 
-_UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}:?#&*!|>'\"%@`]")
+_UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}]")
 """What a text cannot have everywhere between brackets, unless it is in quotes."""
 _INDENTED_LIST = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1 +- ", re.MULTILINE)
 _PLAIN_LIST = re.compile(r"^( *)[^\s#-][^\n]*:[ ]*\n\1- ", re.MULTILINE)

@@ -87,6 +87,8 @@ class ImageHost(Host):
         runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images, self.labels)
         engine = HostEngine(context, self.root, runtime, registry)
         self.engines["here"] = engine
+        if self.git_is_read:
+            engine.begin_schedules()
         return engine
 
     async def seen(self) -> dict[str, Any]:

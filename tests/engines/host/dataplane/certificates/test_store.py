@@ -35,7 +35,7 @@ class Issuer:
     problems = {"w0.apps.example": "the authority refused the order"}
     certificates = (Certificate(("w1.apps.example",), -100.0, -10.0, "", "issued", "1"),)
 
-    def want(self, hosts: Mapping[str, str]) -> None:
+    def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
         """Orders come later."""
 
 
