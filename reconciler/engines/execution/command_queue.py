@@ -116,7 +116,7 @@ class CommandQueue:
         try:
             with self._records.transaction():
                 if self._records.commands.start(command.id):
-                    self._complete(command, await engine.command(*_call(command)))
+                    self._complete(command, await _command(command, engine))
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - the operator gets an answer, and other commands go on
@@ -179,15 +179,15 @@ class CommandQueue:
 
 
 async def _run(command: StoredCommand, engine: Engine) -> _Result:
-    facts = await engine.command(*_call(command))
+    facts = await _command(command, engine)
     seen: list[Observation] = []
     with suppress(EngineError):
         seen = await engine.observe()
     return _Result(facts, next((each for each in seen if each.key == command.key and each.state != b"{}"), None))
 
 
-def _call(command: StoredCommand) -> tuple[Key, str, dict[str, Any], str]:
-    return command.key, command.type, command.spec, command.id
+async def _command(command: StoredCommand, engine: Engine) -> dict[str, Any]:
+    return await engine.command(command.key, command.type, command.spec, command.id)
 
 
 def _target(command: StoredCommand) -> _Target:
