@@ -12,6 +12,7 @@ from tests.crossings.world import Feature, World, database, quiet, web
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.soak.manifests import SECRET
 from tests.support.host_sandbox import fetch
+from tests.support.sandbox import eventually
 
 DAY = 86_400
 
@@ -100,6 +101,8 @@ def take_snapshot(world: World) -> Iterator[None]:
             yield
         finally:
             asked.result()
+    # Where no daemon runs, the command waits for one, and nobody for the command.
+    eventually(lambda: name in world.run("snapshots", "volumeset/shop/data"), f"the snapshot {name} is taken")
     world.snapshots.add(name)
 
 
