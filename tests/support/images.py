@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference
 from tests.support.registry import FakeRegistry
 
 
@@ -17,6 +17,8 @@ class FakeImageStore:
     ``pulls`` lists the references in the order in which pulls began, ``most`` is how many ran at once,
     ``most_inspected`` how many inspections.
     """
+
+    owner = "reconciler-here"
 
     def __init__(self, registry: FakeRegistry) -> None:
         self.pulls: list[str] = []
@@ -35,8 +37,13 @@ class FakeImageStore:
         self.images: dict[str, ImageInfo] = {}
         self._registry = registry
 
-    async def pull(self, reference: str, credentials: Credentials | None) -> None:
+    def has_own_rules(self, reference: ImageReference) -> bool:
+        """Always: it asks the registry itself."""
+        return True
+
+    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
         """Pull from the registry."""
+        assert not served
         self.pulls.append(reference)
         self.logins.append(credentials)
         self.running += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageError
+from reconciler.engines.host.images.protocol import ImageError, Stream
 from reconciler.logs import log
 from reconciler.model.addresses import is_internal
 from reconciler.printable import printable
@@ -174,18 +174,28 @@ class Connection:
 
     async def send(self, request: Request) -> Answer:
         """The answer to ``request``; a form is not redirected. Raises ImageError."""
-        url, headers = request.url, dict(request.headers)
+        first = request
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._once(msgspec.structs.replace(request, url=url, headers=headers))
+            answer = await self._once(request)
             if answer.status not in _REDIRECTS or request.form is not None:
                 return answer
-            target = _target(url, answer)
-            if not self.is_safe(target):
-                raise ImageError(f"{answer.host} redirects to an address that is not one of https")
-            if urlsplit(target)[:2] != urlsplit(url)[:2]:
-                headers.pop("Authorization", None)
-            url = target
-        raise ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
+            request = self._redirected(request, answer.headers)
+        raise _too_many_redirects(first)
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Stream]:
+        """The answer to ``request``, of any size and for as long as parts of it come. Raises ImageError."""
+        first = request
+        for _ in range(_MAX_REDIRECTS + 1):
+            host = urlsplit(request.url).netloc
+            with self._reworded(host):
+                async with self._exchange(request) as response:
+                    headers = _headers(response)
+                    if response.status_code not in _REDIRECTS:
+                        yield Stream(host, response.status_code, headers, self._chunks(response, host))
+                        return
+            request = self._redirected(request, headers)
+        raise _too_many_redirects(first)
 
     async def check(self, host: str) -> None:
         """Raise ImageError if the registry ``host`` has an internal address, and no setting names it."""
@@ -226,11 +236,37 @@ class Connection:
                 seconds = parsedate_to_datetime(text).timestamp() - self._clock.now()
         return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
 
+    def _redirected(self, request: Request, answered: Mapping[str, str]) -> Request:
+        """``request`` at the target of its answer, without its login if that is another host. Raises ImageError."""
+        target = _target(request.url, answered)
+        if not self.is_safe(target):
+            host = urlsplit(request.url).netloc
+            raise ImageError(f"{host} redirects to an address that is not one of https")
+        left_host = urlsplit(target)[:2] != urlsplit(request.url)[:2]
+        headers = {name: value for name, value in request.headers.items() if not left_host or name != "Authorization"}
+        return msgspec.structs.replace(request, url=target, headers=headers)
+
     async def _once(self, request: Request) -> Answer:
         host = urlsplit(request.url).netloc
+        with self._reworded(host):
+            async with asyncio.timeout(self._seconds), self._exchange(request) as response:
+                body = bytearray()
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > request.limit:
+                        raise ImageError(f"{host} answers with more than {request.limit} bytes")
+                return Answer(host, response.status_code, _headers(response), bytes(body))
+
+    async def _chunks(self, response: httpx2.Response, host: str) -> AsyncIterator[bytes]:
+        with self._reworded(host):
+            async for chunk in response.aiter_raw():
+                yield chunk
+
+    @contextmanager
+    def _reworded(self, host: str) -> Iterator[None]:
+        """Let the failure of a request to ``host`` be an ImageError."""
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._read(request, host)
+            yield
         except (TimeoutError, httpx2.TimeoutException):
             if host in self._named:
                 raise ImageError(f"{host} does not answer within {self._seconds:g} s") from None
@@ -238,20 +274,16 @@ class Connection:
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
             raise self.unreachable(host, _cause(error)) from None
 
-    async def _read(self, request: Request, host: str) -> Answer:
+    @asynccontextmanager
+    async def _exchange(self, request: Request) -> AsyncIterator[httpx2.Response]:
+        """The response to ``request``, from an address that was checked; its body is not read yet."""
         # Compression is refused: a small answer could grow without bound.
         headers = {**request.headers, "Accept-Encoding": "identity"}
         extensions = {ADDRESSES: await self._addresses(request.url)}
         client = self._client(request.url)
         asked = client.stream(request.method, request.url, headers=headers, data=request.form, extensions=extensions)
-        body = bytearray()
         async with asked as response:
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > request.limit:
-                    raise ImageError(f"{host} answers with more than {request.limit} bytes")
-            names = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(host, response.status_code, names, bytes(body))
+            yield response
 
     def _client(self, url: str) -> httpx2.AsyncClient:
         """The client that uses the proxies of the environment, or the one that connects by itself."""
@@ -311,10 +343,18 @@ def _status(status: int) -> str:
     return str(status)
 
 
-def _target(url: str, answer: Answer) -> str:
+def _headers(response: httpx2.Response) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _target(url: str, headers: Mapping[str, str]) -> str:
     with suppress(ValueError):
-        return urljoin(url, answer.headers.get("location", ""))
+        return urljoin(url, headers.get("location", ""))
     return ""
+
+
+def _too_many_redirects(request: Request) -> ImageError:
+    return ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
 
 
 def _cause(error: Exception) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
 from reconciler.engines.host.images.manifests import Platform, host_platform
-from reconciler.engines.host.images.protocol import ImageError, ImageReference, ImageStore
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference, ImageStore
+from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
 from reconciler.engines.host.images.reference import parse_reference
@@ -96,7 +97,9 @@ class ImageService:
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
         self._keychain = Keychain(context.secrets, context.settings.credentials)
         pulled = PulledImages(pulled_path(context.root))
-        self._puller = Puller(store, pulled, attempts, context.host)
+        self._store = store
+        self._proxy = PullProxy(client, store.owner)
+        self._puller = Puller(store, pulled, attempts, context.host, self._serve)
         self._refresh = TagRefresh(self._resolver, self._keychain, context.clock, context.rng)
         self._space = ImageSpace(store, self._puller, pulled, context.clock, self._in_use)
 
@@ -163,6 +166,7 @@ class ImageService:
     async def close(self) -> None:
         """Stop all pulls and requests. ``run`` is cancelled by its caller."""
         await self._puller.close()
+        await self._proxy.close()
         await self._resolver.close()
 
     def _parse(self, text: str) -> ImageReference:
@@ -216,8 +220,6 @@ class ImageService:
             raise missing_here(pinned)
         login = self._keychain.find(reference, wanted.pull_secrets)
         try:
-            # The store resolves the name by itself, and asks whatever it gets.
-            await self._registry.check(pinned)
             await self._puller.pull(pinned, login, self._resolver.check_platform if found.is_index else None)
         except ImageError as error:
             if not error.missing and UNREACHED.search(str(error)):
@@ -227,6 +229,19 @@ class ImageService:
                 self._digests.unpin(wanted.key, wanted.version, name, found.pin)
                 self._resolver.forget(reference)
             raise
+
+    @asynccontextmanager
+    async def _serve(
+        self, reference: ImageReference, credentials: Credentials | None
+    ) -> AsyncIterator[ServedImage | None]:
+        """Serve the image to the store, unless the operator decides what the store asks: by settings or its own."""
+        if self._registry.is_named(reference) or self._store.has_own_rules(reference):
+            # The store resolves the name by itself, and asks whatever it gets.
+            await self._registry.check(reference)
+            yield None
+            return
+        async with self._proxy.serve(reference, credentials) as served:
+            yield served
 
     def _pin(self, wanted: WorkloadImages, pins: Mapping[str, Pin]) -> None:
         if pins:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -81,6 +81,26 @@ class Credentials(msgspec.Struct, frozen=True):
         return "Credentials(***)"
 
 
+class ImagePart(msgspec.Struct, frozen=True):
+    """A manifest or a blob of an image, by its ``path`` below the repository: ``blobs/sha256:…``."""
+
+    method: str
+    reference: ImageReference
+    path: str
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """The answer of ``host``, with a body that is read as it comes; ``chunks`` raises ImageError.
+
+    Names of ``headers`` are in lower case.
+    """
+
+    host: str
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
 class ImageInfo(msgspec.Struct, frozen=True):
     """An image in a store: all its names but claims, and its size in bytes; platform and digest are "" in a list."""
 
@@ -98,8 +118,17 @@ class ImageStore(Protocol):
     A claim is a name of the image that only this location has. All methods raise ImageError.
     """
 
-    async def pull(self, reference: str, credentials: Credentials | None) -> None:
-        """Pull the image; cancelling it stops the pull and leaves nothing."""
+    owner: str
+    """Distinguishes this location from all others that use the same store."""
+
+    def has_own_rules(self, reference: ImageReference) -> bool:
+        """Whether the operator has configured the store itself for the registry of ``reference``."""
+
+    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+        """Pull the image; cancelling it stops the pull and leaves nothing.
+
+        ``served`` is the name under which the daemon serves it: then the store asks nobody else.
+        """
 
     async def inspect(self, reference: str) -> ImageInfo | None:
         """The image under ``reference``, None if there is none."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from reconciler.engines.host.images.attempts import Attempts
@@ -16,6 +17,21 @@ from reconciler.engines.host.images.single_flight import SingleFlight
 PARALLEL = 4
 """The number of pulls at once."""
 
+
+class ServedName(Protocol):
+    """An image that the daemon serves to the store."""
+
+    @property
+    def name(self) -> str:
+        """The name for the store."""
+
+    @property
+    def error(self) -> ImageError | None:
+        """The last failure to get it from its registry."""
+
+
+Serve = Callable[[ImageReference, Credentials | None], AbstractAsyncContextManager[ServedName | None]]
+"""The name under which the daemon serves an image to the store within a block; None if the store asks the registry."""
 Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
 """Raises ImageError if an index has no image for this host."""
 
@@ -23,8 +39,11 @@ Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
 class Puller:
     """Pulls into ``store`` for ``host``, the platform of this host, and records the images in ``pulled``."""
 
-    def __init__(self, store: ImageStore, pulled: PulledImages, attempts: Attempts, host: Platform) -> None:
+    def __init__(
+        self, store: ImageStore, pulled: PulledImages, attempts: Attempts, host: Platform, serve: Serve
+    ) -> None:
         self._store = store
+        self._serve = serve
         self._pulled = pulled
         self._attempts = attempts
         self._host = host
@@ -142,11 +161,22 @@ class Puller:
         async with self._without_removals():
             name = str(reference)
             self._pulled.add(name, pulled=True)
-            await self._store.pull(name, credentials)
+            await self._fetch(reference, credentials)
             image = await self._store.inspect(name) if await self._claim(name) else None
         if image is None:
             raise ImageError(f"the image {reference} was pulled and is not here: another program removed it")
         return image
+
+    async def _fetch(self, reference: ImageReference, credentials: Credentials | None) -> None:
+        async with self._serve(reference, credentials) as served:
+            if served is None:
+                await self._store.pull(str(reference), credentials)
+                return
+            try:
+                await self._store.pull(str(reference), None, served.name)
+            except ImageError as error:
+                # The store only knows that an answer did not come.
+                raise served.error or error from None
 
 
 def missing_here(reference: ImageReference) -> ImageError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 
 import httpx2
 
@@ -19,7 +20,7 @@ from reconciler.engines.host.images.manifests import (
     Platform,
     parse_index,
 )
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImagePart, ImageReference, Stream
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_HEAD = frozenset({405, 501})
@@ -73,6 +74,49 @@ class Registry:
             return parse_index(answer.body)
         except ImageError as error:
             raise _of(reference, error) from None
+
+    def is_named(self, reference: ImageReference) -> bool:
+        """Whether the settings name the registry of ``reference``."""
+        return self._connection.is_named(reference.host)
+
+    @asynccontextmanager
+    async def open(
+        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[Stream]:
+        """A part of an image as the registry sends it, to a request with ``headers``."""
+        began = self._clock.monotonic()
+        try:
+            async with self._opened(part, credentials, headers) as stream:
+                if stream.status != 401:
+                    yield stream
+                    return
+                refused = Answer(stream.host, stream.status, stream.headers)
+            if not self._authorization.renew(part.reference, credentials, refused, began):
+                raise self._connection.refusal(refused)
+            async with self._opened(part, credentials, headers) as stream:
+                yield stream
+        except ImageError as error:
+            raise _of(part.reference, error) from None
+
+    @asynccontextmanager
+    async def _opened(
+        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[Stream]:
+        reference = part.reference
+        login = await self._authorization.header(reference, credentials)
+        url = self._connection.url(reference.host, f"/v2/{reference.repository}/{part.path}")
+        async with self._connection.open(Request(part.method, url, {**headers, **login})) as stream:
+            yield stream
+
+    async def refusal(self, reference: ImageReference, stream: Stream) -> ImageError:
+        """The error for an answer that is no success."""
+        body = bytearray()
+        async for chunk in stream.chunks:
+            body += chunk
+            if len(body) > MAX_MANIFEST_BYTES:
+                break
+        answer = Answer(stream.host, stream.status, stream.headers, bytes(body))
+        return _of(reference, self._connection.refusal(answer))
 
     async def check(self, reference: ImageReference) -> None:
         """Raise ImageError if the registry of ``reference`` may not be asked, before somebody else asks it."""

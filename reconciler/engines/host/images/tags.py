@@ -8,6 +8,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform
 from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.pull_proxy import ImageSource
 from reconciler.engines.host.images.single_flight import SingleFlight
 
 SHARED_SECONDS = 5.0
@@ -21,7 +22,7 @@ K = TypeVar("K")
 _Asked = tuple[ImageReference, Credentials | None]
 
 
-class RegistryClient(Protocol):
+class RegistryClient(ImageSource, Protocol):
     """The protocol of registry clients. All methods raise ImageError."""
 
     async def resolve(
@@ -34,6 +35,9 @@ class RegistryClient(Protocol):
 
     async def check(self, reference: ImageReference) -> None:
         """Raise unless the registry of the image may be asked."""
+
+    def is_named(self, reference: ImageReference) -> bool:
+        """Whether the settings name the registry of the image."""
 
     def conceal(self, reference: ImageReference, error: ImageError) -> ImageError:
         """The error of a store that could not reach the registry, as users may see it."""

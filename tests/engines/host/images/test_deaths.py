@@ -40,8 +40,9 @@ class Storage(Libpod):
         return httpx2.Response(200, content=json.dumps({"images": ["1"], "id": "1"}) + "\n")
 
     def _find(self, name: str) -> str:
+        repository, _, wanted = name.partition("@")
         for digest, names in self.stored.items():
-            if name in names:
+            if name in names or (wanted == digest and any(each.startswith(f"{repository}:") for each in names)):
                 return digest
         raise Refusal(404, "no such image")
 
@@ -58,6 +59,8 @@ class Storage(Libpod):
 
     def _untag(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         digest = self._find(name)
+        if name not in self.stored[digest]:
+            raise Refusal(404, "tag not known")
         self.stored[digest].discard(name)
         if not self.stored[digest]:
             del self.stored[digest]
@@ -105,7 +108,7 @@ async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
         await heir._space.sweep(0.0, None)
     names = {name for each in storage.stored.values() for name in each if not name.startswith("localhost/reconciler-")}
     claims = [name for each in storage.stored.values() for name in each if name.startswith("localhost/reconciler-")]
-    assert names == {OTHERS, pinned("2")}, steps
+    assert names == {OTHERS, pinned("2").replace("@sha256:", ":sha256-")}, steps
     assert len(claims) == 1, steps
     assert [*PulledImages(pulled_path(root)).images()] == [pinned("2")], steps
     await heir.close()

@@ -20,11 +20,13 @@ import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.protocol import Credentials, ImageError
+from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
+from tests.engines.host.images.kit import WEB
 from tests.support.clock import FakeClock
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
 from tests.support.podman import PodmanService
@@ -387,6 +389,58 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
         assert registry.requests("GET", "whole", "sha256") == 2
         await images.close()
 
+    played(service, registry, story)
+
+
+@root
+def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_setting_names(
+    service: Storage, tmp_path: Path
+) -> None:
+    """No name server knows the host: Podman cannot have asked it."""
+
+    async def story() -> None:
+        one, fake, host = image("served", size=300_000), FakeRegistry(), "registry.test"
+        store, clock = PodmanImages(service.socket, "a1"), FakeClock()
+        podman = PodmanClient(service.socket)
+        name = f"{host}/team/served@{fake.push('team/served', '1', one.manifest)}"
+        fake.answer = lambda asked: (
+            Reply(body=one.blobs[digest]) if (digest := asked.path.rpartition("/")[2]) in one.blobs else None
+        )
+        context = ImageContext(
+            tmp_path, "acme", ImageSettings(keep=0.0), lambda key: pytest.fail("no secret"), clock, random.Random(1)
+        )
+        events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
+        images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
+        wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
+        assert await images.ensure(wanted) == {"main": name}
+        found = await store.inspect(name)
+        assert found is not None
+        assert (found.references, found.digest) == ((name,), one.digest)
+        listed = [each for each in json.loads(await podman.get("images/json")) if each["Id"] == found.id]
+        names = sorted(each.partition(":")[0] for each in listed[0]["Names"])
+        assert names == ["localhost/reconciler-a1", f"{host}/team/served"]
+        images.forget(WEB)
+        assert await images._space.sweep(0.0, None) == [name]
+        assert await store.inspect(name) is None
+        for each in (images, store, podman):
+            await each.close()
+
+    asyncio.run(story())
+
+
+@root
+def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
+    service: Storage, registry: DockerRegistry
+) -> None:
+    async def story(two: Two) -> None:
+        foreign = two.push("reconciler-b2/" + "0" * 32, image("of the other"))
+        lost = two.push("reconciler-a1/" + "0" * 32, image("lost"))
+        for each in (lost, foreign):
+            await two.ours.pull(each, None)
+        await two.ours.release_others(())
+        assert (await two.names(lost), await two.names(foreign)) == (set(), {foreign})
+
+    # The name of a registry at loopback is that of the daemon that ran before.
     played(service, registry, story)
 
 

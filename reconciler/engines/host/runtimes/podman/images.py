@@ -13,9 +13,10 @@ from pathlib import Path
 import httpx2
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 
@@ -25,6 +26,10 @@ _ANSWER_BYTES = 1 << 20
 _WORDS = 400
 _IN_USE = 409
 _WRONG_PLATFORM = "no image found in"
+_SERVED = re.compile(r"127\.0\.0\.1:[0-9]+/(?P<owner>[^/]+)/[0-9a-f]{32}@sha256:[0-9a-f]{64}")
+"""A name under which a daemon serves an image."""
+_DIGEST_TAG = re.compile(r":sha256-([0-9a-f]{64})$")
+"""The tag of an image that was served: Podman gives names with digests to nothing but what it pulls by that name."""
 _NO_MANIFEST = re.compile(r"(?:initializing source|reading manifest).*(?:unknown|not found|404)", re.IGNORECASE)
 """In the words of Podman if the registry answers that it has no such manifest."""
 
@@ -76,6 +81,7 @@ class PodmanImages:
         insecure: Collection[str] = (),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
+        self.owner = f"reconciler-{owner}"
         self._socket = socket
         self._claims = f"localhost/reconciler-{owner}"
         self._insecure = frozenset(insecure)
@@ -88,10 +94,31 @@ class PodmanImages:
         if client is not None:
             await client.close()
 
-    async def pull(self, reference: str, credentials: Credentials | None) -> None:
+    def has_own_rules(self, reference: ImageReference) -> bool:
+        """Whether Podman's configuration has rules for the registry."""
+        return has_own_rules(reference.name)
+
+    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
         """Pull the image; cancelling it stops the pull and leaves nothing."""
+        try:
+            await self._pull(served or reference, credentials)
+            if served:
+                await self._rename(served, reference)
+        except ImageError as error:
+            message = str(error).replace(served, reference) if served else str(error)
+            raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
+
+    async def _rename(self, served: str, reference: str) -> None:
+        """Give the image that was pulled as ``served`` the name ``reference``."""
+        name, _, digest = reference.partition("@")
+        query = {"repo": name, "tag": digest.replace(":", "-")}
+        with _worded(f"the image {reference}"):
+            await self._client.send(Request("POST", f"images/{segment(served)}/tag", query), safe=True)
+        await self._untag(served, reference)
+
+    async def _pull(self, reference: str, credentials: Credentials | None) -> None:
         query = {"reference": reference, "policy": "missing", "quiet": "true"}
-        if reference.partition("/")[0] in self._insecure:
+        if reference.partition("/")[0] in self._insecure or _SERVED.fullmatch(reference):
             query["tlsVerify"] = "false"
         request = Request("POST", "images/pull", query, headers=_login(credentials))
         answer = bytearray()
@@ -139,7 +166,9 @@ class PodmanImages:
         with _worded("the list of images"):
             names = [name for each in await self._all() for name in each.all_names]
         for name in names:
-            if name.startswith(f"{self._claims}:") and name not in wanted:
+            served = _SERVED.fullmatch(name)
+            lost_pull = served is not None and served["owner"] == self.owner
+            if lost_pull or (name.startswith(f"{self._claims}:") and name not in wanted):
                 await self._untag(name, name)
 
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
@@ -148,10 +177,12 @@ class PodmanImages:
         Only names are removed: by its id, an image would go with the names that others gave it.
         """
         with _worded(f"the image {reference}"):
-            names = next((each.all_names for each in await self._all() if reference in each.all_names), None)
+            listed = await self._all()
+        names = next((each.all_names for each in listed if reference in map(_full_name, each.all_names)), None)
         if names is None or not {*self._without_claims(names)} <= {reference, *ours}:
             return True
-        return await self._untag(reference, reference)
+        found = [name for name in names if _full_name(name) == reference]
+        return all([await self._untag(name, reference) for name in found])
 
     @property
     def _client(self) -> PodmanClient:
@@ -177,7 +208,13 @@ class PodmanImages:
         return f"{self._claims}:{sha256(reference.encode()).hexdigest()[:32]}"
 
     def _without_claims(self, names: Collection[str]) -> tuple[str, ...]:
-        return tuple(each for each in names if not each.startswith((f"{self._claims}:", f"{self._claims}@")))
+        claims = (f"{self._claims}:", f"{self._claims}@")
+        return tuple(dict.fromkeys(_full_name(name) for name in names if not name.startswith(claims)))
+
+
+def _full_name(name: str) -> str:
+    """The name with its digest, if it is that of an image that was served."""
+    return _DIGEST_TAG.sub(r"@sha256:\1", name)
 
 
 @contextmanager

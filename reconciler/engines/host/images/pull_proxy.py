@@ -1,0 +1,180 @@
+"""Serves the images of registries to a store on this host, so that only the daemon connects to a registry.
+
+A store resolves names again and follows redirects by itself. This way each address that is used is one that the daemon
+has checked. The store is given a name at loopback, which serves one image for as long as its pull lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
+
+import msgspec
+
+from reconciler.bugs import contained
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImagePart, ImageReference, Stream
+from reconciler.tasks import cancel_and_wait
+
+ADDRESS = "127.0.0.1"
+PATIENCE = 30.0
+"""Seconds in which the store must send its request, and read each part of an answer."""
+
+_HEAD = 16_384
+_TARGET = re.compile(r"/v2/(?P<name>[-a-z0-9/]+)/(?P<path>(?:manifests|blobs)/sha256:[0-9a-f]{64})")
+_ASKED = frozenset({"accept", "range"})
+"""Headers of the store that the registry gets."""
+_ANSWERED = ("content-length", "content-range", "content-type", "docker-content-digest")
+"""Headers of the registry that the store gets."""
+
+
+class ImageSource(Protocol):
+    """A client of registries; its methods raise ImageError, which names the image."""
+
+    def open(
+        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[Stream]:
+        """A part of an image as the registry sends it."""
+
+    async def refusal(self, reference: ImageReference, stream: Stream) -> ImageError:
+        """The error for an answer that is no success."""
+
+
+class ServedImage:
+    """An image that is served under ``name``, at loopback and over http; ``error`` is the last failure to get it."""
+
+    def __init__(self, name: str, reference: ImageReference, credentials: Credentials | None) -> None:
+        self.name = name
+        self.reference = reference
+        self.credentials = credentials
+        self.error: ImageError | None = None
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    method: str
+    target: str
+    headers: dict[str, str]
+
+
+class PullProxy:
+    """Serves images that ``source`` gets. ``owner`` distinguishes the names from those of other locations.
+
+    A name is a secret of the pull: whoever does not know it gets nothing, and no login leaves the daemon.
+    """
+
+    def __init__(self, source: ImageSource, owner: str) -> None:
+        self._source = source
+        self._owner = owner
+        self._served: dict[str, ServedImage] = {}
+        self._server: asyncio.Server | None = None
+        self._opening = asyncio.Lock()
+        self._clients: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serve(self, reference: ImageReference, credentials: Credentials | None) -> AsyncIterator[ServedImage]:
+        """Serve the image ``reference``, which has a digest, within the block. Raises ImageError."""
+        port = await self._listen()
+        name = f"{self._owner}/{secrets.token_hex(16)}"
+        served = ServedImage(f"{ADDRESS}:{port}/{name}@{reference.digest}", reference, credentials)
+        self._served[name] = served
+        try:
+            yield served
+        finally:
+            del self._served[name]
+
+    async def close(self) -> None:
+        """Stop serving."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        await cancel_and_wait(self._clients, "pulls of images")
+
+    async def _listen(self) -> int:
+        async with self._opening:
+            if self._server is None:
+                try:
+                    self._server = await asyncio.start_server(self._accept, ADDRESS, 0, limit=_HEAD)
+                except OSError as error:
+                    raise ImageError(f"images cannot be served to Podman at {ADDRESS}: {error.strerror}") from None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            # Whatever cuts an answer short shows the store that it is not whole.
+            with contained("pull of an image"), suppress(OSError, TimeoutError, ValueError, EOFError):
+                await self._answer(await _read(reader), writer)
+                writer.close()
+        finally:
+            self._clients.discard(task)
+            if not writer.is_closing():
+                writer.transport.abort()
+
+    async def _answer(self, asked: _Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.target == "/v2/":
+            await _write(writer, _head(200))
+            return
+        found = _TARGET.fullmatch(asked.target)
+        served = self._served.get(found["name"]) if found is not None else None
+        if found is None or served is None or asked.method not in ("GET", "HEAD"):
+            await _write(writer, _head(404))
+            return
+        part = ImagePart(asked.method, served.reference, found["path"])
+        headers = {name: value for name, value in asked.headers.items() if name in _ASKED}
+        began = False
+        try:
+            async with self._source.open(part, served.credentials, headers) as stream:
+                if stream.status not in (200, 206):
+                    served.error = await self._source.refusal(served.reference, stream)
+                    await _write(writer, _head(stream.status))
+                    return
+                began = True
+                await _write(writer, _head(stream.status, stream.headers))
+                if asked.method == "GET":
+                    async for chunk in stream.chunks:
+                        await _write(writer, chunk)
+        except ImageError as error:
+            served.error = error
+            if began:
+                writer.transport.abort()
+            else:
+                await _write(writer, _head(502))
+
+
+async def _read(reader: asyncio.StreamReader) -> _Asked:
+    """A request without its body. Raises OSError, TimeoutError, EOFError and ValueError."""
+    async with asyncio.timeout(PATIENCE):
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError as error:
+            raise ValueError(str(error)) from None
+    first, *rest = head.decode("latin-1").splitlines()
+    method, target, _ = first.split(" ")
+    pairs = (line.partition(":") for line in rest if line)
+    return _Asked(method, target, {name.strip().lower(): value.strip() for name, _, value in pairs})
+
+
+def _head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
+    """The head of an answer after which the connection ends; without ``headers`` there is no body."""
+    sent = {"content-length": "0"} if headers is None else {}
+    sent |= {name: headers[name] for name in _ANSWERED if headers and name in headers}
+    lines = [f"HTTP/1.1 {status} -", "docker-distribution-api-version: registry/2.0", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in sent.items() if value.isprintable() and value.isascii()]
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write ``data`` as fast as the store reads. Raises OSError if it is gone, or reads nothing."""
+    writer.write(data)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await writer.drain()
+    except TimeoutError:
+        # Only a TimeoutError of the registry may be one here.
+        raise ConnectionAbortedError("the store reads nothing") from None

@@ -1,0 +1,289 @@
+"""What a store may get of the daemon: the parts of one image, during its pull, from addresses that were checked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from reconciler.engines.host.images import pull_proxy
+from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
+from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
+from reconciler.engines.host.images.registry import Registry
+from reconciler.reasons import Reason
+from tests.engines.host.images.kit import HOST, WEB, Stage
+from tests.engines.host.images.test_destinations import listening
+from tests.support.clock import FakeClock
+from tests.support.docker_registry import image
+from tests.support.images import FakeImageStore
+from tests.support.registry import Asked, FakeRegistry, Reply, digest_of, refused
+
+LOGIN = Credentials("ann", "pass:word")
+ONE = image("one", size=200_000)
+
+
+class Scene:
+    """A registry with the image team/app, and a proxy that serves it."""
+
+    def __init__(self, registry: FakeRegistry, seconds: float = 5.0) -> None:
+        self.registry = registry
+        self.clock = FakeClock()
+        self.client = Registry([registry.host], self.clock, seconds)
+        self.proxy = PullProxy(self.client, "reconciler-a1")
+        self.reference = ImageReference(registry.host, "team/app", digest=registry.push("team/app", "1", ONE.manifest))
+        self.blobs: Callable[[Asked, bytes], Reply | None] = lambda asked, content: Reply(body=content)
+        registry.answer = self._answer
+
+    def _answer(self, asked: Asked) -> Reply | None:
+        digest = asked.path.rpartition("/")[2]
+        if digest not in ONE.blobs or asked.headers.get("authorization", "") != self.wanted:
+            return None
+        return self.blobs(asked, ONE.blobs[digest])
+
+    @property
+    def wanted(self) -> str:
+        """The login that blobs want, too."""
+        return f"Bearer token-{self.registry.issued}" if self.registry.tokens else ""
+
+
+@asynccontextmanager
+async def scene(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[Scene]:
+    """The scene, closed afterwards."""
+    async with registry or FakeRegistry() as fake:
+        found = Scene(fake, seconds)
+        try:
+            yield found
+        finally:
+            await found.proxy.close()
+            await found.client.close()
+
+
+def url(served: ServedImage, path: str) -> str:
+    """The URL of a part of the image."""
+    host, _, name = served.name.partition("@")[0].partition("/")
+    return f"http://{host}/v2/{name}/{path}"
+
+
+async def get(served: ServedImage, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
+    """What a store gets."""
+    async with httpx2.AsyncClient(trust_env=False) as store:
+        return await store.request(method, url(served, path), headers=headers)
+
+
+def test_an_image_is_served_in_its_parts_as_the_registry_has_them() -> None:
+    async def story() -> None:
+        async with scene() as found, found.proxy.serve(found.reference, None) as served:
+            manifest = await get(served, f"manifests/{ONE.digest}", Accept="application/json, a/b")
+            assert (manifest.status_code, manifest.content) == (200, ONE.manifest)
+            assert found.registry.asked[-1].headers["accept"] == "application/json, a/b"
+            assert found.registry.asked[-1].headers["user-agent"] == "reconciler"
+            for digest, content in ONE.blobs.items():
+                assert (await get(served, f"blobs/{digest}")).content == content
+            asked = await get(served, f"blobs/{ONE.layer}", "HEAD")
+            assert (asked.status_code, asked.content, found.registry.asked[-1].method) == (200, b"", "HEAD")
+            assert served.error is None
+
+    asyncio.run(story())
+
+
+def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
+    async def story() -> None:
+        async with scene() as found, found.proxy.serve(found.reference, None) as served:
+            part = {"Content-Range": f"bytes 5-9/{len(ONE.blobs[ONE.layer])}"}
+            found.blobs = lambda asked, content: Reply(206, part, content[5:10])
+            answer = await get(served, f"blobs/{ONE.layer}", Range="bytes=5-9")
+            assert (answer.status_code, answer.content) == (206, ONE.blobs[ONE.layer][5:10])
+            assert answer.headers["content-range"] == part["Content-Range"]
+            assert found.registry.asked[-1].headers["range"] == "bytes=5-9"
+
+    asyncio.run(story())
+
+
+def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
+    async def story() -> None:
+        registry = FakeRegistry(login="ann:pass:word", tokens=True)
+        async with scene(registry) as found, found.proxy.serve(found.reference, LOGIN) as served:
+            manifest = await get(served, f"manifests/{ONE.digest}")
+            assert manifest.status_code == 200
+            registry.issued += 1  # The registry forgets what it issued: the next request is refused once.
+            found.clock.block(1.0)
+            assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
+            assert "pass:word" not in served.name
+            assert not {*manifest.headers} & {"authorization", "www-authenticate"}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("path", ["manifests", "blobs"])
+def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
+    async def story() -> None:
+        async with scene() as found, listening("127.0.0.1") as (port, peers):
+            moved = Reply(307, {"Location": f"https://127.0.0.1:{port}/"})
+            found.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
+            async with found.proxy.serve(found.reference, None) as served:
+                answer = await get(served, f"{path}/{ONE.layer if path == 'blobs' else ONE.digest}")
+                assert (answer.status_code, answer.content) == (502, b"")
+                assert f"the image {found.reference}: 127.0.0.1:{port} is not asked" in str(served.error)
+                assert served.error is not None
+                assert served.error.reason is Reason.IMAGE_NOT_ALLOWED
+            assert peers == []
+
+    asyncio.run(story())
+
+
+def test_a_redirect_is_followed_without_the_login() -> None:
+    async def story() -> None:
+        async with FakeRegistry() as other, scene(FakeRegistry(login="ann:pass:word")) as found:
+            found.client = Registry([found.registry.host, other.host], FakeClock())
+            found.proxy = PullProxy(found.client, "reconciler-a1")
+            other.answer = lambda asked: Reply(body=b"content")
+            moved = Reply(307, {"Location": f"http://{other.host}/store?signed=1"})
+            found.registry.answer = lambda asked: moved if asked.login and "/blobs/" in asked.path else None
+            async with found.proxy.serve(found.reference, LOGIN) as served:
+                assert (await get(served, f"blobs/{ONE.layer}")).content == b"content"
+            assert "authorization" not in other.asked[-1].headers
+
+    asyncio.run(story())
+
+
+def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
+    async def story() -> None:
+        async with scene() as found:
+            async with found.proxy.serve(found.reference, None) as served, httpx2.AsyncClient() as store:
+                base = url(served, "")
+                known = len(found.registry.asked)
+                for other in (
+                    base.replace(served.name.partition("@")[0].partition("/")[2], f"reconciler-a1/{'0' * 32}")
+                    + f"manifests/{ONE.digest}",
+                    f"{base}manifests/latest",
+                    f"{base}manifests/{ONE.digest}/../../../secret",
+                    f"{base}tags/list",
+                    f"{base}blobs/uploads/",
+                ):
+                    assert (await store.get(other)).status_code == 404
+                for method in ("POST", "PUT", "DELETE"):
+                    assert (await store.request(method, f"{base}manifests/{ONE.digest}")).status_code == 404
+                assert len(found.registry.asked) == known
+            assert (await get(served, f"manifests/{ONE.digest}")).status_code == 404
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\r\n\r\n", b"GET\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a" * 40_000]
+)
+def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None:
+    async def story() -> None:
+        async with scene() as found, found.proxy.serve(found.reference, None) as served:
+            address, port = served.name.partition("/")[0].split(":")
+            reader, writer = await asyncio.open_connection(address, int(port))
+            writer.write(sent)
+            async with asyncio.timeout(10):
+                with suppress(ConnectionResetError):
+                    assert b"200" not in await reader.read()
+            writer.close()
+            assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_cut_is_not_whole_for_the_store_and_has_its_reason() -> None:
+    async def story() -> None:
+        async with scene(seconds=0.3) as found, found.proxy.serve(found.reference, None) as served:
+            found.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
+            with pytest.raises(httpx2.RemoteProtocolError):
+                await get(served, f"blobs/{ONE.layer}")
+            assert f"the image {found.reference}: " in str(served.error)
+
+    asyncio.run(story())
+
+
+def test_a_store_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(pull_proxy, "PATIENCE", 0.2)
+        async with scene() as found, found.proxy.serve(found.reference, None) as served:
+            found.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
+            address, port = served.name.partition("/")[0].split(":")
+            _reader, writer = await asyncio.open_connection(address, int(port), limit=1)
+            path = url(served, f"blobs/{ONE.layer}").partition(port)[2]
+            writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+            async with asyncio.timeout(10):
+                while not found.proxy._clients:
+                    await asyncio.sleep(0.01)
+                while found.proxy._clients:
+                    await asyncio.sleep(0.01)
+            writer.transport.abort()
+
+    asyncio.run(story())
+
+
+class ServedStore(FakeImageStore):
+    """A store that gets what the daemon serves, as Podman does."""
+
+    def __init__(self, registry: FakeRegistry) -> None:
+        super().__init__(registry)
+        self.served: list[str] = []
+
+    def has_own_rules(self, reference: ImageReference) -> bool:
+        """Never."""
+        return False
+
+    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+        """Get the manifest alone."""
+        self.served.append(served)
+        self.logins.append(credentials)
+        answer = await get(ServedImage(served, ImageReference("", ""), None), f"manifests/{served.partition('@')[2]}")
+        if answer.status_code != 200:
+            raise ImageError(f"the image {reference}: reading manifest: {answer.status_code}")
+        assert digest_of(answer.content) == reference.partition("@")[2]
+        self.add(reference)
+
+
+def test_a_store_asks_the_daemon_alone(tmp_path: Path) -> None:
+    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
+        wanted = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1"})
+        assert [*await service.ensure(wanted)] == ["main"]
+        [served] = store.served
+        assert served.startswith("127.0.0.1:")
+        assert store.logins == [None]
+
+    played(tmp_path, story)
+
+
+def test_a_refusal_has_the_words_of_the_registry(tmp_path: Path) -> None:
+    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
+        full = f"{HOST}/team/app@{stage.registry.push('team/app', '1', b'{}')}"
+        stage.registry.answer = lambda asked: (
+            refused(429, "TOOMANYREQUESTS", "too many pulls", Retry_After="77") if "sha256" in asked.path else None
+        )
+        with pytest.raises(ImageError, match="answers 429 Too Many Requests: too many pulls") as error:
+            await service.ensure(WorkloadImages(WEB, 1, {"main": full}))
+        assert str(error.value).startswith(f"the image {full}: ")
+        assert (error.value.wait or 0) >= 77
+
+    played(tmp_path, story)
+
+
+def played(path: Path, story: Callable[[Stage, ServedStore, ImageService], Awaitable[None]]) -> None:
+    """Play ``story`` with a service whose store asks the daemon."""
+
+    async def whole() -> None:
+        stage = Stage(path)
+        store = ServedStore(stage.registry)
+        context = ImageContext(
+            path, "acme", stage.settings, lambda _key: pytest.fail("no secret"), stage.clock, stage.rng
+        )
+        events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
+        client = Registry((), stage.clock, transport=stage.registry.transport(HOST))
+        service = ImageService(context, store, events, client)
+        try:
+            await story(stage, store, service)
+        finally:
+            await service.close()
+
+    asyncio.run(whole())
