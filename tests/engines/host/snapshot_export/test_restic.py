@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,20 @@ def assert_holes_stay(disk: Disk, other: Disk) -> None:
     assert after.st_blocks <= before.st_blocks < before.st_size / 512 / 2
 
 
+def is_lock(path: Path) -> bool:
+    """Whether the file is a lock: one that is being written has a longer name, and keeps nobody out."""
+    return len(path.name) == 64
+
+
+@contextmanager
+def ended(program: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Let a program go on after the block, however this ends: one that is stopped would be waited for."""
+    try:
+        yield
+    finally:
+        program.send_signal(signal.SIGCONT)
+
+
 @pytest.fixture
 def place(tmp_path: Path, setting: str) -> Iterator[Path]:
     """A folder on a disk where volumes can be stored as ``setting`` says."""
@@ -154,13 +168,12 @@ def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> 
     create(settings)
     disk, events = with_snapshot(tmp_path), list[EngineEvent]()
     words = [tool("restic", "restic"), "--repo", settings.repository, "--password-file", str(settings.password_file)]
-    with subprocess.Popen([*words, "check"], stdout=subprocess.DEVNULL) as other:
+    with subprocess.Popen([*words, "check"], stdout=subprocess.DEVNULL) as other, ended(other):
         locks = tmp_path / "repository/locks"
-        eventually(lambda: any(locks.iterdir()) or other.poll() is not None, "the other restic locks it")
+        eventually(lambda: any(map(is_lock, locks.iterdir())) or other.poll() is not None, "the other restic locks it")
         other.send_signal(signal.SIGSTOP)
         assert other.poll() is None
         [shown] = conditions(asyncio.run(export(disk, settings, events)))
-        other.send_signal(signal.SIGCONT)
     assert "is locked by another restic: if none runs, run `restic unlock`" in shown
     assert conditions(asyncio.run(export(disk, settings, events))) == []
 
