@@ -444,6 +444,10 @@ class Reason(StrEnum):
     VOLUME_CHANGED = "VolumeChanged", _replica("Its volume is changed while it is stopped; it starts again after that.")
     WORKLOAD_ERROR = ("WorkloadError",
         _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
+    LOGS_EXPIRED = ("LogsExpired",
+        _normal("Logs of removed replicas were deleted, since their time is over."))
+    IMAGE_EXPIRED = ("ImageExpired",
+        _normal("An image that nothing needs was deleted: `images.keep` is over, or `images.budget` is exceeded."))
     LOG_STORAGE_FAILED = "LogStorageFailed", _warning("The output of the containers of a location cannot be stored.")
     OUTPUT_DROPPED = ("OutputDropped",
         _warning("A container writes faster than its output can be stored: the oldest is dropped, the newest stays."))

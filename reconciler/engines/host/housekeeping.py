@@ -15,6 +15,8 @@ COLLECT = 0.5
 """Seconds between two collections of container output."""
 
 
+MOST_NAMED = 5
+"""The most replicas that a report names."""
 DROPS = 60.0
 """Seconds between two reports of output that was dropped."""
 
@@ -63,6 +65,7 @@ class Housekeeping:
                     self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
                 trouble, behind = done.trouble, done.behind
                 self._report_dropped()
+                self._report_expired()
             for reason, message in self._take_events():
                 self._append_event(EngineEvent(self._key, reason, message))
             self.check_clock()
@@ -81,6 +84,12 @@ class Housekeeping:
             text = f"{place.replica}: {size / (1 << 20):.0f} MiB of the output of {place.container} are dropped"
             message = f"{text}: it writes faster than they can be stored"
             self._append_event(EngineEvent(place.key, Reason.OUTPUT_DROPPED, message))
+
+    def _report_expired(self) -> None:
+        for key, replicas in self._collector.take_expired().items():
+            named = ", ".join(sorted(replicas)[:MOST_NAMED]) + (", …" if len(replicas) > MOST_NAMED else "")
+            message = f"the logs of removed replicas were deleted, since their time is over: {named}"
+            self._append_event(EngineEvent(key, Reason.LOGS_EXPIRED, message))
 
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""

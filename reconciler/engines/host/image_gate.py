@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError, ReconcilerError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
 from reconciler.times import iso
@@ -68,7 +68,8 @@ class ImageGate:
         store = runtime.image_store or runtime.idle_store
         if store is not None:
             context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
-            events = ImageEvents(self._moved, self._failed, in_use)
+            key = Key(Kind.LOCATION, "", site.location)
+            events = ImageEvents(self._moved, self._failed, in_use, lambda image: self._expired(key, image))
             self._service = ImageService(context, store, events, self._registry)
 
     async def run(self) -> None:
@@ -82,6 +83,9 @@ class ImageGate:
         self._tasks.clear()
         if self._service is not None:
             await self._service.close()
+
+    def _expired(self, key: Key, image: str) -> None:
+        self._append_event(EngineEvent(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted"))
 
     def error(self, key: Key) -> str:
         """Why the images of the newest version are not ready; "" while nothing failed."""

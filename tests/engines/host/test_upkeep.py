@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.logs import tail
-from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.logs.collector import RETENTION, Collector
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
@@ -41,6 +42,26 @@ def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) ->
     asyncio.run(clock.advance(3600))
     upkeep.check_clock()
     assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")
+
+
+def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
+    clock, events = FakeClock(auto=True), list[EngineEvent]()
+    segment = tmp_path / "logs/shop/job/job-1/main/1-1.rlog"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"")
+    os.utime(segment, (clock.now() - RETENTION - 1,) * 2)
+    upkeep = Housekeeping(Collector(tmp_path / "logs", "here", clock), clock, "here", events.append)
+
+    async def work() -> None:
+        running = asyncio.create_task(upkeep.run())
+        while not events and clock.monotonic() < 5000.0:
+            await asyncio.sleep(0.001)
+        await cancel_and_wait([running], "the upkeep")
+
+    asyncio.run(work())
+    assert [(str(each.key), each.reason) for each in events] == [("workload/shop/job", "LogsExpired")]
+    assert events[0].message == "the logs of removed replicas were deleted, since their time is over: job-1"
+    assert not segment.exists()
 
 
 def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(

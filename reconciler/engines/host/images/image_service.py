@@ -55,11 +55,15 @@ class WorkloadImages(msgspec.Struct, frozen=True):
 
 
 class ImageEvents(msgspec.Struct, frozen=True):
-    """Callbacks of the service. ``in_use`` returns references with digests that replicas or rollbacks still need."""
+    """Callbacks of the service. ``in_use`` returns references with digests that replicas or rollbacks still need.
+
+    ``expired`` gets the reference of an image that was removed as unused.
+    """
 
     moved: OnMoved
     error: OnError
     in_use: Callable[[], Collection[str]]
+    expired: Callable[[str], None] = lambda _reference: None
 
 
 class ImageContext(msgspec.Struct, frozen=True):
@@ -277,7 +281,8 @@ class ImageService:
             await self._context.clock.sleep(SWEEP_SECONDS)
             # If the store is unavailable or the disk is full, the start of containers reports it.
             with suppress(EngineError), contained("removal of images"):
-                await self._space.sweep(settings.keep, budget)
+                for reference in await self._space.sweep(settings.keep, budget):
+                    self._events.expired(reference)
                 await asyncio.gather(*map(self._restore, list(self._ensured.values())))
 
     async def _restore(self, wanted: WorkloadImages) -> None:

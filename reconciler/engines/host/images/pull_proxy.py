@@ -52,6 +52,10 @@ class ServedImage:
         self.credentials = credentials
         self.error: ImageError | None = None
 
+    def fail(self, error: ImageError) -> None:
+        """Remember why a part was not served."""
+        self.error = error
+
 
 class _Asked(msgspec.Struct, frozen=True):
     method: str
@@ -131,7 +135,7 @@ class PullProxy:
         try:
             async with self._source.open(part, served.credentials, headers) as stream:
                 if stream.status not in (200, 206):
-                    served.error = await self._source.refusal(served.reference, stream)
+                    served.fail(await self._source.refusal(served.reference, stream))
                     await _write(writer, _head(stream.status))
                     return
                 began = True
@@ -140,7 +144,7 @@ class PullProxy:
                     async for chunk in stream.chunks:
                         await _write(writer, chunk)
         except ImageError as error:
-            served.error = error
+            served.fail(error)
             if began:
                 writer.transport.abort()
             else:
@@ -169,9 +173,9 @@ def _head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write ``data`` as fast as the store reads. Raises OSError if it is gone, or reads nothing."""
-    writer.write(data)
+async def _write(writer: asyncio.StreamWriter, content: bytes) -> None:
+    """Write ``content`` as fast as the store reads. Raises OSError if it is gone, or reads nothing."""
+    writer.write(content)
     try:
         async with asyncio.timeout(PATIENCE):
             await writer.drain()

@@ -39,7 +39,7 @@ class ImageSpace:
         """Remove images that are unused for ``keep`` seconds, and those that make unused images exceed ``budget``
         bytes.
 
-        Returns the references. Raises EngineError.
+        Returns the references of those that were here, and were pulled for this location. Raises EngineError.
         """
         await self._puller.release_lost()
         here = {name: image for image in await self._store.list() for name in image.references}
@@ -59,7 +59,7 @@ class ImageSpace:
         if removed:
             rest = self._pulled.images()
             self._pulled.replace({name: image for name, image in rest.items() if name not in removed})
-        return removed
+        return [name for name in removed if name in here and images[name].pulled]
 
     def _observe(self, here: Collection[str]) -> dict[str, PulledImage]:
         """The recorded images, each with the time since which it is unused."""

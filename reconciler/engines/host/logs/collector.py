@@ -85,6 +85,7 @@ class Collector:
         self._expire_at = clock.monotonic()
         self._gone = 0
         self._dropped: dict[str, int] = {}
+        self._expired: dict[Key, set[str]] = {}
         self._working = Lock()
 
     def watch(self, place: ContainerId, path: Path, form: OutputForm = OutputForm.PLAIN) -> None:
@@ -170,11 +171,18 @@ class Collector:
             places.append((ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), size))
         return places
 
+    def take_expired(self) -> dict[Key, set[str]]:
+        """The removed replicas by workload whose logs were deleted since the last call, since their time was over."""
+        found, self._expired = self._expired, {}
+        return found
+
     def _expire(self) -> None:
         """Remove expired logs of removed replicas, and those beyond the number that is retained."""
         with self._working:
             followed = {each.writer.directory for each in list(self._outputs.values())}
-            expire(self._root, self._clock.expiry(), self._limits.retention, followed)
+            for stream in expire(self._root, self._clock.expiry(), self._limits.retention, followed):
+                key = Key(Kind.WORKLOAD, stream.gvc, stream.workload)
+                self._expired.setdefault(key, set()).add(stream.replica)
             self._size = None
 
     def _keep_to_budget(self) -> None:

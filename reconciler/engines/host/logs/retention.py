@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,23 +56,27 @@ def make_room(root: Path, budget: int, before_removal: Callable[[str], None]) ->
     return size
 
 
-def expire(root: Path, expiry: ExpiryTime, seconds: float, followed: Collection[str]) -> None:
+def expire(root: Path, expiry: ExpiryTime, seconds: float, followed: Collection[str]) -> list[Stream]:
     """Remove logs of removed replicas: those last written ``seconds`` ago, and all but the newest MOST_GONE.
 
-    ``followed`` are the directories of streams that are still written.
+    ``followed`` are the directories of streams that are still written. Returns the streams whose time was over.
     """
     gone: dict[tuple[str, str, str], dict[str, list[Stream]]] = {}
     for stream in streams({"": root}):
         replicas = gone.setdefault((stream.gvc, stream.workload, stream.container), {})
         if stream.directory not in followed:
             replicas.setdefault(stream.replica, []).append(stream)
+    over, surplus = list[Stream](), list[Stream]()
     for replicas in gone.values():
         ended = sorted(((_last_written(each), each) for each in replicas.values()), reverse=True)
-        surplus = [
-            each for position, (at, each) in enumerate(ended) if _is_over(expiry, at, seconds) or position >= MOST_GONE
-        ]
-        for stream in chain.from_iterable(surplus):
-            _remove(stream, root)
+        for position, (at, found) in enumerate(ended):
+            if _is_over(expiry, at, seconds):
+                over += found
+            elif position >= MOST_GONE:
+                surplus += found
+    for stream in surplus:
+        _remove(stream, root)
+    return [stream for stream in over if _remove(stream, root)]
 
 
 def _is_over(expiry: ExpiryTime, at: float, seconds: float) -> bool:
@@ -85,11 +88,14 @@ def _last_written(found: list[Stream]) -> float:
     return max(times, default=0.0)
 
 
-def _remove(stream: Stream, root: Path) -> None:
+def _remove(stream: Stream, root: Path) -> bool:
+    """Whether the logs are gone; what cannot be removed now is tried again."""
     with suppress(OSError):
         for each in segments(stream.directory):
             Path(each.path).unlink(missing_ok=True)
         _remove_empty(Path(stream.directory), root)
+        return True
+    return False
 
 
 def _stored_segments(root: Path) -> Iterator[SegmentFile]:

@@ -50,6 +50,7 @@ class Stage:
         self.store = FakeImageStore(self.registry)
         self.secrets: dict[str, SecretValue] = {}
         self.in_use: set[str] = set()
+        self.expired: list[str] = []
         self.moved: list[tuple[WatchedTag, str]] = []
         self.errors: list[tuple[Key, str]] = []
         self.rng = random.Random(7)
@@ -65,6 +66,7 @@ class Stage:
             lambda tag, new: self.moved.append((tag, new)),
             lambda key, error: self.errors.append((key, str(error))),
             lambda: self.in_use,
+            self.expired.append,
         )
         client = Registry((), self.clock, transport=self.registry.transport(HOST))
         return ImageService(context, self.store, events, client)

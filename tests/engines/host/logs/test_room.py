@@ -101,6 +101,7 @@ def test_logs_of_replicas_that_are_gone_for_long_are_removed_and_those_of_others
     location.collect()
     assert location.lines() == ["web", "job-new"]
     assert not (location.root / "shop" / "job" / "job-old").exists()
+    assert location.collector.take_expired() == {place("job", "").key: {"job-old"}}
 
 
 def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +119,7 @@ def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypa
     assert location.lines('{workload="job"}') == names[-5:]
     assert len(list((location.root / "shop" / "job").iterdir())) == 5
     assert location.lines('{gvc="shop",workload!="job"}') == ["cron-1", "web"]
+    assert location.collector.take_expired() == {}
 
 
 @pytest.mark.parametrize("form", list(OutputForm))
