@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 FIRST_DAY = 1_764_547_200.0
 """2025-12-01T00:00:00Z: an earlier time is that of a host that did not know the time yet, and nothing expires by it."""
+
+DURATIONS = "a duration such as 500ms, 20s or 1.5h, or a number of seconds"
+"""What ``parse_duration`` takes, for messages."""
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
 def iso(seconds: float) -> str:
@@ -27,6 +32,17 @@ def parse_time(text: str) -> float:
     seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     iso(seconds)  # An offset, or a last fraction of a second, can lead to a year that no time has.
     return seconds
+
+
+def parse_duration(text: str) -> float:
+    """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d``, or a plain number of seconds, in seconds.
+
+    Raises ValueError.
+    """
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)(ms|s|m|h|d)?", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not {DURATIONS}")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def age(seconds: float) -> str:

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.errors import RefusedError
+from reconciler.times import DURATIONS, parse_duration
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -21,6 +22,26 @@ _DEFAULT_SETTINGS = "/etc/reconciler/settings.yaml"
 
 DEFAULT_ORG = "org"
 """The org of manifests without settings, unless ``--org`` names it."""
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg] # only newer versions of click have the argument
+    """An option that is a duration such as ``20s``, or a number of seconds: in seconds, at least ``least``."""
+
+    name = "duration"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """``value`` in seconds; raises click's UsageError, with the forms, for any other text."""
+        try:
+            seconds = parse_duration(value) if isinstance(value, str) else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not {DURATIONS}", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value!r} is too short; write at least {self._least:g}s", param, ctx)
+        return seconds
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

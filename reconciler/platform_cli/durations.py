@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from reconciler.errors import UsageError
-from reconciler.times import iso, parse_time
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+from reconciler.times import DURATIONS, iso, parse_duration, parse_time
 
 
 def parse_length(text: str, option: str) -> float:
-    """The seconds of ``30s``, ``5m``, ``1.5h`` or ``2d``. Raises UsageError."""
-    parts = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text)
-    if parts is None:
-        raise UsageError(f"{option} {text}: write how long, for example 60s, 5m, 24h or 30d")
-    return float(parts[1]) * _UNITS[parts[2]]
+    """The seconds of a duration such as ``500ms`` or ``30s``, or of a plain number. Raises UsageError."""
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: write {DURATIONS}") from None
 
 
 def future_time(text: str, option: str) -> str:

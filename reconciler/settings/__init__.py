@@ -15,7 +15,6 @@ from reconciler.settings.loader import (
     ENVIRONMENT,
     SettingsError,
     load_settings,
-    parse_duration,
     settings_digest,
     settings_path,
 )
@@ -89,7 +88,6 @@ __all__ = [
     "WebhookSettings",
     "is_local",
     "load_settings",
-    "parse_duration",
     "settings_digest",
     "settings_path",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding
 from reconciler.settings.checks import settings_faults
 from reconciler.settings.types import Settings, is_local
+from reconciler.times import parse_duration
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
 ENVIRONMENT = "RECONCILER_SETTINGS"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class SettingsError(UsageError):
@@ -81,14 +80,6 @@ def settings_digest(settings: Settings) -> str:
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
-def parse_duration(text: str) -> float:
-    """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d`` in seconds. Raises ValueError."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 1.5h")
-    return float(match[1]) * _UNITS[match[2]]
-
-
 def _typed(value: dict[str, Any], base: Path) -> Settings:
     def convert(wanted: type, text: object) -> object:
         if wanted is not Path or not isinstance(text, str):
@@ -117,7 +108,7 @@ def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
         return {name: _in_seconds(known.get(name, schema["additionalProperties"]), value[name]) for name in value}
     if isinstance(value, list):
         return [_in_seconds(schema["items"], item) for item in value]
-    return parse_duration(value) if schema.get("x-duration") else value
+    return parse_duration(value) if schema.get("x-duration") and isinstance(value, str) else value
 
 
 def _line(finding: Finding) -> str:

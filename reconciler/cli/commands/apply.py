@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import read_settings, settings_option
+from reconciler.cli.options import Duration, read_settings, settings_option
 from reconciler.cli.output.printing import print_error
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import DiskFull, LockedError
@@ -40,7 +40,9 @@ LATER = 2.0
 
 @click.command(epilog="Example: reconciler apply --wait")
 @click.option("--wait", is_flag=True, help="Wait until everything is healthy, or waiting cannot help.")
-@click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
+@click.option(
+    "--timeout", type=Duration(), default=300.0, metavar="TIME", help="How long to wait, such as 20s; default 5m."
+)
 @click.option(
     "--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Apply only this saved plan."
 )

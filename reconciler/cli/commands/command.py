@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.operator import confirm
-from reconciler.cli.options import load, operator, parse_key, settings_option
+from reconciler.cli.options import Duration, load, operator, parse_key, settings_option
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ POLL_SECONDS = 0.05
 @click.option("--spec", metavar="FILE", default="", help="The fields as YAML; - reads standard input.")
 @click.option("--yes", is_flag=True, help="Do not ask before data is destroyed.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it ended; default: wait.")
-@click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; 300.")
+@click.option(
+    "--timeout", type=Duration(), default=300.0, metavar="TIME", help="How long to wait, such as 20s; default 5m."
+)
 @click.option("--cancel", metavar="ID", default="", help="Cancel a command that is pending.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import load, parse_key, read_records, settings_option
+from reconciler.cli.options import Duration, load, parse_key, read_records, settings_option
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -22,19 +22,9 @@ PATIENCE = 15.0
 POLL_SECONDS = 0.05
 
 
-def parse_length(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that is a duration: returns seconds."""
-    from reconciler.settings import parse_duration
-
-    try:
-        return None if value is None else parse_duration(value)
-    except ValueError:
-        raise click.BadParameter("write how long, for example 60s or 5m", ctx, param) from None
-
-
 @click.command(epilog="Example: reconciler hold workload/shop/api --for 60s --reason 'database migration'")
 @click.argument("key", callback=parse_key)
-@click.option("--for", "seconds", callback=parse_length, metavar="TIME", help="How long, at most 1h: 60s, 5m.")
+@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="How long, at most 1h: 60s, 5m.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @click.option("--release", is_flag=True, help="End the hold now.")
 @settings_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import closed, load, records_or_none, settings_option
+from reconciler.cli.options import Duration, closed, load, records_or_none, settings_option
 from reconciler.cli.output.printing import coloured
 from reconciler.terminal.live_display import Live
 
@@ -28,7 +28,7 @@ _ONCE = 0.5
 @click.command(epilog="Example: reconciler top --gvc shop")
 @click.option("--gvc", metavar="G", help="Only the workloads of this GVC.")
 @click.option("--once", is_flag=True, help="Print the table once, as without a terminal.")
-@click.option("--interval", metavar="S", default=2.0, type=click.FloatRange(0.1), help="Seconds between refreshes; 2.")
+@click.option("--interval", metavar="TIME", default=2.0, type=Duration(least=0.1), help="Time between refreshes; 2s.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: once, for programs.")
 @settings_option
 def command(settings_file: Path, gvc: str | None, once: bool, interval: float, output: str) -> None:
