@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import count
 
 import msgspec
 
@@ -26,13 +27,17 @@ from reconciler.reasons import Reason
 
 
 class KnownVolumeSet(msgspec.Struct, frozen=True):
-    """A volume set that was applied here. ``claimed`` says who uses it, ``stored`` what exists, ``used`` in bytes."""
+    """A volume set that was applied here. ``claimed`` says who uses it, ``stored`` what exists, ``used`` in bytes.
+
+    ``read`` is the number of the read that found ``stored``; later reads have higher ones.
+    """
 
     seen: Observation
     spec: Specification
     claimed: VolumeSetState
     stored: tuple[StoredVolume, ...] = ()
     used: dict[int, int] = {}
+    read: int = 0
     keep_last: int | None = None
     """How many snapshots of the schedule each volume keeps; None for all that have not expired."""
 
@@ -71,6 +76,7 @@ class VolumeSets:
         self.report = report
         self._open = False
         self._opening = asyncio.Lock()
+        self._reads = count(1)
 
     async def open(self, records: Iterable[Record]) -> None:
         """Continue from the records of the volume sets. Raises EngineError."""
@@ -174,10 +180,14 @@ class VolumeSets:
 
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
+        read = next(self._reads)
         stored = await asyncio.to_thread(self.store.list, key)
         known = self.known.get(key)
-        if known is not None and known.stored != stored:
-            self.known[key] = msgspec.structs.replace(known, stored=stored)
+        # Threads end in any order: what was read before must not replace what was read after a change.
+        if known is None or read < known.read:
+            return
+        self.known[key] = msgspec.structs.replace(known, stored=stored, read=read)
+        if known.stored != stored:
             self._changed()
 
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
@@ -185,7 +195,7 @@ class VolumeSets:
         former = self.known.get(seen.key)
         known = KnownVolumeSet(seen, read_specification(body), claimed, keep_last=read_keep_last(body))
         if former is not None:
-            known = msgspec.structs.replace(known, stored=former.stored, used=former.used)
+            known = msgspec.structs.replace(known, stored=former.stored, used=former.used, read=former.read)
         self.known[seen.key] = known
 
     async def _drop(self, key: Key, spec: Specification) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.model.key import Key
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import VolumeHost, play
+from tests.engines.host.volumesets.kit import SET, VolumeHost, play
 from tests.support.plans import ends, plan, step
+from tests.support.waiting import PATIENCE
 
 NAMES = [f"data-{number}" for number in range(16)]
 KEYS = [Key.parse(f"volumeset/shop/{name}") for name in NAMES]
@@ -63,6 +67,37 @@ def test_all_their_schedules_are_stored(tmp_path: Path) -> None:
             await host.time.advance(30.0)
             await asyncio.sleep(0.02)
         assert [str(each.reason) for each in host.news() if each.key in KEYS] == []
+
+    play(tmp_path, story)
+
+
+def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that read the volumes before one grew ends after the thread that read them afterwards."""
+
+    async def story(host: VolumeHost) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+        sets = host.engine._volumes.sets
+        listed, read, goes_on = sets.store.list, threading.Event(), threading.Event()
+
+        def list_late(key: Key) -> tuple[StoredVolume, ...]:
+            found = listed(key)
+            read.set()
+            assert goes_on.wait(PATIENCE)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sets.store, "list", list_late)
+            late = asyncio.create_task(sets.refresh(SET))
+            await asyncio.to_thread(read.wait, PATIENCE)
+        await asyncio.to_thread(sets.store.grow, VolumeId(SET, 0), 30.0)
+        await sets.refresh(SET)
+        goes_on.set()
+        await late
+        assert [each["currentSize"] for each in await host.volumes()] == [30]
 
     play(tmp_path, story)
 
