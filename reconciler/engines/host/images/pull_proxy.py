@@ -22,6 +22,11 @@ from reconciler.tasks import cancel_and_wait
 ADDRESS = "127.0.0.1"
 PATIENCE = 30.0
 """Seconds in which the store must send its request, and read each part of an answer."""
+MOST_SILENT = 64
+"""The most connections that have sent no request; for each one more, the oldest is ended.
+
+Any user of this host can connect, and must not take the files that the daemon may open.
+"""
 
 _HEAD = 16_384
 _TARGET = re.compile(r"/v2/(?P<name>[-a-z0-9/]+)/(?P<path>(?:manifests|blobs)/sha256:[0-9a-f]{64})")
@@ -66,7 +71,8 @@ class _Asked(msgspec.Struct, frozen=True):
 class PullProxy:
     """Serves images that ``source`` gets. ``owner`` distinguishes the names from those of other locations.
 
-    A name is a secret of the pull: whoever does not know it gets nothing, and no login leaves the daemon.
+    A name is a secret of the pull: whoever does not know it gets nothing, and no login leaves the daemon. It listens
+    only while something is served.
     """
 
     def __init__(self, source: ImageSource, owner: str) -> None:
@@ -76,47 +82,61 @@ class PullProxy:
         self._server: asyncio.Server | None = None
         self._opening = asyncio.Lock()
         self._clients: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.StreamWriter, None] = {}
 
     @asynccontextmanager
     async def serve(self, reference: ImageReference, credentials: Credentials | None) -> AsyncIterator[ServedImage]:
         """Serve the image ``reference``, which has a digest, within the block. Raises ImageError."""
-        port = await self._listen()
         name = f"{self._owner}/{secrets.token_hex(16)}"
-        served = ServedImage(f"{ADDRESS}:{port}/{name}@{reference.digest}", reference, credentials)
-        self._served[name] = served
+        async with self._opening:
+            port = await self._listen()
+            served = ServedImage(f"{ADDRESS}:{port}/{name}@{reference.digest}", reference, credentials)
+            self._served[name] = served
         try:
             yield served
         finally:
             del self._served[name]
+            if not self._served:
+                self._stop_listening()
 
     async def close(self) -> None:
         """Stop serving."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        self._stop_listening()
         await cancel_and_wait(self._clients, "pulls of images")
 
     async def _listen(self) -> int:
-        async with self._opening:
-            if self._server is None:
-                try:
-                    self._server = await asyncio.start_server(self._accept, ADDRESS, 0, limit=_HEAD)
-                except OSError as error:
-                    raise ImageError(f"images cannot be served to Podman at {ADDRESS}: {error.strerror}") from None
+        if self._server is None:
+            try:
+                self._server = await asyncio.start_server(self._accept, ADDRESS, 0, limit=_HEAD)
+            except OSError as error:
+                raise ImageError(f"images cannot be served to Podman at {ADDRESS}: {error.strerror}") from None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    def _stop_listening(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
+        if len(self._silent) >= MOST_SILENT:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.transport.abort()
+        self._silent[writer] = None
         try:
             # Whatever cuts an answer short shows the store that it is not whole.
             with contained("pull of an image"), suppress(OSError, TimeoutError, ValueError, EOFError):
-                await self._answer(await _read(reader), writer)
+                asked = await _read(reader)
+                self._silent.pop(writer, None)
+                await self._answer(asked, writer)
                 writer.close()
         finally:
             self._clients.discard(task)
+            self._silent.pop(writer, None)
             if not writer.is_closing():
                 writer.transport.abort()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.manifests import Platform, check_platform
 from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference, ImageStore
+from reconciler.engines.host.images.pull_proxy import ServedImage
 from reconciler.engines.host.images.pulled import PulledImages
 from reconciler.engines.host.images.single_flight import SingleFlight
 
@@ -18,20 +18,8 @@ PARALLEL = 4
 """The number of pulls at once."""
 
 
-class ServedName(Protocol):
-    """An image that the daemon serves to the store."""
-
-    @property
-    def name(self) -> str:
-        """The name for the store."""
-
-    @property
-    def error(self) -> ImageError | None:
-        """The last failure to get it from its registry."""
-
-
-Serve = Callable[[ImageReference, Credentials | None], AbstractAsyncContextManager[ServedName | None]]
-"""The name under which the daemon serves an image to the store within a block; None if the store asks the registry."""
+Serve = Callable[[ImageReference, Credentials | None], AbstractAsyncContextManager[ServedImage | None]]
+"""Serves an image to the store within a block; None if the store asks the registry itself."""
 Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
 """Raises ImageError if an index has no image for this host."""
 

@@ -169,7 +169,28 @@ def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
                 for method in ("POST", "PUT", "DELETE"):
                     assert (await store.request(method, f"{base}manifests/{ONE.digest}")).status_code == 404
                 assert len(found.registry.asked) == known
-            assert (await get(served, f"manifests/{ONE.digest}")).status_code == 404
+            former, port = served.name.partition("/")[2], served.name.partition("/")[0].partition(":")[2]
+            async with found.proxy.serve(found.reference, None) as other:
+                moved = ServedImage(f"{other.name.partition('/')[0]}/{former}", found.reference, None)
+                assert (await get(moved, f"manifests/{ONE.digest}")).status_code == 404
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", int(port))
+
+    asyncio.run(story())
+
+
+def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(pull_proxy, "MOST_SILENT", 8)
+        async with scene() as found, found.proxy.serve(found.reference, None) as served:
+            address, port = served.name.partition("/")[0].split(":")
+            strangers = [await asyncio.open_connection(address, int(port)) for _ in range(40)]
+            assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
+            async with asyncio.timeout(10):
+                while len(found.proxy._clients) > 8:
+                    await asyncio.sleep(0.01)
+            for _, writer in strangers:
+                writer.transport.abort()
 
     asyncio.run(story())
 

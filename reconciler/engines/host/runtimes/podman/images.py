@@ -101,9 +101,12 @@ class PodmanImages:
     async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
         """Pull the image; cancelling it stops the pull and leaves nothing."""
         try:
-            await self._pull(served or reference, credentials)
             if served:
+                await self._pull(served, None, with_tls=False)
                 await self._rename(served, reference)
+            else:
+                host = reference.partition("/")[0]
+                await self._pull(reference, credentials, with_tls=host not in self._insecure)
         except ImageError as error:
             message = str(error).replace(served, reference) if served else str(error)
             raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
@@ -116,9 +119,9 @@ class PodmanImages:
             await self._client.send(Request("POST", f"images/{segment(served)}/tag", query), safe=True)
         await self._untag(served, reference)
 
-    async def _pull(self, reference: str, credentials: Credentials | None) -> None:
+    async def _pull(self, reference: str, credentials: Credentials | None, *, with_tls: bool) -> None:
         query = {"reference": reference, "policy": "missing", "quiet": "true"}
-        if reference.partition("/")[0] in self._insecure or _SERVED.fullmatch(reference):
+        if not with_tls:
             query["tlsVerify"] = "false"
         request = Request("POST", "images/pull", query, headers=_login(credentials))
         answer = bytearray()

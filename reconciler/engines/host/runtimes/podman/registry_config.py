@@ -13,6 +13,8 @@ import msgspec
 from reconciler.listing import list_paths
 
 SYSTEM = Path("/etc/containers")
+DOCKER = Path("/etc/docker")
+"""Podman reads the certificates of registries here too."""
 _ACCEPT = {"type": "insecureAcceptAnything"}
 
 _Rules = tuple[dict[str, Any], ...]
@@ -42,10 +44,10 @@ def has_own_rules(name: str, folders: tuple[Path, ...] | None = None) -> bool:
     """
     host = name.partition("/")[0]
     for folder in config_folders() if folders is None else folders:
-        if (folder / "certs.d" / host).is_dir():
-            return True
         try:
-            if _restricts(folder / "policy.json") or any(_is_within(name, each) for each in _prefixes(folder)):
+            if (folder / "certs.d" / host).is_dir() or _restricts(folder / "policy.json"):
+                return True
+            if any(_is_within(name, each) for each in _prefixes(folder)):
                 return True
         except (OSError, ValueError, msgspec.MsgspecError):
             return True
@@ -55,7 +57,7 @@ def has_own_rules(name: str, folders: tuple[Path, ...] | None = None) -> bool:
 def config_folders() -> tuple[Path, ...]:
     """The folders of Podman's configuration, of this host and of the daemon's user."""
     own = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return SYSTEM, Path(own) / "containers"
+    return SYSTEM, DOCKER, Path(own) / "containers"
 
 
 def _restricts(path: Path) -> bool:
