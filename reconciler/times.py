@@ -45,6 +45,27 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+def parse_past(text: str, now: float) -> float:
+    """A time, or an age such as ``30m`` before ``now``, in seconds since the epoch. Raises ValueError."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return max(0.0, now - parse_duration(text))
+
+
+def parse_future(text: str, now: float) -> float:
+    """A time, or how long after ``now``, in seconds since the epoch. Raises ValueError, also beyond the last year."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        end = now + parse_duration(text)
+    try:
+        iso(end)
+    except (OverflowError, OSError):
+        raise ValueError(f"{text!r} is beyond the last year") from None
+    return end
+
+
 def age(seconds: float) -> str:
     """A span of time for a narrow column: ``45s``, ``12m``, ``5h``, ``3d``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):

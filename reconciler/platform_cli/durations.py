@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from reconciler.errors import UsageError
-from reconciler.times import DURATIONS, iso, parse_duration, parse_time
+from reconciler.times import DURATIONS, iso, parse_duration, parse_future
 
 
 def parse_length(text: str, option: str) -> float:
@@ -17,13 +17,9 @@ def parse_length(text: str, option: str) -> float:
 
 
 def future_time(text: str, option: str) -> str:
-    """A time in ISO 8601; an age is so long from now. Raises UsageError."""
+    """A time in ISO 8601, as ``text`` gives it or so long from now. Raises UsageError."""
     try:
-        parse_time(text)
+        return iso(parse_future(text, time.time()))
     except ValueError:
-        try:
-            return iso(time.time() + parse_length(text, option))
-        except (UsageError, ValueError, OverflowError, OSError):
-            message = f"{option} {text}: write a time such as 2027-01-31T12:00:00Z, or how long: 24h, 30d"
-            raise UsageError(message) from None
-    return text
+        message = f"{option} {text}: write a time such as 2027-01-31T12:00:00Z, or how long: 24h, 30d"
+        raise UsageError(message) from None

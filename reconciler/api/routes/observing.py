@@ -16,7 +16,7 @@ from reconciler.api.problems import Problem
 from reconciler.api.routes.streams import Stream
 from reconciler.api.table import LINES, Operation
 from reconciler.model.key import Key, Kind
-from reconciler.times import parse_duration, parse_time
+from reconciler.times import parse_past
 
 _MOST_LINES = 10_000
 _MOST_QUERY = 4096
@@ -87,10 +87,8 @@ def _time(call: Call, name: str) -> float | None:
     """A query parameter that is a time or an age, in seconds since the epoch."""
     if not (text := call.query(name)):
         return None
-    with contextlib.suppress(ValueError):
-        return parse_time(text)
     try:
-        return call.api.clock.now() - parse_duration(text)
+        return parse_past(text, call.api.clock.now())
     except ValueError:
         raise Problem(400, f"{name} is a time such as 2026-01-31T12:00:00Z, or an age such as 30m") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from reconciler.cli.options import closed, load, records_or_none, settings_optio
 from reconciler.cli.output.printing import coloured
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
-from reconciler.times import parse_duration, parse_time
+from reconciler.times import parse_past
 
 if TYPE_CHECKING:
     from reconciler.engines.host.logs.search import Line
@@ -55,10 +54,8 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 
     if value is None:
         return None
-    with suppress(ValueError):
-        return parse_time(value)
     try:
-        return max(0.0, SystemClock().now() - parse_duration(value))
+        return parse_past(value, SystemClock().now())
     except ValueError:
         raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
 
