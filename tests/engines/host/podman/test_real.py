@@ -643,7 +643,8 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             await started(first, at)
         async with daemon(bench, tmp_path, second) as engine:
             assert (await reached(engine, "Active")).name == name
-            assert (await second.exec(at, ["touch", "/go"], 10)).code == 0
+            # The container may end, and with it this program, before the program does: 137 is as good.
+            assert (await second.exec(at, ["touch", "/go"], 10)).code in (0, 137)
             assert (await reached(engine, "Success")).name == name
             await until(lambda: not service.containers(), "the removal of the execution")
             await second.prune(())
