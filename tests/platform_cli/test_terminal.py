@@ -79,7 +79,7 @@ def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: Desk, words: st
     shop.relay.requests.clear()
     with on_terminal(shop, words.replace("ENDPOINT", endless_login()), **environ) as shown:
         shown.until(lambda screen: PROMPTS[words] in screen, "the prompt")
-        shown.type(b"\x03")
+        shown.interrupt()
         shown.ended()
         assert shown.process.returncode == 130, shown.screen
         assert shown.echoes()
@@ -105,7 +105,7 @@ def test_a_text_that_was_saved_survives_an_interrupt(shop: Desk, tmp_path: Path)
     (tmp_path / "editor").write_text(f'echo "# mine" >> "$1"; {WAITING}')
     with on_terminal(shop, "gvc edit shop", EDITOR=f"sh {tmp_path}/editor", TMPDIR=str(tmp_path)) as shown:
         shown.until(lambda screen: "editing" in screen, "the editor")
-        shown.type(b"\x03")
+        shown.interrupt()
         assert "nothing was changed; the text is still in" in shown.ended().replace("\n", "")
         assert shown.process.returncode == 130
     [saved] = tmp_path.glob("gvc-*.yaml")

@@ -13,6 +13,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 _PARTS = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
@@ -80,6 +81,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"never seen: {what}; there is\n{self.screen}"
             assert self._read() or good(self.screen), f"it ended without {what}; there is\n{self.screen}"
         return self.screen
+
+    def interrupt(self, patience: float = 30.0) -> None:
+        """Press Ctrl-C as a person does, once the command waits: Python misses a signal just before it reads."""
+        deadline, state = time.monotonic() + patience, Path(f"/proc/{self.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline, f"it never waits; there is\n{self.screen}"
+        self.type(b"\x03")
 
     def ended(self, patience: float = 30.0) -> str:
         """The screen after the end of the command."""
